@@ -24,6 +24,8 @@ use serde_json::{Map, Value, json};
 pub(crate) enum Error {
     /// The key is absent, unknown, disabled, deleted or expired; the answer does not say which.
     InvalidKey,
+    /// The key is valid, but it is in the header `api-key`, which needs the dialect `azure`.
+    UndeclaredKeyHeader,
     /// The authenticated caller is not permitted to do this.
     Denied,
     /// The owner of a key may not undo a decision of an admin about the key.
@@ -120,7 +122,7 @@ impl Error {
     /// Returns the row of the error table for this error.
     pub(crate) fn code(&self) -> ApiErrorCode {
         match self {
-            Self::InvalidKey => ApiErrorCode::InvalidApiKey,
+            Self::InvalidKey | Self::UndeclaredKeyHeader => ApiErrorCode::InvalidApiKey,
             Self::Denied | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
             Self::Invalid(_) => ApiErrorCode::InvalidRequest,
             Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
@@ -161,6 +163,7 @@ impl Error {
             Self::LimitReached(refusal) => !refusal.is_quota,
             Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
             Self::InvalidKey
+            | Self::UndeclaredKeyHeader
             | Self::Denied
             | Self::AdminDecision(_)
             | Self::Invalid(_)
@@ -252,6 +255,10 @@ impl std::fmt::Display for Error {
                 write!(f, "The header 'Content-Encoding' must name exactly one of these: {CONTENT_ENCODINGS}.")
             }
             Self::LimitReached(refusal) => refusal.fmt(f),
+            Self::UndeclaredKeyHeader => f.write_str(
+                "The key must be in the header 'Authorization: Bearer'. The dialect 'azure' accepts the header 'api-key'; \
+                 an administrator can declare it for the key or its group.",
+            ),
             Self::PriceUnknown(model) => {
                 write!(f, "There is a budget, but the model '{model}' has no price, so its cost cannot be limited.")
             }

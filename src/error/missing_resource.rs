@@ -36,6 +36,13 @@ pub(crate) enum MissingResource {
         /// The path, as sent.
         path: String,
     },
+    /// The address is one of Azure, and the caller does not have the dialect `azure`.
+    UndeclaredUrl {
+        /// The method, as sent.
+        method: String,
+        /// The path, as sent.
+        path: String,
+    },
     /// The address exists, but does not support the method.
     Method {
         /// The method, as sent.
@@ -58,7 +65,7 @@ impl MissingResource {
             Self::Group(_) => ApiErrorCode::GroupNotFound,
             Self::Price(_) => ApiErrorCode::PriceNotFound,
             Self::Record(_) => ApiErrorCode::RecordNotFound,
-            Self::Url { .. } => ApiErrorCode::UnknownUrl,
+            Self::Url { .. } | Self::UndeclaredUrl { .. } => ApiErrorCode::UnknownUrl,
             Self::Method { .. } => ApiErrorCode::MethodNotAllowed,
         }
     }
@@ -76,6 +83,11 @@ impl std::fmt::Display for MissingResource {
             Self::Price(price) => write!(f, "The store has no price of {price}."),
             Self::Record(id) => write!(f, "The record '{id}' does not exist."),
             Self::Url { method, path } => write!(f, "Invalid URL ({method} {path})"),
+            Self::UndeclaredUrl { method, path } => write!(
+                f,
+                "Invalid URL ({method} {path}). The dialect 'azure' accepts this path; an administrator can declare it for \
+                 the key or its group."
+            ),
             Self::Method { method, path } => write!(f, "Not allowed to {method} on {path}"),
         }
     }

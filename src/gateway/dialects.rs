@@ -17,7 +17,8 @@ use super::config::{Dialect, DialectSet, ImageModelSpec};
 /// of the [`NAME_SEPARATORS`].
 const EARLIER_MODELS: [&str; 3] = ["dall-e", "gpt-image-1", "chatgpt-image"];
 const NAME_SEPARATORS: [char; 2] = ['-', '.'];
-/// The longest name of an earlier model in bytes (our choice), because the answer and the record state it.
+/// The longest name of a model or deployment in bytes (our choice) that a dialect reads, because the answer and the record
+/// state it.
 const NAME_MAX: usize = 64;
 /// The words for `quality` of earlier models, each with the word that replaces it.
 const EARLIER_QUALITIES: [(&str, &str); 2] = [("standard", "medium"), ("hd", "high")];
@@ -57,10 +58,11 @@ enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Adaptations(Vec<Adaptation>);
 
-/// Changes the fields of a request as the declared dialects demand, and returns the changes. `find_model` returns the image
-/// model with an id.
+/// Changes the fields of a request as the declared dialects demand, and returns the changes. `deployment` is the name in a
+/// path of Azure, and `find_model` returns the image model with an id.
 pub(crate) fn adapt(
     declared: DialectSet,
+    deployment: Option<&str>,
     find_model: impl Fn(&str) -> Option<Arc<ImageModelSpec>>,
     fields: &mut Map<String, Value>,
 ) -> Adaptations {
@@ -69,6 +71,7 @@ pub(crate) fn adapt(
         return adaptations;
     }
     let mut adapter = RequestAdapter { declared, fields, adaptations: &mut adaptations };
+    adapter.add_deployment(deployment);
     adapter.adapt_model(&find_model);
     let model = adapter.text("model").and_then(&find_model);
     let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
@@ -124,6 +127,17 @@ impl RequestAdapter<'_> {
     fn replace(&mut self, dialect: Dialect, field: &'static str, old: String, new: String) {
         self.fields.insert(field.to_owned(), Value::String(new.clone()));
         self.adaptations.push(dialect, field, Change::Replaced { old, new });
+    }
+
+    /// Gives a request without a model the name of the deployment, if it may be stated in a header.
+    fn add_deployment(&mut self, deployment: Option<&str>) {
+        let Some(name) = deployment.filter(|name| self.declared.contains(Dialect::Azure) && is_plain_name(name)) else {
+            return;
+        };
+        if self.fields.get("model").is_none_or(Value::is_null) {
+            self.fields.insert("model".to_owned(), Value::String(name.to_owned()));
+            self.adaptations.push(Dialect::Azure, "model", Change::Added(name.to_owned()));
+        }
     }
 
     /// Replaces the name of an earlier model, unless an image model has it, and adds an absent name.
@@ -197,11 +211,16 @@ impl RequestAdapter<'_> {
 
 /// True if the name is that of an earlier image model, and may be stated in a header.
 fn is_earlier_model(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_earlier = EARLIER_MODELS.iter().any(|prefix| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(NAME_SEPARATORS))
     });
-    is_earlier && name.len() <= NAME_MAX && name.bytes().all(is_plain)
+    is_earlier && is_plain_name(name)
+}
+
+/// True if a header may state the name.
+fn is_plain_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 // === impl Adaptations ===

@@ -5,6 +5,7 @@
 //! but its arguments.
 
 mod admin;
+mod azure;
 mod health;
 mod image_files;
 mod mcp;
@@ -31,6 +32,7 @@ use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
 use admin::AdminEndpoints;
+use azure::AzurePath;
 pub(crate) use health::metrics_api_description;
 
 /// The type that implements the generated trait of the public API. It has no values.
@@ -51,6 +53,7 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
     server::register::<GatewayEndpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
     pages::register(&mut api)?;
+    azure::register(&mut api)?;
     health::register(&mut api)?;
     openapi::register(&mut api)?;
     skills::register(&mut api)?;
@@ -74,34 +77,11 @@ impl GatewayApi for GatewayEndpoints {
         context: ApiContext,
         body: JsonBody<types::ImageGenerationRequest>,
     ) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-        let unread = body.unread();
-        Ok(run_handler(&context, unread, async {
-            let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
-            let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
-            let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await;
-            let body = flow::count_if_refused(&gateway, &caller, body)?;
-            let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
-            to_handler_response(&context, &gateway, gateway_answer).await
-        })
-        .await)
+        answer_generation(context, body, None).await
     }
 
     async fn edit_image(context: ApiContext, body: EditBody) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-        let unread = body.unread();
-        Ok(run_handler(&context, unread, async {
-            let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
-            let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
-            let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
-            let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
-            let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
-            let form = read_unless_stopped(&gateway, reading).await;
-            let form = flow::count_if_refused(&gateway, &caller, form)?;
-            let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
-            to_handler_response(&context, &gateway, gateway_answer).await
-        })
-        .await)
+        answer_edit(context, body, None).await
     }
 
     async fn estimate_image(
@@ -169,6 +149,61 @@ impl GatewayApi for GatewayEndpoints {
     }
 }
 
+/// Answers a generation, also one that came by a path of Azure.
+async fn answer_generation(
+    context: ApiContext,
+    body: JsonBody<types::ImageGenerationRequest>,
+    azure: Option<AzurePath>,
+) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
+    let unread = body.unread();
+    Ok(run_handler(&context, unread, async {
+        let gateway = context.context().get();
+        let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
+        let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await;
+        let body = flow::count_if_refused(&gateway, &caller, body)?;
+        let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
+        to_handler_response(&context, &gateway, gateway_answer).await
+    })
+    .await)
+}
+
+/// Answers an edit, also one that came by a path of Azure.
+async fn answer_edit(
+    context: ApiContext,
+    body: EditBody,
+    azure: Option<AzurePath>,
+) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
+    let unread = body.unread();
+    Ok(run_handler(&context, unread, async {
+        let gateway = context.context().get();
+        let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
+        let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
+        let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
+        let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
+        let form = read_unless_stopped(&gateway, reading).await;
+        let form = flow::count_if_refused(&gateway, &caller, form)?;
+        let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
+        to_handler_response(&context, &gateway, gateway_answer).await
+    })
+    .await)
+}
+
+/// Admits a request for images, and reads its options.
+async fn admit_image_request(
+    gateway: &Gateway,
+    context: &ApiContext,
+    azure: Option<AzurePath>,
+) -> Result<(Caller, RequestOptions), Error> {
+    let caller = admit(gateway, context).await?;
+    let options = match azure {
+        Some(path) => azure::check_path(gateway, &caller, context).map(|()| path.deployment),
+        None => Ok(None),
+    }
+    .and_then(|deployment| Ok(request_options(context)?.with_deployment(deployment)));
+    let options = flow::count_if_refused(gateway, &caller, options)?;
+    Ok((caller, options))
+}
+
 async fn to_handler_response(
     context: &ApiContext,
     gateway: &Gateway,
@@ -215,6 +250,9 @@ fn request_options(context: &ApiContext) -> Result<RequestOptions, Error> {
 }
 
 async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<Caller, Error> {
-    let authorization = context.request.headers().get(AUTHORIZATION);
-    flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await
+    let headers = context.request.headers();
+    match (headers.get(AUTHORIZATION), headers.get(azure::KEY_HEADER)) {
+        (None, Some(key)) => azure::admit(gateway, key.as_bytes()).await,
+        (authorization, _) => flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await,
+    }
 }

@@ -275,3 +275,58 @@ fn the_dialects_of_a_key_can_be_changed_by_admins_only() {
     assert_eq!(shown["dialects"], json!(["url"]));
     crate::kit::eventually("the change is in force", || (draw() == 400).then_some(()));
 }
+
+#[test]
+fn the_paths_and_the_key_header_of_azure_need_the_dialect() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    let words = ["key", "create", "--name", "azure", "--user", "admin", "--dialect", "azure", "--json"];
+    let azure = gateway.run_command(&words).json();
+    let (azure, strict) = (azure["secret"].as_str().expect("a secret"), gateway.secret());
+    let body = |with: Value| {
+        let mut body = json!({"prompt": "a red cube"});
+        with.as_object().expect("fields").iter().for_each(|(name, value)| body[name] = value.clone());
+        body
+    };
+    let deployment = "/openai/deployments/gpt-image-2/images/generations?api-version=2025-04-01-preview";
+    let post = |path: &str, with: Value| Call::post(path).without_document_check().json(&body(with));
+    let send = |call: Call| call.send(gateway.address());
+    // The header alone, the path alone, and both.
+    let added = Some("model added gpt-image-2");
+    let named = json!({"model": "gpt-image-2"});
+    for (call, adapted) in [
+        (post("/v1/images/generations", named.clone()).header("api-key", azure), None),
+        (post(deployment, json!({})).key(azure), added),
+        (post(deployment, json!({})).header("api-key", azure), added),
+        (post(deployment, named.clone()).header("api-key", azure), None),
+        (post("/openai/v1/images/generations?api-version=preview", named.clone()).header("api-key", azure), None),
+    ] {
+        let answer = send(call);
+        assert_eq!((answer.status, answer.header(HEADER)), (200, adapted), "{}", answer.text());
+    }
+    let image = alpha_png(64, 64);
+    let form = Form::new()
+        .text("prompt", "a hat")
+        .file("image", &image)
+        .call_to("/openai/deployments/gpt-image-2/images/edits?api-version=2025-04-01-preview");
+    let answer = send(form.without_document_check().header("api-key", azure));
+    assert_eq!((answer.status, answer.header(HEADER)), (200, added), "{}", answer.text());
+    let paid = upstream.attempt_count();
+    assert_eq!(paid, 6);
+    // A key without the dialect: the status and code are those of an unknown path and of a missing key.
+    let refused = send(post(deployment, json!({})).key(strict)).error_object(404);
+    assert_eq!(refused["code"], "unknown_url");
+    assert!(refused["message"].as_str().expect("a message").contains("The dialect 'azure' accepts this path;"));
+    let refused = send(post("/v1/images/generations", named.clone()).header("api-key", strict)).error_object(401);
+    assert_eq!(refused["code"], "INVALID_API_KEY");
+    assert!(refused["message"].as_str().expect("a message").contains("The dialect 'azure' accepts the header"));
+    // An unknown key learns nothing of dialects.
+    for path in [deployment, "/v1/images/generations"] {
+        let refused = send(post(path, named.clone()).header("api-key", "sk-imagate-unknown")).error_object(401);
+        assert!(!refused["message"].as_str().expect("a message").contains("dialect"), "{refused}");
+    }
+    // With both headers, `Authorization` counts.
+    let both = post("/v1/images/generations", named).header("api-key", azure).key("sk-imagate-unknown");
+    send(both).error_object(401);
+    assert_eq!(upstream.attempt_count(), paid);
+}

@@ -9,7 +9,7 @@ fn find_model(id: &str) -> Option<Arc<ImageModelSpec>> {
 #[track_caller]
 fn check(declared: &[Dialect], before: Value, after: &Value, text: Option<&str>) {
     let Value::Object(mut fields) = before else { panic!("an object") };
-    let adaptations = adapt(declared.iter().copied().collect(), find_model, &mut fields);
+    let adaptations = adapt(declared.iter().copied().collect(), None, find_model, &mut fields);
     assert_eq!((&Value::Object(fields), adaptations.text().as_deref()), (after, text));
 }
 
@@ -88,4 +88,21 @@ fn the_advice_names_the_dialects() {
     let three = " The dialects 'sizes', 'legacy-fields' and 'models' accept this request; an administrator can declare \
                  them for the key or its group.";
     assert_eq!(of(&[Dialect::Models, Dialect::LegacyFields, Dialect::Sizes]), three);
+}
+
+#[test]
+fn a_deployment_is_the_model_of_a_request_without_one() {
+    let adapted = |declared: DialectSet, deployment: &str, mut fields: Value| {
+        let adaptations = adapt(declared, Some(deployment), find_model, fields.as_object_mut().unwrap());
+        (fields["model"].clone(), adaptations.text())
+    };
+    let azure = [Dialect::Azure].into_iter().collect();
+    let (stated, changed) = (json!({"model": "gpt-image-2"}), |text: &str| Some(text.to_owned()));
+    assert_eq!(adapted(azure, "mine", json!({})), (json!("mine"), changed("model added mine")));
+    assert_eq!(adapted(azure, "mine", json!({"model": null})), (json!("mine"), changed("model added mine")));
+    assert_eq!(adapted(azure, "mine", stated.clone()), (json!("gpt-image-2"), None));
+    assert_eq!(adapted(azure, "a b", json!({})), (Value::Null, None));
+    let both = changed("model added dall-e-3, model dall-e-3->gpt-image-2");
+    assert_eq!(adapted(DialectSet::all(), "dall-e-3", json!({})), (json!("gpt-image-2"), both));
+    assert_eq!(adapted(DialectSet::default(), "mine", json!({})), (Value::Null, None));
 }

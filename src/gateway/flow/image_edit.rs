@@ -22,6 +22,6 @@ pub(crate) async fn edit_image(
     options: RequestOptions,
     form: EditForm,
 ) -> Result<GatewayAnswer, Error> {
-    let job = count_if_refused(gateway, &caller, request_adaptation::check_edit(gateway, &caller, form))?;
+    let job = count_if_refused(gateway, &caller, request_adaptation::check_edit(gateway, &caller, &options, form))?;
     run_image_job(gateway, caller, options, job).await
 }

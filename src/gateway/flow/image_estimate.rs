@@ -28,7 +28,7 @@ pub(crate) async fn estimate_image(
     options: &RequestOptions,
     body: &[u8],
 ) -> Result<types::CostEstimate, Error> {
-    let job = request_adaptation::check_generation(gateway, caller, body)?;
+    let job = request_adaptation::check_generation(gateway, caller, options, body)?;
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
     let price_version = cost_estimate::price_version(gateway, caller, &job);

@@ -21,6 +21,7 @@ pub(crate) async fn create_image(
     options: RequestOptions,
     body: &[u8],
 ) -> Result<GatewayAnswer, Error> {
-    let job = count_if_refused(gateway, &caller, request_adaptation::check_generation(gateway, &caller, body))?;
+    let job =
+        count_if_refused(gateway, &caller, request_adaptation::check_generation(gateway, &caller, &options, body))?;
     run_image_job(gateway, caller, options, job).await
 }

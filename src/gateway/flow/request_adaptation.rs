@@ -4,6 +4,7 @@
 use chrono::Utc;
 use serde_json::{Map, Value};
 
+use super::RequestOptions;
 use crate::error::{Error, Rejection};
 use crate::gateway::Gateway;
 use crate::gateway::config::DialectSet;
@@ -17,17 +18,23 @@ use crate::gateway::spool::EditForm;
 /// # Errors
 ///
 /// Returns the first broken rule, with the invalid parameter. Its message names the dialects that accept the request.
-pub(super) fn check_generation(gateway: &Gateway, caller: &Caller, body: &[u8]) -> Result<Job, Rejection> {
+pub(super) fn check_generation(
+    gateway: &Gateway,
+    caller: &Caller,
+    options: &RequestOptions,
+    body: &[u8],
+) -> Result<Job, Rejection> {
     let models = gateway.image_models();
     let declared = gateway.dialects(caller);
+    let deployment = options.deployment.as_deref();
     let mut fields = rules::read_object(body)?;
-    let adaptations = adapt(gateway, declared, &mut fields);
+    let adaptations = adapt(gateway, declared, deployment, &mut fields);
     match models.check_generation_fields(fields, Utc::now()) {
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         // Only a refused body is read a second time.
         Err(rejection) => {
             let check = |fields| models.check_generation_fields(fields, Utc::now()).map(drop);
-            Err(with_advice(gateway, declared, rules::read_object(body)?, rejection, check))
+            Err(with_advice(gateway, (declared, deployment), rules::read_object(body)?, rejection, check))
         }
     }
 }
@@ -38,11 +45,17 @@ pub(super) fn check_generation(gateway: &Gateway, caller: &Caller, body: &[u8]) 
 ///
 /// Returns the first broken rule, as [`check_generation`] does, or an error if an upload could not be read back from
 /// disk.
-pub(super) fn check_edit(gateway: &Gateway, caller: &Caller, mut form: EditForm) -> Result<Job, Error> {
+pub(super) fn check_edit(
+    gateway: &Gateway,
+    caller: &Caller,
+    options: &RequestOptions,
+    mut form: EditForm,
+) -> Result<Job, Error> {
     let models = gateway.image_models();
     let declared = gateway.dialects(caller);
+    let deployment = options.deployment.as_deref();
     let (original, is_multipart) = (form.fields.clone(), form.is_multipart);
-    let mut adaptations = adapt(gateway, declared, &mut form.fields);
+    let mut adaptations = adapt(gateway, declared, deployment, &mut form.fields);
     if form.mask.as_ref().is_some_and(|mask| dialects::reads_as_mask(declared, &mask.param)) {
         adaptations.note_mask_list();
     }
@@ -50,26 +63,31 @@ pub(super) fn check_edit(gateway: &Gateway, caller: &Caller, mut form: EditForm)
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         Err(Error::Invalid(rejection)) => {
             let check = |fields| models.check_edit_fields(fields, is_multipart);
-            Err(with_advice(gateway, declared, original, rejection, check).into())
+            Err(with_advice(gateway, (declared, deployment), original, rejection, check).into())
         }
         Err(error) => Err(error),
     }
 }
 
-fn adapt(gateway: &Gateway, declared: DialectSet, fields: &mut Map<String, Value>) -> Adaptations {
-    dialects::adapt(declared, |id| gateway.image_models().find(id), fields)
+fn adapt(
+    gateway: &Gateway,
+    declared: DialectSet,
+    deployment: Option<&str>,
+    fields: &mut Map<String, Value>,
+) -> Adaptations {
+    dialects::adapt(declared, deployment, |id| gateway.image_models().find(id), fields)
 }
 
 /// Adds to a rejection the dialects that are not declared and accept the request. If no dialects accept the whole
 /// request, those count that accept the refused parameter.
 fn with_advice(
     gateway: &Gateway,
-    declared: DialectSet,
+    (declared, deployment): (DialectSet, Option<&str>),
     mut fields: Map<String, Value>,
     rejection: Rejection,
     check: impl FnOnce(Map<String, Value>) -> Result<(), Rejection>,
 ) -> Rejection {
-    let adaptations = adapt(gateway, DialectSet::all(), &mut fields);
+    let adaptations = adapt(gateway, DialectSet::all(), deployment, &mut fields);
     let (accepted, field) = match check(fields) {
         Ok(()) => ("request", None),
         Err(other) if other.param == rejection.param => return rejection,

@@ -38,6 +38,8 @@ pub(crate) struct RequestOptions {
     pub(super) host: Option<String>,
     /// The fallback policy of the request; `None` if that of the group applies.
     pub(super) fallback: Option<FallbackPolicy>,
+    /// The deployment that the path names, which stands for the model if the body names none.
+    pub(super) deployment: Option<String>,
 }
 
 // === impl RequestOptions ===
@@ -60,7 +62,13 @@ impl RequestOptions {
             agent_turn: read_agent_turn(headers),
             host: read_host(headers),
             fallback: read_fallback(headers)?,
+            deployment: None,
         })
+    }
+
+    /// Sets the deployment that the path names.
+    pub(crate) fn with_deployment(self, deployment: Option<String>) -> Self {
+        Self { deployment, ..self }
     }
 
     /// The options of a request that the gateway itself makes for a caller, such as a page or a tool. Its idempotency key

@@ -42,6 +42,7 @@ fn headers_as_json(headers: &HeaderMap) -> Map<String, Value> {
 fn samples() -> Vec<Error> {
     let mut errors = samples![Error:
         Error::InvalidKey => Error::InvalidKey,
+        Error::UndeclaredKeyHeader => Error::UndeclaredKeyHeader,
         Error::Denied => Error::Denied,
         Error::AdminDecision(_) => Error::AdminDecision(AdminDecision::Disabled),
         Error::Invalid(_) => rejection(RejectionReason::InvalidValue).into(),
@@ -121,6 +122,9 @@ fn missing() -> Vec<MissingResource> {
         MissingResource::Price(_) => MissingResource::Price(sample_text()),
         MissingResource::Record(_) => MissingResource::Record(sample_text()),
         MissingResource::Url { .. } => MissingResource::Url { method: sample_text(), path: sample_text() },
+        MissingResource::UndeclaredUrl { .. } => {
+            MissingResource::UndeclaredUrl { method: sample_text(), path: sample_text() }
+        },
         MissingResource::Method { .. } => MissingResource::Method { method: sample_text(), path: sample_text() },
     ]
 }

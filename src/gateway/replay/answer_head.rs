@@ -47,6 +47,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         // An internal error may have happened at any point.
         Error::Internal => true,
         Error::InvalidKey
+        | Error::UndeclaredKeyHeader
         | Error::Denied
         | Error::AdminDecision(_)
         | Error::Invalid(_)

@@ -64,10 +64,19 @@ impl Form {
         self.raw(&format!("--{BOUNDARY}--\r\n")).unfinished()
     }
 
+    /// The request to another path, with the final boundary.
+    pub(crate) fn call_to(self, path: &str) -> Call {
+        self.raw(&format!("--{BOUNDARY}--\r\n")).unfinished_to(path)
+    }
+
     /// The request, without the final boundary.
     pub(crate) fn unfinished(self) -> Call {
+        self.unfinished_to("/v1/images/edits")
+    }
+
+    fn unfinished_to(self, path: &str) -> Call {
         let kind = format!("multipart/form-data; boundary={BOUNDARY}");
-        Call::edit().header("content-type", &kind).pieces(self.pieces)
+        Call::post(path).header("content-type", &kind).pieces(self.pieces)
     }
 }
 
