@@ -70,7 +70,7 @@ use ledger::Ledger;
 use limits::RequestLimiter;
 use oidc::OidcProvider;
 use pages::Pages;
-use people::{IdentityError, IdentityService};
+use people::IdentityService;
 use prices::CurrentPrices;
 use registry::{PublishedRegistry, RegistryPublisher};
 use replay::AnswerReplay;
@@ -438,16 +438,6 @@ impl Gateway {
     /// The time after which a plain request is answered even if its job is still running.
     pub(crate) const fn answer_deadline(&self) -> Duration {
         self.answer_deadline
-    }
-
-    /// False if the store has settings for this group that are not in force yet, as for a group that was created a
-    /// moment ago. Its requests must not be served then, because they would be served with the default settings.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read.
-    pub(crate) async fn may_serve_group(&self, group: &str) -> Result<bool, IdentityError> {
-        Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
     }
 
     /// The settings in force, with the groups of the store.

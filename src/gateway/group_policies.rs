@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Gateway;
 use super::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, RequestLimits};
 use super::keys::Caller;
+use super::people::IdentityError;
 
 // === impl Gateway ===
 
@@ -53,6 +54,16 @@ impl Gateway {
     /// True if the settings of a group cannot be used; its requests are refused then.
     pub(crate) fn is_group_unusable(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.problem.is_some())
+    }
+
+    /// False if the store has settings for this group that are not in force yet, as for a group that was created a
+    /// moment ago. Its requests must not be served then, because they would be served with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn may_serve_group(&self, group: &str) -> Result<bool, IdentityError> {
+        Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
     }
 
     /// The time limits for one request of a group.

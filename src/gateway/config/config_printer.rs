@@ -51,16 +51,7 @@ impl ConfigPrinter<'_> {
         if let Some(listen) = &config.metrics_listen {
             self.line("", "metrics_listen", &quoted(&listen.to_string()));
         }
-        if let Some(url) = &config.public_url {
-            self.line("", "public_url", &quoted(url.as_str()));
-        }
-        let proxies: Vec<_> = config.trusted_proxies.networks().iter().map(ToString::to_string).collect();
-        if !proxies.is_empty() {
-            self.line("", "trusted_proxies", &list(&proxies));
-        }
-        if !config.cors_origins.is_empty() {
-            self.line("", "cors_origins", &list(config.cors_origins.as_slice()));
-        }
+        self.network();
         self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
         if let Some(folder) = &config.skills_dir {
             self.line("", "skills_dir", &quoted(&folder.display().to_string()));
@@ -173,6 +164,20 @@ impl ConfigPrinter<'_> {
             ("min_free_megabytes", uploads.min_free),
         ] {
             self.line("uploads", name, &(bytes >> 20).to_string());
+        }
+    }
+
+    fn network(&mut self) {
+        let config = self.config;
+        if let Some(url) = &config.public_url {
+            self.line("", "public_url", &quoted(url.as_str()));
+        }
+        let proxies: Vec<_> = config.trusted_proxies.networks().iter().map(ToString::to_string).collect();
+        if !proxies.is_empty() {
+            self.line("", "trusted_proxies", &list(&proxies));
+        }
+        if !config.cors_origins.is_empty() {
+            self.line("", "cors_origins", &list(config.cors_origins.as_slice()));
         }
     }
 

@@ -21,7 +21,7 @@ use super::arguments::ToolArguments;
 use super::edit_input::take_images;
 use super::image_id::{CallDigest, ImageId};
 use super::preview::{PREVIEWS_MAX_BYTES, make_preview};
-use super::result::{ShownImage, show_error, show_failure, show_images, show_running, show_value};
+use super::result::{ResultImage, show_error, show_failure, show_images, show_running, show_value};
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestOptions};
@@ -194,7 +194,7 @@ impl ImageTools {
     }
 
     /// Reads an image and makes its preview; `None` if it is not kept.
-    async fn read_image(&self, id: ImageId, url: String, preview_bytes: usize) -> Result<Option<ShownImage>, Error> {
+    async fn read_image(&self, id: ImageId, url: String, preview_bytes: usize) -> Result<Option<ResultImage>, Error> {
         let Some(run) = self.find(id.call).await? else { return Ok(None) };
         let Some((format, body)) = run.into_image(&self.0.gateway, usize::from(id.index)).await else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl ImageTools {
         let file = file.to_bytes();
         let (bytes, properties) = (file.len(), probe(&file));
         let preview = tokio::task::spawn_blocking(move || make_preview(file, preview_bytes)).await;
-        Ok(Some(ShownImage {
+        Ok(Some(ResultImage {
             id,
             url,
             media_type: format!("image/{format}"),

@@ -17,7 +17,7 @@ const TEXT_MAX_CHARS: usize = 1000;
 
 /// An image that a result shows.
 #[derive(Debug)]
-pub(super) struct ShownImage {
+pub(super) struct ResultImage {
     /// The id of the image.
     pub(super) id: ImageId,
     /// The link to the file.
@@ -35,8 +35,8 @@ pub(super) struct ShownImage {
 }
 
 /// Returns the result with these images. `adapted` states what was changed in the request.
-pub(super) fn show_images(images: &[ShownImage], adapted: Option<&str>) -> CallToolResult {
-    let lines = images.iter().map(ShownImage::line);
+pub(super) fn show_images(images: &[ResultImage], adapted: Option<&str>) -> CallToolResult {
+    let lines = images.iter().map(ResultImage::line);
     let mut text = lines.collect::<Vec<_>>().join("\n");
     text.push_str("\nThe pictures here are small previews. Give the link to the user, or download it; give the id to edit_image or fetch_image.");
     if let Some(adapted) = adapted {
@@ -50,7 +50,7 @@ pub(super) fn show_images(images: &[ShownImage], adapted: Option<&str>) -> CallT
         let link = Resource::new(&image.url, image.id.to_string()).with_mime_type(&image.media_type);
         content.push(ContentBlock::resource_link(link));
     }
-    let values: Vec<Value> = images.iter().map(ShownImage::value).collect();
+    let values: Vec<Value> = images.iter().map(ResultImage::value).collect();
     let mut result = CallToolResult::success(content);
     result.structured_content = Some(json!({ "status": "completed", "images": values }));
     bounded(result)
@@ -117,9 +117,9 @@ fn shortened(text: &str) -> String {
     shortened
 }
 
-// === impl ShownImage ===
+// === impl ResultImage ===
 
-impl ShownImage {
+impl ResultImage {
     fn line(&self) -> String {
         let size = self.size.map(|(width, height)| format!("{width}x{height} ")).unwrap_or_default();
         format!("Image {}: {size}{}, {} bytes, {}", self.id, self.media_type, self.bytes, self.url)
@@ -145,8 +145,8 @@ mod tests {
     use crate::gateway::mcp::arguments::ToolArguments;
     use crate::gateway::mcp::preview::PREVIEWS_MAX_BYTES;
 
-    fn image(index: u8, preview: usize, prompt: usize) -> ShownImage {
-        ShownImage {
+    fn image(index: u8, preview: usize, prompt: usize) -> ResultImage {
+        ResultImage {
             id: CallDigest::of("generate_image", &ToolArguments::default()).image(index),
             url: format!("http://127.0.0.1:8080/v1/images/files/{}", "a".repeat(160)),
             media_type: "image/png".to_owned(),
