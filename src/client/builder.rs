@@ -309,13 +309,6 @@ mod tests {
         assert!(format!("{builder:?}").contains("api-key") && !format!("{builder:?}").contains("hidden"));
     }
 
-    #[cfg(all(feature = "rustls-no-provider", not(feature = "rustls")))]
-    #[test]
-    fn an_absent_provider_of_cryptography_is_an_error() {
-        let error = Client::new("https://host/v1", "sk-img-secret").err().unwrap();
-        assert!(error.to_string().contains("install_default"), "{error}");
-    }
-
     #[test]
     fn an_address_that_is_no_plain_web_address_is_refused() {
         for text in [
