@@ -112,7 +112,6 @@ pub(crate) struct Gateway {
     registry: Option<Arc<RegistryPublisher>>,
     spool: Spool,
     image_models: ImageModels,
-    lists_image_models: bool,
     catalog: Arc<TextModelCatalog>,
     deadlines: DeadlineConfig,
     answer_deadline: Duration,
@@ -216,8 +215,7 @@ impl Gateway {
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
             spool,
-            image_models: ImageModels::new(&config.image_models).with_aliases(&config.model_aliases),
-            lists_image_models: config.list_image_models,
+            image_models: ImageModels::from_config(&config),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
@@ -264,8 +262,7 @@ impl Gateway {
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
             spool: self.spool.clone(),
-            image_models: ImageModels::new(&config.image_models).with_aliases(&config.model_aliases),
-            lists_image_models: config.list_image_models,
+            image_models: ImageModels::from_config(&config),
             catalog: Arc::clone(&self.catalog),
             retention: Arc::clone(&self.retention),
             heartbeat: Arc::clone(&self.heartbeat),
@@ -423,11 +420,6 @@ impl Gateway {
     /// The properties that can be requested from each image model.
     pub(crate) const fn image_models(&self) -> &ImageModels {
         &self.image_models
-    }
-
-    /// True if the list of models has the image models too.
-    pub(crate) const fn lists_image_models(&self) -> bool {
-        self.lists_image_models
     }
 
     /// The text models.

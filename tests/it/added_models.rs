@@ -149,6 +149,8 @@ fn an_alias_is_sent_as_its_model_and_never_silent() {
     assert_eq!(adapted(&answer), None);
     let records = gateway.final_records(4);
     assert!(records.iter().all(|record| record["model"] != "gpt-image-1"), "{records:?}");
+    let stated = records.iter().filter(|record| record["adapted"] == "model gpt-image-1->gpt-image-2").count();
+    assert_eq!(stated, 3, "{records:?}");
 }
 
 #[test]

@@ -84,8 +84,9 @@ pub(super) async fn run_image_job(
     // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
-    let (adapted, wants_urls) = (job.adapted_text(), job.adaptations().asks_for_urls());
+    let wants_urls = job.adaptations().asks_for_urls();
     let task = SharedTask::from(job.with_turn(turn));
+    let adapted = task.adapted_text();
     if wants_urls {
         count_if_refused(gateway, &caller, url_answer::check(&task))?;
     }
@@ -224,7 +225,7 @@ pub(super) fn record_draft(context: &JobContext, max_cost_usd: Option<Usd>) -> R
         key: caller.key().clone(),
         end_user: task.end_user().map(str::to_owned),
         injected_tool: task.is_tool_injected(),
-        adapted: image.and_then(|job| job.adaptations().text()),
+        adapted: task.adapted_text(),
         fingerprint: context.fingerprint(),
         max_cost_usd,
     }

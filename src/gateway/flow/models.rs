@@ -18,7 +18,7 @@ const DEFAULT_OWNER: &str = "imagate";
 /// Handles `GET /v1/models`, in a stable order: text models before image models.
 pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::ModelList {
     let mut data: Vec<_> = list_text_models(gateway, caller).await.into_iter().map(to_wire_text_model).collect();
-    if gateway.lists_image_models() {
+    if gateway.image_models().are_listed() {
         let models = image_models::allowed_models(gateway, caller);
         data.extend(models.map(|model| to_wire_image_model(gateway, model)));
     }

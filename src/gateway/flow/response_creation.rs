@@ -40,8 +40,8 @@ pub(crate) async fn create_response(
     // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
-    let adapted = job.adapted_text();
     let task = SharedTask::from(job.with_turn(turn));
+    let adapted = task.adapted_text();
     count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
     let answer = repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await?;
     Ok(answer.with_adapted_mark(adapted))

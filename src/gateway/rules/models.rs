@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::added_fields::AddedNames;
 use super::fields::{FieldRestriction, join_words};
-use crate::gateway::config::{ImageModelSpec, ModelAlias};
+use crate::gateway::config::{Config, ImageModelSpec, ModelAlias};
 use crate::image::Size;
 
 /// The available image models: those of the document, then those that the operator has added.
@@ -13,6 +13,7 @@ pub(crate) struct ImageModels {
     models: Arc<[Arc<ImageModelSpec>]>,
     aliases: Arc<[ModelAlias]>,
     added_names: Arc<AddedNames>,
+    are_listed: bool,
 }
 
 // === impl ImageModels ===
@@ -22,12 +23,22 @@ impl ImageModels {
     pub(crate) fn new(added: &[ImageModelSpec]) -> Self {
         let models = ImageModelSpec::documented().chain(added.iter().cloned());
         let added_names = Arc::new(AddedNames::new(added.iter()));
-        Self { models: models.map(Arc::new).collect(), aliases: Arc::default(), added_names }
+        Self { models: models.map(Arc::new).collect(), aliases: Arc::default(), added_names, are_listed: false }
     }
 
-    /// Adds other names for models.
-    pub(crate) fn with_aliases(self, aliases: &[ModelAlias]) -> Self {
+    /// Makes the list of the models of the settings, with the other names for them.
+    pub(crate) fn from_config(config: &Config) -> Self {
+        let models = Self::new(&config.image_models).with_aliases(&config.model_aliases);
+        Self { are_listed: config.list_image_models, ..models }
+    }
+
+    fn with_aliases(self, aliases: &[ModelAlias]) -> Self {
         Self { aliases: aliases.into(), ..self }
+    }
+
+    /// True if `GET /v1/models` lists image models too.
+    pub(crate) const fn are_listed(&self) -> bool {
+        self.are_listed
     }
 
     /// Returns the alias with this name.

@@ -74,6 +74,14 @@ impl SharedTask {
         }
     }
 
+    /// Returns every change that was made to the request before it was sent, as the answer and the record state them.
+    pub(crate) fn adapted_text(&self) -> Option<String> {
+        match self {
+            Self::Images(job) => job.adapted_text(),
+            Self::Response(job) => job.adapted_text(),
+        }
+    }
+
     /// Returns the model that the request names.
     pub(crate) fn model(&self) -> &str {
         match self {

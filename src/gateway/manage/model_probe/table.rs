@@ -52,10 +52,10 @@ impl TableWriter {
             (FoundRule::Unsupported, Some("input_fidelity")) => {}
             (FoundRule::Range { min, max }, _) if NUMBER_FIELDS.contains(&field) => self.add_number(field, *min, *max),
             (FoundRule::Unsupported, _) if field == "output_compression" => {
-                line(&mut self.settings, "compression", "false")
+                line(&mut self.settings, "compression", "false");
             }
             (FoundRule::Unsupported, _) if field == "partial_images" => {
-                line(&mut self.settings, "max_partial_images", "0")
+                line(&mut self.settings, "max_partial_images", "0");
             }
             (FoundRule::Unsupported, _) => self.comment(field, "the model does not have this field"),
             (FoundRule::Words(words), None) if field == "moderation" => {
@@ -65,7 +65,7 @@ impl TableWriter {
                 );
             }
             (rule, _) if !WORD_FIELDS.contains(&field) && !NUMBER_FIELDS.contains(&field) => {
-                self.add_field(field, rule)
+                self.add_field(field, rule);
             }
             (rule, _) => self.comment(field, &format!("an unexpected rule: {rule:?}")),
         }
