@@ -219,7 +219,7 @@ fn without_a_key_or_from_the_page_of_another_site_nothing_is_answered() {
     let refused = list().send(gateway.address());
     assert_eq!(
         (refused.error_object(401)["code"].as_str(), refused.header("www-authenticate")),
-        (Some("invalid_api_key"), Some("Bearer"))
+        (Some("INVALID_API_KEY"), Some("Bearer"))
     );
     let own = format!("http://{}", gateway.address());
     for (origin, status) in [("http://evil.example", 403), ("null", 403), (own.as_str(), 200)] {

@@ -4,7 +4,7 @@
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
 };
-use http::header::{ACCEPT, CONTENT_TYPE, ORIGIN};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, Method, Request, Response};
 use serde_json::Value;
 
@@ -50,9 +50,10 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
     Ok(HandlerResponse::from_http(response))
 }
 
-/// Returns the headers that the protocol defines. The library shall not have the key.
+/// Returns the headers that the library needs: those of the protocol, and the host. It shall not have the key.
 fn protocol_headers(headers: &HeaderMap) -> HeaderMap {
-    let is_defined = |name: &HeaderName| *name == ACCEPT || *name == CONTENT_TYPE || name.as_str().starts_with("mcp-");
+    let is_defined =
+        |name: &HeaderName| [ACCEPT, CONTENT_TYPE, HOST].contains(name) || name.as_str().starts_with("mcp-");
     headers.iter().filter(|(name, _)| is_defined(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
