@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::kit::{
-    CommandOutput, Program, Server, TEST_TIMEOUT, ends_within, env_setting, eventually, piped_text,
-    run_in_pseudo_terminal, run_in_terminal, signal,
+    CommandOutput, Program, Server, TEST_TIMEOUT, answer_in_pseudo_terminal, ends_within, env_setting, eventually,
+    piped_text, run_in_pseudo_terminal, run_in_terminal, signal,
 };
 
 /// The commands of a session. Everything that fails here has an error that says what to do.
@@ -275,4 +275,26 @@ fn new_records_are_printed_as_their_requests_end() {
     assert!(ends_within(&mut child, TEST_TIMEOUT));
     assert_eq!(child.wait().expect("a status").code(), Some(0));
     assert_eq!(lines(), 2, "no record is printed twice");
+}
+
+#[test]
+fn a_deletion_asks_only_on_a_terminal() {
+    let installation = Installation::start();
+    let new_key = || {
+        let created =
+            installation.program(&["key", "create", "--name", "old", "--user", "ada", "--json"], &[]).run().json();
+        created["id"].as_str().expect("an id").to_owned()
+    };
+    let key = new_key();
+    for (typed, words, expected) in [
+        ("n\n", &["key", "delete", &key][..], (Some(2), true)),
+        ("\n", &["key", "delete", &key], (Some(2), true)),
+        ("y\n", &["key", "delete", &key], (Some(0), true)),
+        ("", &["key", "delete", &new_key(), "--yes"], (Some(0), false)),
+    ] {
+        let (code, output) = answer_in_pseudo_terminal(installation.program(words, &[]), 80, typed);
+        let asks = String::from_utf8_lossy(&output).contains("Delete the key");
+        assert_eq!((code, asks), expected, "{typed:?}");
+    }
+    installation.program(&["key", "delete", &new_key()], &[]).run().ok_stdout();
 }

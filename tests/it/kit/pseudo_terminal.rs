@@ -1,7 +1,7 @@
 //! A terminal for the program under test: a pseudo-terminal of a certain width, and the screen that a person would see.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -38,6 +38,12 @@ pub(crate) fn run_in_terminal(program: Program, width: u16) -> (Option<i32>, Ter
 /// output as it was sent.
 #[track_caller]
 pub(crate) fn run_in_pseudo_terminal(program: Program, width: u16) -> (Option<i32>, Vec<u8>) {
+    answer_in_pseudo_terminal(program, width, "")
+}
+
+/// Like [`run_in_pseudo_terminal`], with this text as what the person types.
+#[track_caller]
+pub(crate) fn answer_in_pseudo_terminal(program: Program, width: u16, typed: &str) -> (Option<i32>, Vec<u8>) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
     grantpt(&terminal).expect("its other end");
     unlockpt(&terminal).expect("its other end");
@@ -48,6 +54,7 @@ pub(crate) fn run_in_pseudo_terminal(program: Program, width: u16) -> (Option<i3
     let open = || Stdio::from(File::options().read(true).write(true).open(path).expect("the other end"));
     let mut child = program.spawn_with(open(), open(), open());
     let mut reader = File::from(terminal);
+    reader.write_all(typed.as_bytes()).expect("the terminal takes it");
     let received = std::thread::spawn(move || {
         let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
         // The end of the last process at the other end is an error here.
