@@ -88,7 +88,8 @@ fn message_in(json: &Json, depth: usize) -> Option<String> {
     }
 }
 
-/// Returns the field that a list of violations names first, as FastAPI writes it: `{"detail": [{"loc": ["body", "n"]}]}`.
+/// Returns the field that a list of violations names first, as `FastAPI` writes it:
+/// `{"detail": [{"loc": ["body", "n"]}]}`.
 fn invalid_field(body: &Json) -> Option<String> {
     body.member("detail")?.elements().first()?.member("loc")?.elements().last()?.read()
 }

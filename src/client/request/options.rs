@@ -66,7 +66,7 @@ impl HeaderOptions {
 
     /// Returns the headers.
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
-        let mut headers = self.extra.parse(|name, problem| Error::request(name, problem))?;
+        let mut headers = self.extra.parse(Error::request)?;
         if let Some(key) = &self.idempotency_key {
             let is_valid =
                 (1..=MAX_KEY_CHARACTERS).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
