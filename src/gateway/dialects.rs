@@ -20,6 +20,8 @@ const NAME_SEPARATORS: [char; 2] = ['-', '.'];
 /// The longest name of a model or deployment in bytes (our choice) that a dialect reads, because the answer and the record
 /// state it.
 const NAME_MAX: usize = 64;
+/// The models with this prefix answer with links unless a request asks for something else.
+const MODELS_WITH_LINKS: &str = "dall-e";
 /// The words for `quality` of earlier models, each with the word that replaces it.
 const EARLIER_QUALITIES: [(&str, &str); 2] = [("standard", "medium"), ("hd", "high")];
 /// The field of earlier models that no image model has.
@@ -72,13 +74,14 @@ pub(crate) fn adapt(
     }
     let mut adapter = RequestAdapter { declared, fields, adaptations: &mut adaptations };
     adapter.add_deployment(deployment);
+    let expects_links = adapter.text("model").is_some_and(|name| name.starts_with(MODELS_WITH_LINKS));
     adapter.adapt_model(&find_model);
     let model = adapter.text("model").and_then(&find_model);
     let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
     adapter.adapt_size(&model);
     adapter.adapt_quality(&model);
     adapter.drop_earlier_fields(&model);
-    adapter.adapt_response_format();
+    adapter.adapt_response_format(expects_links);
     adaptations
 }
 
@@ -201,8 +204,14 @@ impl RequestAdapter<'_> {
         }
     }
 
-    fn adapt_response_format(&mut self) {
-        if self.declared.contains(Dialect::Url) && self.text("response_format") == Some("url") {
+    /// Notes that the answer has links: the request asks for them, or leaves the form open with a model that has replaced
+    /// one whose answers have links then.
+    fn adapt_response_format(&mut self, expects_links: bool) {
+        let asks_for_links = match self.fields.get("response_format") {
+            None | Some(Value::Null) => expects_links && self.declared.contains(Dialect::Models),
+            form => form.and_then(Value::as_str) == Some("url"),
+        };
+        if self.declared.contains(Dialect::Url) && asks_for_links {
             self.fields.remove("response_format");
             self.adaptations.push(Dialect::Url, "response_format", Change::Answered("url"));
         }

@@ -110,7 +110,7 @@ impl Request {
     }
 
     /// The changes between this request and the fields that the upstream received, as the gateway must state them.
-    fn changes(&self, received: &Value) -> BTreeSet<String> {
+    fn changes(&self, received: &Value, declared: &BTreeSet<&str>) -> BTreeSet<String> {
         let mut changes = BTreeSet::new();
         for field in ["model", "size", "quality", "style", "input_fidelity"] {
             let sent = self.fields.get(field).copied();
@@ -121,7 +121,9 @@ impl Request {
                 _ => {}
             }
         }
-        if self.fields.get("response_format") == Some(&"url") {
+        let is_dall_e = self.fields.get("model").is_some_and(|model| model.starts_with("dall-e"));
+        let form = self.fields.get("response_format").copied();
+        if form == Some("url") || (form.is_none() && is_dall_e && declared.contains("url")) {
             changes.insert("response_format url".to_owned());
         }
         if self.mask == Some("mask[]") {
@@ -195,7 +197,7 @@ fn the_answer_and_the_record_name_exactly_what_the_dialects_changed() {
         assert_eq!(answer.status, 200, "{what}: {}", answer.text());
         let received = upstream.received_attempts().pop().expect("an attempt");
         assert_eq!(received.mask().is_some(), request.mask.is_some(), "{what}");
-        let expected = request.changes(&received.fields());
+        let expected = request.changes(&received.fields(), declared);
         let text = answer.header(HEADER).map(str::to_owned);
         let found: BTreeSet<String> = text.iter().flat_map(|text| text.split(", ")).map(str::to_owned).collect();
         assert_eq!(found, expected, "{what}");

@@ -45,6 +45,18 @@ fn each_dialect_changes_its_own_fields_and_no_others() {
 }
 
 #[test]
+fn a_request_for_a_model_with_links_gets_links() {
+    let (before, after) = (json!({"model": "dall-e-2"}), json!({"model": "gpt-image-2"}));
+    let both = [Dialect::Models, Dialect::Url];
+    check(&both, before.clone(), &after, Some("model dall-e-2->gpt-image-2, response_format url"));
+    check(&[Dialect::Models], before, &after, Some("model dall-e-2->gpt-image-2"));
+    let plain = json!({"model": "gpt-image-2", "response_format": "b64_json"});
+    let before = json!({"model": "dall-e-2", "response_format": "b64_json"});
+    check(&both, before, &plain, Some("model dall-e-2->gpt-image-2"));
+    check(&both, json!({"model": "gpt-image-1"}), &after, Some("model gpt-image-1->gpt-image-2"));
+}
+
+#[test]
 fn a_request_of_the_api_is_never_changed() {
     for fields in [
         json!({"model": "gpt-image-2", "prompt": "red"}),
