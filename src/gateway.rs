@@ -90,7 +90,6 @@ pub(crate) struct Gateway {
     keys: Arc<ApiKeys>,
     people: Arc<IdentityService>,
     pages: Arc<Pages>,
-    trusted_proxies: TrustedProxies,
     connections: Arc<ConnectionTable>,
     accounts: Arc<Accounts>,
     filters: PromptFilters,
@@ -196,7 +195,6 @@ impl Gateway {
             keys,
             people,
             pages: Arc::new(Pages::new(config.public_url.as_ref(), vault.clone())),
-            trusted_proxies: config.trusted_proxies.clone(),
             connections: ConnectionTable::for_gateway(&config, &metrics),
             filters,
             catalog: Arc::new(TextModelCatalog::new(&accounts, &upstream)),
@@ -247,7 +245,6 @@ impl Gateway {
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
             pages: Arc::clone(&self.pages),
-            trusted_proxies: config.trusted_proxies.clone(),
             connections: Arc::clone(&self.connections),
             accounts: Arc::clone(&self.accounts),
             filters,
@@ -307,8 +304,8 @@ impl Gateway {
         &self.people
     }
 
-    pub(crate) const fn trusted_proxies(&self) -> &TrustedProxies {
-        &self.trusted_proxies
+    pub(crate) fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.config.trusted_proxies
     }
 
     /// The users who must have a second factor.

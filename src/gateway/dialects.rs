@@ -74,8 +74,9 @@ pub(crate) fn adapt(
     }
     let mut adapter = RequestAdapter { declared, fields, adaptations: &mut adaptations };
     adapter.add_deployment(deployment);
-    let expects_links = adapter.text("model").is_some_and(|name| name.starts_with(MODELS_WITH_LINKS));
+    let asked = adapter.text("model").filter(|name| name.starts_with(MODELS_WITH_LINKS)).map(str::to_owned);
     adapter.adapt_model(&find_model);
+    let expects_links = asked.is_some() && adapter.text("model") != asked.as_deref();
     let model = adapter.text("model").and_then(&find_model);
     let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
     adapter.adapt_size(&model);
@@ -208,7 +209,7 @@ impl RequestAdapter<'_> {
     /// one whose answers have links then.
     fn adapt_response_format(&mut self, expects_links: bool) {
         let asks_for_links = match self.fields.get("response_format") {
-            None | Some(Value::Null) => expects_links && self.declared.contains(Dialect::Models),
+            None | Some(Value::Null) => expects_links,
             form => form.and_then(Value::as_str) == Some("url"),
         };
         if self.declared.contains(Dialect::Url) && asks_for_links {

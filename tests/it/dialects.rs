@@ -109,6 +109,12 @@ impl Request {
         call.without_document_check().key(secret).send(gateway.address())
     }
 
+    /// True if the request leaves the form of the answer open, with a model that answers with links then.
+    fn expects_links(&self) -> bool {
+        let is_dall_e = self.fields.get("model").is_some_and(|model| model.starts_with("dall-e"));
+        is_dall_e && !self.fields.contains_key("response_format")
+    }
+
     /// The changes between this request and the fields that the upstream received, as the gateway must state them.
     fn changes(&self, received: &Value, declared: &BTreeSet<&str>) -> BTreeSet<String> {
         let mut changes = BTreeSet::new();
@@ -121,9 +127,8 @@ impl Request {
                 _ => {}
             }
         }
-        let is_dall_e = self.fields.get("model").is_some_and(|model| model.starts_with("dall-e"));
         let form = self.fields.get("response_format").copied();
-        if form == Some("url") || (form.is_none() && is_dall_e && declared.contains("url")) {
+        if form == Some("url") || (self.expects_links() && declared.contains("url")) {
             changes.insert("response_format url".to_owned());
         }
         if self.mask == Some("mask[]") {
@@ -215,7 +220,8 @@ fn the_answer_and_the_record_name_exactly_what_the_dialects_changed() {
 #[track_caller]
 fn check_advice(request: &Request, declared: &BTreeSet<&str>, answer: &Answer, what: &str) {
     let message = answer.error_object(400)["message"].as_str().expect("a message").to_owned();
-    let missing: Vec<_> = DIALECTS.into_iter().filter(|word| request.needs.contains(word)).collect();
+    let helps = |word: &&str| request.needs.contains(word) || (*word == "url" && request.expects_links());
+    let missing: Vec<_> = DIALECTS.into_iter().filter(helps).collect();
     let missing: Vec<_> = missing.into_iter().filter(|word| !declared.contains(word)).collect();
     if missing.is_empty() {
         assert!(!message.contains("dialect"), "{what}: {message}");

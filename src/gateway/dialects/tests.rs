@@ -114,7 +114,7 @@ fn a_deployment_is_the_model_of_a_request_without_one() {
     assert_eq!(adapted(azure, "mine", json!({"model": null})), (json!("mine"), changed("model added mine")));
     assert_eq!(adapted(azure, "mine", stated.clone()), (json!("gpt-image-2"), None));
     assert_eq!(adapted(azure, "a b", json!({})), (Value::Null, None));
-    let both = changed("model added dall-e-3, model dall-e-3->gpt-image-2");
+    let both = changed("model added dall-e-3, model dall-e-3->gpt-image-2, response_format url");
     assert_eq!(adapted(DialectSet::all(), "dall-e-3", json!({})), (json!("gpt-image-2"), both));
     assert_eq!(adapted(DialectSet::default(), "mine", json!({})), (Value::Null, None));
 }

@@ -57,9 +57,12 @@ fn protocol_headers(headers: &HeaderMap) -> HeaderMap {
     headers.iter().filter(|(name, _)| is_defined(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// True if no browser sends the request, or if a page of the gateway itself does.
+/// True if no browser sends the request, or if a page of the gateway itself or of a declared origin does.
 fn is_allowed_origin(gateway: &Gateway, headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
+    if gateway.config().cors_origins.contains(origin.as_bytes()) {
+        return true;
+    }
     let host = flow::read_host(headers);
     gateway.pages().origin(host.as_deref()).is_some_and(|own| own.as_bytes() == origin.as_bytes())
 }

@@ -87,9 +87,8 @@ sizes = ["big"]
     );
 }
 
-#[test]
-fn an_added_model_can_have_fields_files_and_size_rules_of_its_own() {
-    let text = r#"
+/// A model with everything that an added model can have.
+const COMPLETE_MODEL: &str = r#"
 [[models]]
 id = "next-1"
 formats = ["png", "gif"]
@@ -123,7 +122,10 @@ name = "markup"
 name = "references[]"
 max_count = 4
 "#;
-    let config = load_from(test_host(), text).unwrap();
+
+#[test]
+fn an_added_model_can_have_fields_files_and_size_rules_of_its_own() {
+    let config = load_from(test_host(), COMPLETE_MODEL).unwrap();
     let model = &config.image_models[0];
     assert_eq!((model.can_stream, model.passes_unknown, model.fidelities.len()), (false, true, 2));
     assert_eq!(

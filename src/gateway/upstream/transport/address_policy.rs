@@ -92,7 +92,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// All addresses that are in use are in 2000::/3; some parts of it are special.
+/// All addresses that are in use are in `2000::/3`; some parts of it are special.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let is_global_unicast = first & 0xe000 == 0x2000;
