@@ -123,7 +123,10 @@ fn build_check_lists_stale_files_and_writes_nothing() {
     repo.build();
     repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
     let before = files(repo.folder.path());
-    assert_eq!(repo.run_failing(&["build", "--check"], 1), "packages/demo-1.1.0.zip\nskills.json\n");
+    assert_eq!(
+        repo.run_failing(&["build", "--check"], 1),
+        "packages/demo-1.1.0.zip\nskills.json\npackages: new 1, unchanged 1\n"
+    );
     assert_eq!(files(repo.folder.path()), before);
     repo.run_ok(&["build"]);
     assert_eq!(repo.run_ok(&["build", "--check"]), "");
@@ -141,7 +144,7 @@ fn build_check_covers_the_api_references() {
     repo.run_ok(&["validate", "skills.json", "--root", ".", "--strict"]);
     repo.write_file("apis/images.md", &document("Pictures"));
     let before = files(repo.folder.path());
-    assert_eq!(repo.run_failing(&["build", "--check"], 1), "skills.json\n");
+    assert_eq!(repo.run_failing(&["build", "--check"], 1), "skills.json\npackages: new 0, unchanged 2\n");
     assert_eq!(files(repo.folder.path()), before);
     repo.run_ok(&["build"]);
     assert_eq!(repo.manifest()["apis"][0]["title"], "Pictures");

@@ -301,6 +301,12 @@ impl Tab<'_> {
         self.act("evaluate", json!({ "code": code }))
     }
 
+    /// Like [`Tab::evaluate`], but a fault of the page is left for [`Tab::faults_of`].
+    #[track_caller]
+    pub(super) fn try_evaluate(&self, code: &str) -> Value {
+        self.try_act("evaluate", json!({ "code": code })).expect("a value")
+    }
+
     /// The URL and the text of each frame of the page.
     #[track_caller]
     pub(super) fn frames(&self) -> Vec<Value> {

@@ -26,7 +26,7 @@ fn fetch(tab: &Tab<'_>, gateway: &Gateway, path: &str, method: &str) -> String {
         format_args!("http://{}", gateway.address()),
         gateway.secret()
     );
-    tab.evaluate(&code).as_str().expect("a text").to_owned()
+    tab.try_evaluate(&code).as_str().expect("a text").to_owned()
 }
 
 #[test]
@@ -42,11 +42,14 @@ fn a_page_of_a_declared_origin_makes_an_image() {
     let refusals = tab.faults_of(|tab| {
         assert_eq!(fetch(tab, &gateway, "/v1/nowhere", "POST"), "404 false false");
         assert_eq!(fetch(tab, &gateway, "/admin/v1/keys", "GET"), "TypeError");
-        tab.go(&stranger.origin());
+    });
+    assert!(refusals.iter().any(|line| line.contains("CORS")), "{refusals:#?}");
+    tab.go(&stranger.origin());
+    let refusals = tab.faults_of(|tab| {
         assert_eq!(fetch(tab, &gateway, "/v1/images/generations", "POST"), "TypeError");
         assert_eq!(fetch(tab, &gateway, "/v1/models", "GET"), "TypeError");
     });
-    assert!(refusals.iter().any(|line| line.contains("CORS")), "{refusals:#?}");
+    assert!(refusals.iter().filter(|line| line.contains("CORS")).count() >= 2, "{refusals:#?}");
     assert_eq!(gateway.final_records(1).len(), 1, "the refused pages cost nothing");
 }
 

@@ -74,7 +74,7 @@ fn changes() -> Vec<(&'static str, Value)> {
         ),
         ("members of members", json!({"svg": {"model": "gpt-5.6", "reasoning": {"effort": "xhigh"}}})),
         ("size of another grid", json!({"size": "1000x1000", "image": {"b64_json": odd}})),
-        ("gif", json!({"output_format": "gif", "frame_count": 1, "image": {"b64_json": gif}})),
+        ("gif", json!({"output_format": "gif", "size": "1x1", "frame_count": 1, "image": {"b64_json": gif}})),
         ("svg", json!({"output_format": "svg", "svg_usage": {}, "image": {"b64_json": STANDARD.encode(SVG)}})),
         (NO_MODEL_AND_PROMPT, json!({"model": null, "image": {"revised_prompt": null}})),
     ];
