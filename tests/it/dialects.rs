@@ -19,9 +19,12 @@ const HEADER: &str = "x-imagate-adapted";
 /// The ways in which images are requested.
 const OPERATIONS: [&str; 3] = ["create", "edit", "form"];
 
+/// A value of a field, or its absence, and the dialect that it needs.
+type FieldValue = (Option<&'static str>, &'static str);
+
 /// The values of each field, each with the dialect that it needs: `-` for none, and `never` if no dialect accepts it. A
 /// `null` stands for an absent field.
-const VALUES: [(&str, &[(Option<&str>, &str)]); 6] = [
+const VALUES: [(&str, &[FieldValue]); 6] = [
     (
         "model",
         &[

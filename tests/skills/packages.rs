@@ -123,10 +123,8 @@ fn build_check_lists_stale_files_and_writes_nothing() {
     repo.build();
     repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
     let before = files(repo.folder.path());
-    assert_eq!(
-        repo.run_failing(&["build", "--check"], 1),
-        "packages/demo-1.1.0.zip\nskills.json\npackages: new 1, unchanged 1\n"
-    );
+    let stale = "packages/demo-1.1.0.zip\nskills.json\npackages: new 1, unchanged 1\n";
+    assert_eq!(repo.run_failing(&["build", "--check"], 1), stale);
     assert_eq!(files(repo.folder.path()), before);
     repo.run_ok(&["build"]);
     assert_eq!(repo.run_ok(&["build", "--check"]), "");
