@@ -1,4 +1,4 @@
-// What the JavaScript drivers of the zoo share: the environment that the runner gives, and the lines that it reads.
+// The common part of the JavaScript drivers of the zoo: the environment that the runner gives, and the lines that it reads.
 //
 // A driver prints one JSON object for each feature: `client`, `feature`, `verdict` and `detail`. The verdict is `pass`,
 // `error` (the detail is the text that the client shows) or `absent` (the client has no such feature).

@@ -1,4 +1,4 @@
-"""What the drivers of MCP clients share: the arguments of the tools, and what their results must have."""
+"""The common part of the drivers of MCP clients: the arguments of the tools, and what their results must have."""
 
 import base64
 import json

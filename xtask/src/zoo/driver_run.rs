@@ -19,7 +19,7 @@ const PAGE_PORT: &str = "18377";
 /// The interval at which a running driver is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What all runs have in common.
+/// The common part of all runs.
 pub(super) struct Workplace<'a> {
     pub(super) root: &'a Path,
     /// The folder with the installed packages.

@@ -97,7 +97,7 @@ pub(super) enum Verdict {
 /// The verdicts of one run, by feature.
 pub(super) type Verdicts = BTreeMap<String, FeatureVerdict>;
 
-/// What came of a client.
+/// The result of a client.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct ClientOutcome {
     pub(super) not_installed: Option<String>,
