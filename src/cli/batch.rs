@@ -53,7 +53,7 @@ pub(super) struct BatchCommand {
 /// The result of one line.
 enum LineResult {
     /// The service sent images: new ones, or those that it had made before.
-    Delivered(Delivery),
+    Delivered(LineDelivery),
     /// All files of the line exist; nothing was sent.
     Existing,
     Failed(Error),
@@ -62,7 +62,7 @@ enum LineResult {
 }
 
 /// The images of one line, which have been paid for, and what became of them.
-struct Delivery {
+struct LineDelivery {
     images: Images,
     /// The files that were written now.
     files: Vec<PathBuf>,
@@ -157,7 +157,7 @@ async fn make_images(client: &Client, line: &BatchLine) -> Result<Images, Error>
 
 /// Writes the images of a line. Images that were made before belong to the files of their numbers. New ones get the files
 /// that do not exist, and then files of higher numbers: each has been paid for.
-async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> Delivery {
+async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> LineDelivery {
     let mut free_paths = (0..).map(|index| line.path(folder, index)).filter(|path| !exists(path));
     let (mut files, mut failure) = (Vec::new(), None);
     for (index, image) in images.iter().enumerate() {
@@ -174,7 +174,7 @@ async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> Delive
     }
     drop(free_paths);
     let missing = line.paths(folder).iter().filter(|path| !exists(path)).count();
-    Delivery { images, files, missing, failure }
+    LineDelivery { images, files, missing, failure }
 }
 
 /// Returns true if the image exists, in any format: the extension is corrected when an image is written.
@@ -196,7 +196,7 @@ fn report(line: &BatchLine, result: &LineResult) -> Value {
         report["param"] = error.param().into();
         report["request_id"] = error.request_id().into();
     }
-    if let LineResult::Delivered(Delivery { images, files, missing, .. }) = result {
+    if let LineResult::Delivered(LineDelivery { images, files, missing, .. }) = result {
         report["files"] = files.iter().map(|file| file.display().to_string()).collect();
         report["urls"] = addresses(images).into();
         report["request_id"] = images.request_id().into();
@@ -223,7 +223,7 @@ fn read_input(path: &Path) -> Result<String, CommandFailure> {
 impl LineResult {
     fn word(&self) -> &'static str {
         match self {
-            Self::Delivered(Delivery { failure: None, .. }) => "written",
+            Self::Delivered(LineDelivery { failure: None, .. }) => "written",
             Self::Delivered(_) | Self::Failed(_) => "failed",
             Self::Existing => "existing",
             Self::NotSent => "not_sent",

@@ -12,14 +12,14 @@ use self::https_server::{Answer, Server};
 use crate::kit::{Account, Attempt, FakeUpstream, Gateway, alpha_png, image_file, sha256};
 
 /// A host of images, and a gateway with an upstream.
-struct Setting {
+struct RemoteImageSetup {
     upstream: FakeUpstream,
     gateway: Gateway,
 }
 
-// === impl Setting ===
+// === impl RemoteImageSetup ===
 
-impl Setting {
+impl RemoteImageSetup {
     /// A gateway with these further lines in `[remote_images]`, which trusts `host`.
     fn new(host: &Server, lines: &str) -> Self {
         let upstream = FakeUpstream::start();
@@ -82,7 +82,7 @@ fn digests(attempt: &Attempt) -> Vec<Vec<u8>> {
 #[test]
 fn images_by_address_and_by_data_url_keep_their_order() {
     let host = host();
-    let setting = Setting::allowing(&host);
+    let setting = RemoteImageSetup::allowing(&host);
     let local = image_file(80, 80, "webp");
     let (photo, escaped) = (host.url("/photo.png"), host.url("/photo.png?version=2#part"));
     let answer = setting.edit(&[&photo, &crate::edits::data_url(&local), &escaped], Some(&host.url("/mask.png")));
@@ -97,7 +97,7 @@ fn images_by_address_and_by_data_url_keep_their_order() {
 #[test]
 fn a_redirect_is_followed_only_to_an_allowed_address() {
     let host = host();
-    let setting = Setting::allowing(&host);
+    let setting = RemoteImageSetup::allowing(&host);
     setting.check_refused(&host.url("/to-itself"), "redirects too often");
     setting.check_refused(&host.url("/to-nowhere"), "redirects too often");
     setting.check_refused(&host.url("/to-metadata"), "does not fetch images from the host '169.254.169.254'");
@@ -108,7 +108,7 @@ fn a_redirect_is_followed_only_to_an_allowed_address() {
 #[test]
 fn an_answer_that_is_no_image_is_refused() {
     let host = host();
-    let setting = Setting::allowing(&host);
+    let setting = RemoteImageSetup::allowing(&host);
     setting.check_refused(&host.url("/nowhere"), "answered with the status 404");
     setting.check_refused(&host.url("/text"), "Invalid image");
     setting.check_refused(&host.url("/zipped"), "compressed");
@@ -119,7 +119,7 @@ fn an_answer_that_is_no_image_is_refused() {
 fn nothing_is_fetched_from_a_private_address_or_without_the_setting() {
     let host = host();
     let name = host.url("").trim_start_matches("https://").to_owned();
-    let public_only = Setting::new(&host, &format!("hosts = [\"{name}\", \"*\"]"));
+    let public_only = RemoteImageSetup::new(&host, &format!("hosts = [\"{name}\", \"*\"]"));
     public_only.check_refused(&host.url("/photo.png"), "could not be reached");
     for address in
         ["https://2130706433/", "https://0177.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://169.254.169.254/"]
@@ -127,7 +127,7 @@ fn nothing_is_fetched_from_a_private_address_or_without_the_setting() {
         public_only.check_refused(address, "does not fetch images from the host");
     }
     public_only.check_refused("https://user:password@localhost/", "no user and no password");
-    let off = Setting::new(&host, "");
+    let off = RemoteImageSetup::new(&host, "");
     off.check_refused(&host.url("/photo.png"), "remote images are not fetched here");
     assert_eq!(host.requests(), [""; 0], "no connection was used");
 }
@@ -135,7 +135,7 @@ fn nothing_is_fetched_from_a_private_address_or_without_the_setting() {
 #[test]
 fn a_wrong_setting_is_named() {
     let host = host();
-    let setting = Setting::allowing(&host);
+    let setting = RemoteImageSetup::allowing(&host);
     let text = std::fs::read_to_string(setting.gateway.config()).expect("a configuration");
     for (from, to, place) in [
         ("hosts = [", "hosts = [\"https://a.example\", ", "`hosts[0]` must be a host"),

@@ -22,8 +22,8 @@ use crate::ci;
 use crate::ci::features::EVERYTHING;
 use crate::examples::program;
 use crate::simulator::empty_folder;
-use driver_run::Workplace;
-use servers::{Setup, Upstream};
+use driver_run::DriverContext;
+use servers::{GatewaySetup, UpstreamProcess};
 use zoo_client::{ClientOutcome, ZooClient};
 
 /// The folder of the drivers, relative to the root of the repository.
@@ -58,30 +58,30 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
     }
     let gateway_program = options.program(root)?;
     let folder = empty_folder(&target.join("run"))?;
-    let simulator = servers::Gateway::start(&gateway_program, &folder.join("simulator"), None)?;
-    let upstream = Upstream::start(root, &simulator)?;
+    let simulator = servers::GatewayProcess::start(&gateway_program, &folder.join("simulator"), None)?;
+    let upstream = UpstreamProcess::start(root, &simulator)?;
     let schema = servers::settings_schema(&gateway_program)?;
-    let workplace =
-        Workplace { root, target: &target, folder: &folder, program: &gateway_program, upstream: &upstream };
+    let context =
+        DriverContext { root, target: &target, folder: &folder, program: &gateway_program, upstream: &upstream };
     let mut outcomes = page::read_outcomes(&target)?;
     for client in all.iter().filter(|client| options.includes(client)) {
-        let outcome = outcome_of(&workplace, client, &schema)?;
+        let outcome = outcome_of(&context, client, &schema)?;
         outcomes.insert(client.name.clone(), outcome);
         page::write_outcomes(&target, &outcomes)?;
     }
     page::write(root, &all, &outcomes)
 }
 
-fn outcome_of(workplace: &Workplace<'_>, client: &ZooClient, schema: &str) -> Result<ClientOutcome> {
+fn outcome_of(context: &DriverContext<'_>, client: &ZooClient, schema: &str) -> Result<ClientOutcome> {
     println!("\n--- {}", client.name);
-    let environment = match installation::prepare(workplace.root, workplace.target, client) {
+    let environment = match installation::prepare(context.root, context.target, client) {
         Ok(environment) => environment,
         Err(error) => {
             println!("not installed: {error:#}");
             return Ok(ClientOutcome { not_installed: Some(format!("{error:#}")), ..ClientOutcome::default() });
         }
     };
-    let strict = workplace.run(client, &environment, &Setup::strict(client))?;
+    let strict = context.run(client, &environment, &GatewaySetup::strict(client))?;
     let missing = client.needs.missing_settings(schema);
     let declared = match (&client.needs, missing) {
         (needs, _) if needs.is_empty() => None,
@@ -89,7 +89,7 @@ fn outcome_of(workplace: &Workplace<'_>, client: &ZooClient, schema: &str) -> Re
             println!("not yet: the gateway has no {missing}");
             None
         }
-        (_, None) => Some(workplace.run(client, &environment, &Setup::declared(client))?),
+        (_, None) => Some(context.run(client, &environment, &GatewaySetup::declared(client))?),
     };
     Ok(ClientOutcome { strict, declared, ..ClientOutcome::default() })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Delivery, LineResult};
+use super::{LineDelivery, LineResult};
 use crate::cli::image_command::{cost_usd, rounded_usd};
 use crate::client::{Error, ErrorKind};
 
@@ -37,7 +37,7 @@ impl BatchSummary {
         self.can_succeed_later |= result.error().is_some_and(can_succeed_later);
     }
 
-    fn add_delivery(&mut self, Delivery { images, files, missing, failure }: &Delivery) {
+    fn add_delivery(&mut self, LineDelivery { images, files, missing, failure }: &LineDelivery) {
         match failure {
             Some(_) => self.failed += 1,
             None => {

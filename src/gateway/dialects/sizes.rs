@@ -19,7 +19,7 @@ const EDGE_MAX: u32 = 100_000;
 
 /// A requested shape: a ratio of width to height, and an area in pixels.
 #[derive(Clone, Copy)]
-struct Shape {
+struct RequestedShape {
     ratio: f64,
     area: f64,
 }
@@ -31,7 +31,7 @@ pub(super) fn nearest(text: &str, listed: Option<&[String]>) -> Option<String> {
     if listed.map_or_else(|| text.parse::<SizeRequest>().is_ok(), is_available) {
         return None;
     }
-    let shape = Shape::parse(text)?;
+    let shape = RequestedShape::parse(text)?;
     let nearest = match listed {
         Some(sizes) => shape.nearest_of(sizes.iter().filter_map(|size| size.parse().ok())),
         None => shape.nearest_of(legal_sizes()),
@@ -45,9 +45,9 @@ fn legal_sizes() -> impl Iterator<Item = Size> + Clone {
     edges().flat_map(move |width| edges().filter_map(move |height| Size::new(width, height).ok()))
 }
 
-// === impl Shape ===
+// === impl RequestedShape ===
 
-impl Shape {
+impl RequestedShape {
     /// Reads a size such as `512x512`, or a ratio such as `16:9`.
     fn parse(text: &str) -> Option<Self> {
         let (separator, has_area) = if text.contains(':') { (':', false) } else { ('x', true) };

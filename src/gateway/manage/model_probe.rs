@@ -13,7 +13,7 @@ mod tests;
 
 use serde_json::{Map, Value, json};
 
-use refusal::{Refusal, StatedRule};
+use refusal::{StatedRule, UpstreamRefusal};
 pub(crate) use table::to_toml;
 
 /// Words that no model has as a value (our choice). Two answers must agree, so there are two.
@@ -68,7 +68,7 @@ pub(crate) enum ProbeStop<E> {
 
 /// The result for one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct ProbeFinding {
     /// The name of the field.
     pub(crate) field: String,
     /// The rule that its refusals state.
@@ -107,21 +107,21 @@ pub(crate) async fn learn<S: RefusalSource>(
     source: &mut S,
     model: &str,
     further: &[String],
-) -> Result<Vec<Finding>, ProbeStop<S::Error>> {
+) -> Result<Vec<ProbeFinding>, ProbeStop<S::Error>> {
     let mut probe = ModelProbe { source, model };
     probe.check_control(further).await?;
     let mut findings = Vec::new();
     for field in WORD_FIELDS {
         let rule = probe.words(field).await?;
-        findings.push(Finding { field: field.to_owned(), rule });
+        findings.push(ProbeFinding { field: field.to_owned(), rule });
     }
     for field in NUMBER_FIELDS {
         let rule = probe.range(field).await?;
-        findings.push(Finding { field: field.to_owned(), rule });
+        findings.push(ProbeFinding { field: field.to_owned(), rule });
     }
     for field in further {
         let rule = probe.unknown_kind(field).await?;
-        findings.push(Finding { field: field.clone(), rule });
+        findings.push(ProbeFinding { field: field.clone(), rule });
     }
     Ok(findings)
 }
@@ -144,14 +144,14 @@ impl<S: RefusalSource> ModelProbe<'_, S> {
     }
 
     /// Sends a request with one invalid field and without a prompt.
-    async fn ask(&mut self, field: &str, value: Value) -> Result<Refusal, ProbeStop<S::Error>> {
+    async fn ask(&mut self, field: &str, value: Value) -> Result<UpstreamRefusal, ProbeStop<S::Error>> {
         self.refusal(Map::from_iter([(field.to_owned(), value)])).await
     }
 
-    async fn refusal(&mut self, mut fields: Map<String, Value>) -> Result<Refusal, ProbeStop<S::Error>> {
+    async fn refusal(&mut self, mut fields: Map<String, Value>) -> Result<UpstreamRefusal, ProbeStop<S::Error>> {
         fields.insert("model".to_owned(), self.model.into());
         let (status, body) = self.source.request(&fields).await.map_err(ProbeStop::NoAnswer)?;
-        let refusal = Refusal::parse(&body);
+        let refusal = UpstreamRefusal::parse(&body);
         match status {
             200..300 => Err(ProbeStop::Accepted { status, request: Value::Object(fields).to_string() }),
             400 | 422 if !refusal.names("model") => Ok(refusal),

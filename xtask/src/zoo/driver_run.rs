@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::servers::{Gateway, Setup, Upstream};
-use super::zoo_client::{Ecosystem, FEATURES, FeatureVerdict, Verdict, Verdicts, ZooClient};
+use super::servers::{GatewayProcess, GatewaySetup, UpstreamProcess};
+use super::zoo_client::{FEATURES, FeatureVerdict, FeatureVerdicts, PackageEcosystem, Verdict, ZooClient};
 use super::{DRIVERS, installation, unique_word};
 
 /// The port of the page of another origin, which `cors_origins` names.
@@ -20,7 +20,7 @@ const PAGE_PORT: &str = "18377";
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The common part of all runs.
-pub(super) struct Workplace<'a> {
+pub(super) struct DriverContext<'a> {
     pub(super) root: &'a Path,
     /// The folder with the installed packages.
     pub(super) target: &'a Path,
@@ -28,17 +28,22 @@ pub(super) struct Workplace<'a> {
     pub(super) folder: &'a Path,
     /// The program of the gateway.
     pub(super) program: &'a Path,
-    pub(super) upstream: &'a Upstream,
+    pub(super) upstream: &'a UpstreamProcess,
 }
 
-// === impl Workplace ===
+// === impl DriverContext ===
 
-impl Workplace<'_> {
+impl DriverContext<'_> {
     /// Starts a gateway, runs the driver, and returns its verdicts. A feature about which the driver says nothing gets
     /// the end of its output as an error.
-    pub(super) fn run(&self, client: &ZooClient, environment: &Path, setup: &Setup<'_>) -> Result<Verdicts> {
+    pub(super) fn run(
+        &self,
+        client: &ZooClient,
+        environment: &Path,
+        setup: &GatewaySetup<'_>,
+    ) -> Result<FeatureVerdicts> {
         let folder = self.folder.join(&setup.name);
-        let gateway = Gateway::start(self.program, &folder, Some(&setup.config(self.upstream)))?;
+        let gateway = GatewayProcess::start(self.program, &folder, Some(&setup.config(self.upstream)))?;
         let home = folder.join("home");
         fs::create_dir_all(&home)?;
         let word = unique_word();
@@ -76,8 +81,8 @@ impl Workplace<'_> {
                 command.arg(&client.driver).current_dir(environment);
                 command
             }
-            (Ecosystem::Python, _) => script(&environment.join("bin/python"), &drivers, client, home),
-            (Ecosystem::Rust, _) => {
+            (PackageEcosystem::Python, _) => script(&environment.join("bin/python"), &drivers, client, home),
+            (PackageEcosystem::Rust, _) => {
                 let mut command = Command::new(environment.join("target/debug").join(&client.driver));
                 command.current_dir(home);
                 command
@@ -130,7 +135,7 @@ fn run_within(command: &mut Command, limit: Duration, folder: &Path) -> Result<S
 }
 
 /// The verdicts among the lines of a driver.
-fn read_verdicts(printed: &str) -> Verdicts {
+fn read_verdicts(printed: &str) -> FeatureVerdicts {
     let mut verdicts = BTreeMap::new();
     for line in printed.lines().filter(|line| line.starts_with('{')) {
         let Ok(value) = serde_json::from_str::<Value>(line) else { continue };

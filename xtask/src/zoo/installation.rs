@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::DRIVERS;
-use super::zoo_client::{Ecosystem, ZooClient};
+use super::zoo_client::{PackageEcosystem, ZooClient};
 
 /// The file that marks an environment as complete; it contains the installed packages.
 const FINISHED_MARKER: &str = "imagate-finished";
@@ -26,14 +26,16 @@ const MAX_REASON_CHARS: usize = 300;
 pub(super) fn prepare(root: &Path, target: &Path, client: &ZooClient) -> Result<PathBuf> {
     let folder = target.join(client.environment());
     match client.ecosystem {
-        Ecosystem::Program => fs::create_dir_all(&folder)?,
-        Ecosystem::Python => install_once(&folder, &client.packages.join(" "), || install_python(&folder, client))?,
-        Ecosystem::Node => {
+        PackageEcosystem::Program => fs::create_dir_all(&folder)?,
+        PackageEcosystem::Python => {
+            install_once(&folder, &client.packages.join(" "), || install_python(&folder, client))?
+        }
+        PackageEcosystem::Node => {
             let runtime = target.join("node-runtime");
             install_once(&runtime, NODE, || install_node(&runtime, target, &[NODE.to_owned()]))?;
             install_once(&folder, &client.packages.join(" "), || install_node(&folder, target, &client.packages))?;
         }
-        Ecosystem::Rust => build(root, &folder, client)?,
+        PackageEcosystem::Rust => build(root, &folder, client)?,
     }
     Ok(folder)
 }

@@ -20,28 +20,28 @@ const OUTCOMES: &str = "outcomes.json";
 const MAX_NOTE_CHARS: usize = 240;
 
 /// The outcomes by the name of the client.
-pub(super) type Outcomes = BTreeMap<String, ClientOutcome>;
+pub(super) type ClientOutcomes = BTreeMap<String, ClientOutcome>;
 
 /// A cell of the table, and a note below it.
 #[derive(Debug, PartialEq, Eq)]
-struct Cell {
+struct TableCell {
     word: &'static str,
     note: Option<String>,
 }
 
-pub(super) fn read_outcomes(target: &Path) -> Result<Outcomes> {
+pub(super) fn read_outcomes(target: &Path) -> Result<ClientOutcomes> {
     match fs::read_to_string(target.join(OUTCOMES)) {
         Ok(text) => serde_json::from_str(&text).context(OUTCOMES),
-        Err(_) => Ok(Outcomes::new()),
+        Err(_) => Ok(ClientOutcomes::new()),
     }
 }
 
-pub(super) fn write_outcomes(target: &Path, outcomes: &Outcomes) -> Result<()> {
+pub(super) fn write_outcomes(target: &Path, outcomes: &ClientOutcomes) -> Result<()> {
     Ok(fs::write(target.join(OUTCOMES), serde_json::to_string_pretty(outcomes)?)?)
 }
 
 /// Writes the table into the page. Returns true if every cell is green or explained.
-pub(super) fn write(root: &Path, clients: &[ZooClient], outcomes: &Outcomes) -> Result<bool> {
+pub(super) fn write(root: &Path, clients: &[ZooClient], outcomes: &ClientOutcomes) -> Result<bool> {
     let path = root.join(PAGE);
     let page = fs::read_to_string(&path).context(PAGE)?;
     let (before, marked) = page.split_once(BEGIN).context("docs/clients.md has no marker")?;
@@ -52,7 +52,7 @@ pub(super) fn write(root: &Path, clients: &[ZooClient], outcomes: &Outcomes) -> 
     Ok(is_green)
 }
 
-fn table(clients: &[ZooClient], outcomes: &Outcomes) -> (String, bool) {
+fn table(clients: &[ZooClient], outcomes: &ClientOutcomes) -> (String, bool) {
     let mut rows = "| Client | Packages | Generation | Edit | Error | Retry | Needs |\n| --- | --- | --- | --- | --- | --- | --- |\n".to_owned();
     let mut notes = String::new();
     let mut is_green = true;
@@ -70,7 +70,7 @@ fn table(clients: &[ZooClient], outcomes: &Outcomes) -> (String, bool) {
 }
 
 /// One line for each text, with the features that it belongs to.
-fn notes_of(client: &ZooClient, cells: [Cell; FEATURES.len()]) -> String {
+fn notes_of(client: &ZooClient, cells: [TableCell; FEATURES.len()]) -> String {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (feature, cell) in FEATURES.into_iter().zip(cells) {
         let Some(note) = cell.note else { continue };
@@ -85,32 +85,32 @@ fn notes_of(client: &ZooClient, cells: [Cell; FEATURES.len()]) -> String {
     lines.into_iter().map(line).collect()
 }
 
-fn cell(client: &ZooClient, outcome: &ClientOutcome, feature: &str) -> Cell {
+fn cell(client: &ZooClient, outcome: &ClientOutcome, feature: &str) -> TableCell {
     if let Some(reason) = &outcome.not_installed {
         let note = (feature == FEATURES[0]).then(|| format!("not installed: {}", escape(reason)));
-        return Cell { word: "not installed", note };
+        return TableCell { word: "not installed", note };
     }
-    let Some(strict) = outcome.strict.get(feature) else { return Cell { word: "not run", note: None } };
+    let Some(strict) = outcome.strict.get(feature) else { return TableCell { word: "not run", note: None } };
     let declared = outcome.declared.as_ref().and_then(|verdicts| verdicts.get(feature));
     let because = |verdict: &FeatureVerdict| Some(escape(&verdict.detail));
     match (strict.verdict, declared) {
         (Verdict::Pass, Some(declared)) if declared.verdict == Verdict::Error => {
-            Cell { word: "no", note: Some(format!("fails only with its needs: {}", escape(&declared.detail))) }
+            TableCell { word: "no", note: Some(format!("fails only with its needs: {}", escape(&declared.detail))) }
         }
-        (Verdict::Pass, _) => Cell { word: "yes", note: None },
-        (Verdict::Absent, _) => Cell { word: "–", note: because(strict) },
-        (Verdict::Shown, _) => Cell { word: "shown", note: None },
-        (Verdict::Error, None) if !client.needs.is_empty() => Cell { word: "not yet", note: None },
+        (Verdict::Pass, _) => TableCell { word: "yes", note: None },
+        (Verdict::Absent, _) => TableCell { word: "–", note: because(strict) },
+        (Verdict::Shown, _) => TableCell { word: "shown", note: None },
+        (Verdict::Error, None) if !client.needs.is_empty() => TableCell { word: "not yet", note: None },
         (Verdict::Error, Some(declared)) => match declared.verdict {
             // In the other features, the client gets the error of a generation.
             Verdict::Pass => {
                 let is_first = feature == FEATURES[0] || feature == FEATURES[1];
-                Cell { word: "declared", note: is_first.then(|| refusal(client, &strict.detail)) }
+                TableCell { word: "declared", note: is_first.then(|| refusal(client, &strict.detail)) }
             }
-            Verdict::Shown => Cell { word: "declared, shown", note: None },
-            _ => Cell { word: "no", note: because(declared) },
+            Verdict::Shown => TableCell { word: "declared, shown", note: None },
+            _ => TableCell { word: "no", note: because(declared) },
         },
-        (Verdict::Error | Verdict::Miscounted, _) => Cell { word: "no", note: because(strict) },
+        (Verdict::Error | Verdict::Miscounted, _) => TableCell { word: "no", note: because(strict) },
     }
 }
 
@@ -135,7 +135,7 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::zoo_client::Verdicts;
+    use super::super::zoo_client::FeatureVerdicts;
     use super::*;
 
     fn client(needs: &str) -> ZooClient {
@@ -145,7 +145,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn verdicts(verdict: Verdict) -> Verdicts {
+    fn verdicts(verdict: Verdict) -> FeatureVerdicts {
         let found = FeatureVerdict { verdict, detail: "it is wrong".to_owned() };
         FEATURES.iter().map(|feature| ((*feature).to_owned(), found.clone())).collect()
     }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_client_that_is_not_installed_is_a_row() {
         let missing = ClientOutcome { not_installed: Some("no network".to_owned()), ..ClientOutcome::default() };
-        let (table, is_green) = table(&[client("{}")], &Outcomes::from([("a".to_owned(), missing)]));
+        let (table, is_green) = table(&[client("{}")], &ClientOutcomes::from([("a".to_owned(), missing)]));
         assert!(table.contains("| A |  | not installed |") && table.contains("no network"), "{table}");
         assert!(is_green);
     }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::DRIVERS;
-use super::zoo_client::{Needs, ZooClient};
+use super::zoo_client::{ClientNeeds, ZooClient};
 use crate::ci;
 
 /// The variable with the key that the gateway sends to the upstream, which does not check it.
@@ -28,24 +28,24 @@ struct ServerProcess {
 }
 
 /// A running gateway.
-pub(super) struct Gateway {
+pub(super) struct GatewayProcess {
     _process: ServerProcess,
     pub(super) base_url: String,
     pub(super) api_key: String,
 }
 
 /// The upstream, which fails where a prompt says so, and counts the images.
-pub(super) struct Upstream {
+pub(super) struct UpstreamProcess {
     _process: ServerProcess,
     base_url: String,
 }
 
 /// The settings of the gateway that a client calls.
-pub(super) struct Setup<'a> {
+pub(super) struct GatewaySetup<'a> {
     /// The name of the folder of the run.
     pub(super) name: String,
     responses: bool,
-    needs: Option<&'a Needs>,
+    needs: Option<&'a ClientNeeds>,
 }
 
 // === impl ServerProcess ===
@@ -81,9 +81,9 @@ impl Drop for ServerProcess {
     }
 }
 
-// === impl Gateway ===
+// === impl GatewayProcess ===
 
-impl Gateway {
+impl GatewayProcess {
     /// Starts a gateway with this configuration; without one, it has the simulator.
     pub(super) fn start(program: &Path, folder: &Path, config: Option<&str>) -> Result<Self> {
         fs::create_dir_all(folder)?;
@@ -104,10 +104,10 @@ impl Gateway {
     }
 }
 
-// === impl Upstream ===
+// === impl UpstreamProcess ===
 
-impl Upstream {
-    pub(super) fn start(root: &Path, simulator: &Gateway) -> Result<Self> {
+impl UpstreamProcess {
+    pub(super) fn start(root: &Path, simulator: &GatewayProcess) -> Result<Self> {
         let drivers = root.join(DRIVERS);
         let mut command = Command::new("python3");
         command.arg(drivers.join("upstream.py")).args([&simulator.base_url, &simulator.api_key]);
@@ -141,7 +141,7 @@ pub(super) fn settings_schema(program: &Path) -> Result<String> {
 
 // === impl Setup ===
 
-impl<'a> Setup<'a> {
+impl<'a> GatewaySetup<'a> {
     /// The default settings.
     pub(super) fn strict(client: &ZooClient) -> Self {
         Self { name: format!("{}-strict", client.name), responses: client.responses, needs: None }
@@ -153,7 +153,7 @@ impl<'a> Setup<'a> {
         Self { name, responses: client.responses, needs: Some(&client.needs) }
     }
 
-    pub(super) fn config(&self, upstream: &Upstream) -> String {
+    pub(super) fn config(&self, upstream: &UpstreamProcess) -> String {
         let account = |name: &str, more: &str| {
             format!(
                 "[[accounts]]\nname = \"{name}\"\nkind = \"api_key\"\nbase_url = \"{}\"\n\

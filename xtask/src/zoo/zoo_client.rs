@@ -25,7 +25,7 @@ pub(super) struct ZooClient {
     pub(super) name: String,
     /// The name in the table.
     pub(super) title: String,
-    pub(super) ecosystem: Ecosystem,
+    pub(super) ecosystem: PackageEcosystem,
     /// The folder of the installed packages; without it, the folder has the name of the client.
     pub(super) environment: Option<String>,
     /// The packages with their exact versions, as the installer of the ecosystem takes them.
@@ -44,13 +44,13 @@ pub(super) struct ZooClient {
     #[serde(default = "default_seconds")]
     pub(super) seconds: u64,
     #[serde(default)]
-    pub(super) needs: Needs,
+    pub(super) needs: ClientNeeds,
 }
 
 /// The installer of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Ecosystem {
+pub(super) enum PackageEcosystem {
     Python,
     Node,
     Rust,
@@ -61,7 +61,7 @@ pub(super) enum Ecosystem {
 /// The part of the gateway that a client needs beyond the default settings.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Needs {
+pub(super) struct ClientNeeds {
     /// The dialects of its group.
     pub(super) dialects: Vec<String>,
     /// The names of settings that the gateway must know.
@@ -95,16 +95,16 @@ pub(super) enum Verdict {
 }
 
 /// The verdicts of one run, by feature.
-pub(super) type Verdicts = BTreeMap<String, FeatureVerdict>;
+pub(super) type FeatureVerdicts = BTreeMap<String, FeatureVerdict>;
 
 /// The result of a client.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct ClientOutcome {
     pub(super) not_installed: Option<String>,
     /// The run with the default settings.
-    pub(super) strict: Verdicts,
+    pub(super) strict: FeatureVerdicts,
     /// The run with the needs of the client; `None` if it has none, or the gateway cannot serve them.
-    pub(super) declared: Option<Verdicts>,
+    pub(super) declared: Option<FeatureVerdicts>,
 }
 
 fn default_seconds() -> u64 {
@@ -128,9 +128,9 @@ impl ZooClient {
     }
 }
 
-// === impl Needs ===
+// === impl ClientNeeds ===
 
-impl Needs {
+impl ClientNeeds {
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -167,14 +167,18 @@ mod tests {
             assert!(root.join(DRIVERS).join(&client.driver).exists(), "{}", client.driver);
         }
         let pinned = |package: &String| package.contains("==") || package.rfind('@').is_some_and(|at| at > 0);
-        let ecosystems = [Ecosystem::Python, Ecosystem::Node];
+        let ecosystems = [PackageEcosystem::Python, PackageEcosystem::Node];
         let installed = clients.iter().filter(|client| ecosystems.contains(&client.ecosystem));
         assert!(installed.flat_map(|client| &client.packages).all(pinned));
     }
 
     #[test]
     fn a_setting_that_the_schema_lacks_is_named() {
-        let needs = Needs { dialects: vec!["sizes".into()], settings: vec!["cors_origins".into()], ..Needs::default() };
+        let needs = ClientNeeds {
+            dialects: vec!["sizes".into()],
+            settings: vec!["cors_origins".into()],
+            ..ClientNeeds::default()
+        };
         assert_eq!(needs.missing_settings(r#"{"cors_origins":{},"dialects":{"enum":["sizes"]}}"#), None);
         assert_eq!(needs.missing_settings(r#"{"dialects":["sizes"]}"#).as_deref(), Some("\"cors_origins\""));
         assert_eq!(needs.missing_settings(r#"{"cors_origins":["sizes"]}"#).as_deref(), Some("\"dialects\""));

@@ -27,7 +27,7 @@ const WORD_MAX: usize = 32;
 
 /// The error of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct UpstreamRefusal {
     param: Option<String>,
     /// The message, or the beginning of the body.
     pub(super) message: String,
@@ -59,9 +59,9 @@ impl StatedRule {
     }
 }
 
-// === impl Refusal ===
+// === impl UpstreamRefusal ===
 
-impl Refusal {
+impl UpstreamRefusal {
     /// Reads the body of an answer, in the form of the API or in any other.
     pub(super) fn parse(body: &[u8]) -> Self {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -194,9 +194,9 @@ fn word_list(sentence: &str) -> Option<Option<Vec<String>>> {
 mod tests {
     use super::*;
 
-    fn refusal(param: Option<&str>, message: &str) -> Refusal {
+    fn refusal(param: Option<&str>, message: &str) -> UpstreamRefusal {
         let error = serde_json::json!({"error": {"message": message, "param": param}});
-        Refusal::parse(error.to_string().as_bytes())
+        UpstreamRefusal::parse(error.to_string().as_bytes())
     }
 
     #[track_caller]
@@ -262,6 +262,6 @@ mod tests {
         let kind = |message: &str| refusal(Some("n"), message).stated_type("n");
         assert_eq!(kind("Invalid type for 'n': expected an integer, but got a string instead."), Some("integer"));
         assert_eq!(kind("expected an integer or a boolean"), None);
-        assert_eq!(Refusal::parse(b"<html>").message, "<html>");
+        assert_eq!(UpstreamRefusal::parse(b"<html>").message, "<html>");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Finding, FoundRule, NUMBER_FIELDS, WORD_FIELDS};
+use super::{FoundRule, NUMBER_FIELDS, ProbeFinding, WORD_FIELDS};
 use crate::image::{Format, SizeRequest};
 
 /// The settings for the fields of the API.
@@ -16,7 +16,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Returns the table as TOML.
-pub(crate) fn to_toml(model: &str, findings: &[Finding]) -> String {
+pub(crate) fn to_toml(model: &str, findings: &[ProbeFinding]) -> String {
     let mut table = TableWriter { settings: String::new(), fields: String::new(), comments: String::new() };
     for finding in findings {
         table.add(&finding.field, &finding.rule);

@@ -167,7 +167,7 @@ async fn fifty_random_rule_sets_are_learned_exactly_without_an_image() {
         let mut upstream = random_upstream(seed);
         let findings = learn(&mut upstream, "next-1", &further).await.unwrap();
         assert_eq!((upstream.completions, findings.len()), (0, upstream.rules.len()), "seed {seed}");
-        for Finding { field, rule } in &findings {
+        for ProbeFinding { field, rule } in &findings {
             match learnable(&upstream, field) {
                 Some(expected) => assert_eq!(*rule, expected, "seed {seed}, {field}"),
                 None => assert!(matches!(rule, FoundRule::NotLearned(_)), "seed {seed}, {field}: {rule:?}"),
