@@ -179,7 +179,13 @@ async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> LineDe
 
 /// Returns true if the image exists, in any format: the extension is corrected when an image is written.
 fn exists(path: &Path) -> bool {
-    let formats = [None, Some(client::Output::Png), Some(client::Output::JPEG), Some(client::Output::WEBP)];
+    let formats = [
+        None,
+        Some(client::Output::Png),
+        Some(client::Output::JPEG),
+        Some(client::Output::WEBP),
+        Some(client::Output::Gif),
+    ];
     formats.iter().any(|output| client::with_format_extension(path, output.map(client::Output::format)).exists())
 }
 

@@ -69,6 +69,10 @@ impl ModelsCommand {
 impl ProbeArgs {
     fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, account, model, fields } = self;
+        // A request that has a prompt could be made and paid for.
+        if let Some(name) = fields.iter().find(|name| ["prompt", "model"].contains(&name.as_str())) {
+            return Err(CommandFailure::Usage(format!("--field: `{name}` cannot be asked for")));
+        }
         installation.with_store(async |config, store| {
             match manage::probe_model(config, store, &account, &model, &fields).await {
                 Err(ManageError::InvalidSettings(problems)) => Err(settings_failure(problems)),

@@ -41,15 +41,35 @@ pub(crate) async fn find_image_run(
     idempotency_key: &str,
 ) -> Result<Option<ImageRun>, Error> {
     for operation in OPERATIONS {
-        let found = gateway.replay().find_request(caller, operation, idempotency_key).await.map_err(|error| {
-            tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
-            Error::Unavailable
-        })?;
-        if let Some(EarlierAnswer { request_id, scope, expires_at, is_running, answer }) = found {
-            return Ok(Some(ImageRun { request_id, scope, kept_until: expires_at, is_running, answer }));
+        if let Some(run) = find_run_of(gateway, caller, operation, idempotency_key).await? {
+            return Ok(Some(run));
         }
     }
     Ok(None)
+}
+
+/// Does the same as [`find_image_run`] for one operation.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(super) async fn find_run_of(
+    gateway: &Gateway,
+    caller: &Caller,
+    operation: &'static str,
+    idempotency_key: &str,
+) -> Result<Option<ImageRun>, Error> {
+    let found = gateway.replay().find_request(caller, operation, idempotency_key).await.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
+        Error::Unavailable
+    })?;
+    Ok(found.map(|EarlierAnswer { request_id, scope, expires_at, is_running, answer }| ImageRun {
+        request_id,
+        scope,
+        kept_until: expires_at,
+        is_running,
+        answer,
+    }))
 }
 
 /// Returns the file of the image with this index, from 0, of an answer; `None` if the answer has no such image.

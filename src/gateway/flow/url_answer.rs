@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::gateway_answer::{AnswerBodyError, GatewayAnswer, GatewayAnswerBody};
 use super::image_files::{base_url, link_paths};
-use super::image_run::find_image_run;
+use super::image_run::{ImageRun, find_run_of};
 use super::job_context::JobContext;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::relay::{AnswerMembers, read_answer_members};
@@ -71,7 +71,10 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
         }
     };
     let AnswerMembers { mut members, images } = members;
-    let run = find_image_run(&context.gateway, &context.caller, &key).await?.filter(|run| run.has_images());
+    // The same key may belong to a request of another operation. After the payment, no error invites a retry.
+    let operation = context.task.operation_id();
+    let run = find_run_of(&context.gateway, &context.caller, operation, &key).await;
+    let run = run.ok().flatten().filter(ImageRun::has_images);
     let run = run.ok_or_else(|| {
         tracing::error!("an answer with links could not be stored");
         Error::Upstream(UpstreamFault::Unknown)

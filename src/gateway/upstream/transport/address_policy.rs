@@ -56,6 +56,7 @@ fn is_link_local_or_unusual(address: IpAddr) -> bool {
                 || address.is_unspecified()
                 || address.is_multicast()
                 || address == CLOUD_V6
+                || is_local_translation(address)
                 || embedded_v4(address).is_some_and(refuses_v4)
         }
     }
@@ -101,13 +102,17 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     is_global_unicast && !is_special
 }
 
-/// The IPv4 address in an IPv6 address that stands for one: mapped, compatible, or of a translation (RFC 6052, RFC 3056,
-/// RFC 8215).
+/// True for an address of a translation within a network (RFC 8215): its IPv4 address may stand anywhere in it.
+fn is_local_translation(address: Ipv6Addr) -> bool {
+    address.segments().starts_with(&[0x64, 0xff9b, 1])
+}
+
+/// The IPv4 address in an IPv6 address that stands for one: mapped, compatible, or of a translation (RFC 6052, RFC 3056).
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [first, second, third, .., seventh, eighth] = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match (first, second) {
-        (0x64, 0xff9b) => Some(v4(seventh, eighth)),
+        (0x64, 0xff9b) if third == 0 => Some(v4(seventh, eighth)),
         (0x2002, _) => Some(v4(second, third)),
         _ => address.to_ipv4(),
     }
@@ -130,6 +135,7 @@ mod tests {
             "::ffff:169.254.169.254",
             "::169.254.169.254",
             "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1:a9fe:a9:fe00:101:101",
             "2002:a9fe:a9fe::1",
             "fe80::1",
             "febf::1",
@@ -180,6 +186,7 @@ mod tests {
             "::ffff:10.0.0.1",
             "64:ff9b::7f00:1",
             "64:ff9b:1::1",
+            "64:ff9b:1:a00:1:0:101:101",
             "2002:7f00:1::1",
             "2001::1",
             "2001:db8::1",
