@@ -90,6 +90,20 @@ fn an_edit_and_a_request_with_an_idempotency_key_have_links_too() {
 }
 
 #[test]
+fn an_edit_with_the_key_of_a_generation_has_links_to_its_own_image() {
+    let upstream = FakeUpstream::start();
+    let gateway = gateway("", &upstream);
+    let call = gateway.call(json!({"size": "1024x1024"})).header("idempotency-key", "job-1");
+    call.send(gateway.address()).ok_json();
+    let form = Form::with_required_fields().text("response_format", "url").text("size", "1536x1024");
+    let call = form.file("image", &alpha_png(64, 64)).call().key(gateway.secret()).header("idempotency-key", "job-1");
+    let edited = call.without_document_check().send(gateway.address());
+    let image = fetch(&gateway, &link_paths(&gateway, &edited)[0]);
+    assert_eq!(format_and_size(&image.body).1, "1536x1024");
+    assert_eq!(upstream.attempt_count(), 2);
+}
+
+#[test]
 fn a_stream_with_links_is_refused_and_so_are_links_without_the_dialect() {
     let upstream = FakeUpstream::start();
     let gateway = gateway("", &upstream);

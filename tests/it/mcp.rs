@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, Call, FakeUpstream, Gateway, alpha_png, eventually, format_and_size, sha256};
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, alpha_png, eventually, format_and_size, sha256};
 
 /// The largest result: 25,000 tokens of four bytes.
 const RESULT_MAX_BYTES: usize = 100_000;
@@ -140,7 +140,7 @@ fn a_client_with_a_short_time_limit_pays_once_and_gets_its_image() {
 #[test]
 fn an_image_that_takes_long_is_fetched_later() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[crate::kit::Account::for_upstream("only", &upstream)]);
+    let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[Account::for_upstream("only", &upstream)]);
     let running = call_tool(&gateway, "generate_image", json!({"prompt": "a cube [[gate=open]]"}));
     assert_eq!((&running["isError"], &running["structuredContent"]["status"]), (&json!(false), &json!("in_progress")));
     let id = running["structuredContent"]["images"][0]["id"].clone();
@@ -229,4 +229,17 @@ fn without_a_key_or_from_the_page_of_another_site_nothing_is_answered() {
     let rebound = list().key(gateway.secret()).header("origin", "http://evil.example").header("host", "evil.example");
     assert_eq!(rebound.send(gateway.address()).status, 403, "a name that was bound to the address of the gateway");
     assert_eq!(Call::get("/mcp").key(gateway.secret()).send(gateway.address()).status, 405, "there are no sessions");
+}
+
+#[test]
+fn only_the_models_that_the_group_allows_are_listed_and_the_first_is_the_default() {
+    let upstream = FakeUpstream::start();
+    let top =
+        "[[models]]\nid = \"sketch-1\"\n[[groups]]\nname = \"default\"\n[groups.limits]\nmodels = [\"sketch-1\"]\n";
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
+    let listed = call_tool(&gateway, "list_image_models", json!({}));
+    let models = listed["structuredContent"]["models"].as_array().expect("models");
+    assert_eq!(models.iter().map(|model| &model["id"]).collect::<Vec<_>>(), [&json!("sketch-1")], "{listed:.500}");
+    first_image(&call_tool(&gateway, "generate_image", json!({"prompt": "a cube"})));
+    assert_eq!(upstream.received_attempts()[0].fields()["model"], "sketch-1");
 }

@@ -6,6 +6,7 @@
 //! below the smallest that the API allows is none that a model can make: both count as the [`STANDARD_AREA`].
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 use crate::image::{Size, SizeRequest};
 use crate::tables::{GRID_PX, MAX_EDGE_PX, MIN_PIXELS};
@@ -16,6 +17,9 @@ const SAME_RATIO: f64 = 1.01;
 const STANDARD_AREA: f64 = 1024.0 * 1024.0;
 /// The longest edge, and the greatest part of a ratio, that is understood (our choice).
 const EDGE_MAX: u32 = 100_000;
+
+/// Every size that obeys the size rules.
+static LEGAL_SIZES: LazyLock<Vec<Size>> = LazyLock::new(|| legal_sizes().collect());
 
 /// A requested shape: a ratio of width to height, and an area in pixels.
 #[derive(Clone, Copy)]
@@ -34,7 +38,7 @@ pub(super) fn nearest(text: &str, listed: Option<&[String]>) -> Option<String> {
     let shape = RequestedShape::parse(text)?;
     let nearest = match listed {
         Some(sizes) => shape.nearest_of(sizes.iter().filter_map(|size| size.parse().ok())),
-        None => shape.nearest_of(legal_sizes()),
+        None => shape.nearest_of(LEGAL_SIZES.iter().copied()),
     };
     nearest.map(|size| size.to_string())
 }

@@ -113,7 +113,8 @@ impl ImageTools {
     }
 
     fn default_model(&self) -> String {
-        self.0.gateway.image_models().all().next().map(|model| model.id.clone()).unwrap_or_default()
+        let McpCaller { gateway, caller, .. } = &self.0;
+        flow::allowed_models(gateway, caller).next().map(|model| model.id.clone()).unwrap_or_default()
     }
 
     /// Waits for the answer to a call, but not for longer than clients do. The job continues after that.
@@ -138,6 +139,7 @@ impl ImageTools {
         });
         match finished.await {
             Err(_) | Ok(Err(Error::InProgress)) => Ok(show_running(call)),
+            Ok(Err(error @ Error::Upstream(_))) => Ok(show_failure(&error.body(), false)),
             Ok(Err(error)) => Err(error),
             Ok(Ok(Err(failure))) => Ok(failure),
             Ok(Ok(Ok(finished))) => self.show(finished).await,
@@ -220,7 +222,8 @@ impl ImageTools {
     }
 
     fn models(&self) -> Value {
-        let models = self.0.gateway.image_models().all().map(|model| {
+        let McpCaller { gateway, caller, .. } = &self.0;
+        let models = flow::allowed_models(gateway, caller).map(|model| {
             json!({
                 "id": model.id, "sizes": model.sizes, "qualities": model.qualities, "formats": model.formats,
                 "backgrounds": model.backgrounds, "max_images": model.max_images,

@@ -291,8 +291,10 @@ impl IdempotentAnswers {
             let reader = AnswerReader::new(&Arc::new(stored));
             answer = reader.head().await.ok().map(|head| (head, reader));
         }
+        // A claim of this node that it does not hold any more belongs to a job that has ended without a stored answer.
+        let is_held = claim.node != self.node || self.live_claims().contains_key(&claim.scope);
+        let is_running = state == ReplayState::Running && is_held;
         let ReplayClaim { scope, request_id, expires_at, .. } = claim;
-        let is_running = state == ReplayState::Running;
         Ok(Some(EarlierAnswer { request_id, scope, expires_at, is_running, answer }))
     }
 

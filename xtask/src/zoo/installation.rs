@@ -28,7 +28,7 @@ pub(super) fn prepare(root: &Path, target: &Path, client: &ZooClient) -> Result<
     match client.ecosystem {
         PackageEcosystem::Program => fs::create_dir_all(&folder)?,
         PackageEcosystem::Python => {
-            install_once(&folder, &client.packages.join(" "), || install_python(&folder, client))?
+            install_once(&folder, &client.packages.join(" "), || install_python(&folder, client))?;
         }
         PackageEcosystem::Node => {
             let runtime = target.join("node-runtime");
