@@ -3,6 +3,8 @@
 //! It passes messages on between the agent and `/mcp` of the gateway, and has no tools of its own. The key is in the
 //! environment of the command, so the agent does not see it.
 
+use std::collections::HashSet;
+
 use anyhow::anyhow;
 use clap::Args;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
@@ -50,30 +52,51 @@ fn mcp_url(base_url: &str) -> String {
     format!("{}{MCP_PATH}", base_url.strip_suffix(API_PATH).unwrap_or(base_url))
 }
 
-/// Passes messages on in both directions, until the agent closes its side.
+/// Passes messages on in both directions. After the agent has closed its side, requests without an answer are still
+/// answered: they may be paid for.
 async fn pass_messages(
     mut agent: impl Transport<RoleServer>,
     mut gateway: impl Transport<RoleClient>,
 ) -> Result<(), anyhow::Error> {
     let mut sending = JoinSet::new();
-    loop {
+    let (mut is_open, mut unanswered) = (true, HashSet::new());
+    while is_open || !unanswered.is_empty() {
         tokio::select! {
-            message = agent.receive() => {
-                let Some(message) = message else { return Ok(()) };
+            message = agent.receive(), if is_open => {
+                let Some(message) = message else {
+                    is_open = false;
+                    continue;
+                };
                 let id = request_id(&message);
+                unanswered.extend(id.clone());
                 let sent = gateway.send(message);
                 sending.spawn(async move { (id, sent.await.err()) });
             }
             message = gateway.receive() => {
-                agent.send(message.ok_or_else(|| anyhow!("the gateway does not answer"))?).await?;
+                let message = message.ok_or_else(|| anyhow!("the gateway does not answer"))?;
+                if let Some(id) = answered_id(&message) {
+                    unanswered.remove(id);
+                }
+                agent.send(message).await?;
             }
             Some(sent) = sending.join_next() => {
                 if let Ok((Some(id), Some(error))) = sent {
+                    unanswered.remove(&id);
                     let error = ErrorData::internal_error(format!("The gateway cannot be reached: {error}"), None);
                     agent.send(ServerJsonRpcMessage::error(error, Some(id))).await?;
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// Returns the id of the request that a message answers.
+fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
     }
 }
 

@@ -269,6 +269,14 @@ impl AnswerReplay {
         Ok(found.filter(|found| found.request_id == *request_id).and_then(|found| found.answer))
     }
 
+    /// True if the disk has space for an answer of this many bytes. A disk that does not respond has none.
+    pub(crate) async fn has_space(&self, bytes: u64) -> bool {
+        let folder = &self.idempotent_answers.folder;
+        let storage = Arc::clone(folder);
+        let check = move || Ok(disk_budget::has_space(&*storage, bytes));
+        disk_budget::run_with_timeout(&folder.free, check).await.unwrap_or(false)
+    }
+
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart. `None` if the
     /// adoption of orphans is disabled, if the client does not mark retries and files would have to be read for the
     /// hash, or if the files cannot be read.

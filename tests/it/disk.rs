@@ -36,7 +36,7 @@ impl SmallDiskGateway {
         let disk = SmallDisk::mount(&home.path().join("data"), DISK)?;
         let upstream = FakeUpstream::start();
         let file = format!(
-            "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[uploads]\nmin_free_megabytes = {RESERVED}\n\n\
+            "listen = \"127.0.0.1:0\"\ndata_dir = \"data\"\n\n[[groups]]\nname = \"default\"\ndialects = [\"url\"]\n\n[uploads]\nmin_free_megabytes = {RESERVED}\n\n\
              [[accounts]]\nname = \"only\"\nkind = \"api_key\"\nbase_url = \"{}\"\n\
              api_key = {{ env = \"IT_TOKEN\" }}\n",
             upstream.base_url()
@@ -172,4 +172,50 @@ fn an_answer_that_does_not_fit_on_disk_is_sent_but_not_stored() {
     });
     assert_eq!(call().error_object(502)["reason"], "outcome_unknown");
     assert_eq!(gateway.upstream.attempt_count(), 1, "the retry must not be paid for again");
+}
+
+#[test]
+fn images_that_cannot_be_stored_are_in_the_answer_instead_of_links() {
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let key = gateway.key("ada");
+    gateway.disk.fill_except(RESERVED as u64 + 2);
+    let generate = |idempotency_key: Option<&str>| {
+        let call = Call::generation().key(&key).json(&request(json!({
+            "prompt": "a cube [[b64=9000000]]", "response_format": "url"
+        })));
+        let call = match idempotency_key {
+            Some(word) => call.header("idempotency-key", word),
+            None => call,
+        };
+        call.without_document_check().send(gateway.server.address())
+    };
+    for answer in [generate(None), generate(Some("order-1"))] {
+        let image = answer.ok_json()["data"][0].clone();
+        assert!(image.get("url").is_none() && answer.complete, "{:?}", answer.header("content-length"));
+        assert!(image["b64_json"].as_str().is_some_and(|text| text.len() > 8_000_000), "the image is in the answer");
+    }
+    assert_eq!(gateway.upstream.attempt_count(), 2);
+    let records = gateway.records();
+    assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:#?}");
+}
+
+#[test]
+fn a_tool_call_whose_image_cannot_be_stored_costs_nothing() {
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let key = gateway.key("ada");
+    let call = |prompt: &str| {
+        let arguments = json!({"name": "generate_image", "arguments": {"prompt": prompt}});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments});
+        let call = Call::post("/mcp").header("accept", "application/json, text/event-stream").json(&message).key(&key);
+        call.send(gateway.server.address()).ok_json()["result"].clone()
+    };
+    assert_eq!(call("a cube")["isError"], false);
+    gateway.disk.fill_except(RESERVED as u64 + 2);
+    let refused = call("a ball");
+    assert_eq!(
+        (&refused["isError"], &refused["structuredContent"]["code"]),
+        (&json!(true), &json!("service_unavailable"))
+    );
+    assert_eq!(call("a cube")["isError"], false, "the earlier image is still there");
+    assert_eq!(gateway.upstream.attempt_count(), 1);
 }

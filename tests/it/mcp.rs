@@ -243,3 +243,58 @@ fn only_the_models_that_the_group_allows_are_listed_and_the_first_is_the_default
     first_image(&call_tool(&gateway, "generate_image", json!({"prompt": "a cube"})));
     assert_eq!(upstream.received_attempts()[0].fields()["model"], "sketch-1");
 }
+
+#[test]
+fn the_command_answers_every_call_that_came_before_the_end_of_its_input() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    let input = gateway.home().join("input.jsonl");
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+    }});
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let calls = ["a cube", "a ball"].into_iter().zip(1..).map(|(prompt, id)| {
+        let arguments = json!({"name": "generate_image", "arguments": {"prompt": prompt}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": arguments})
+    });
+    let lines: Vec<String> = [initialize, initialized].into_iter().chain(calls).map(|line| line.to_string()).collect();
+    std::fs::write(&input, lines.join("\n") + "\n").expect("a file");
+    let command = gateway.program().args(["mcp"]).env("IMAGATE_BASE_URL", gateway.base_url());
+    let output = command.env("IMAGATE_API_KEY", gateway.secret()).stdin(&input).run();
+    let answers: Vec<Value> =
+        output.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a message")).collect();
+    for id in 1..=2 {
+        let answer = answers.iter().find(|answer| answer["id"] == id).expect("an answer to every call");
+        first_image(&answer["result"]);
+    }
+    assert_eq!(upstream.attempt_count(), 2);
+}
+
+#[test]
+fn a_call_repeated_under_other_settings_leads_to_the_earlier_image() {
+    let upstream = FakeUpstream::start();
+    let alias = "[[models]]\nid = \"draft\"\nalias_of = \"gpt-image-2\"\n";
+    let mut gateway = Gateway::with(alias, &[Account::for_upstream("only", &upstream)]);
+    gateway.keep_address();
+    let call = |gateway: &Gateway, variation: u32| {
+        let arguments = json!({"prompt": "a cube", "model": "draft", "quality": "low", "variation": variation});
+        call_tool(gateway, "generate_image", arguments)
+    };
+    let first = first_image(&call(&gateway, 1));
+    gateway.terminate();
+    let config = std::fs::read_to_string(gateway.config()).expect("a configuration");
+    std::fs::write(
+        gateway.config(),
+        config.replace("alias_of = \"gpt-image-2\"", "alias_of = \"sketch-1\"\n[[models]]\nid = \"sketch-1\""),
+    )
+    .expect("a configuration");
+    gateway.start_again();
+    let repeated = call(&gateway, 1);
+    assert_eq!((&repeated["isError"], &repeated["structuredContent"]["images"][0]["id"]), (&json!(true), &first["id"]));
+    let text = blocks(&repeated, "text")[0]["text"].as_str().expect("a text");
+    assert!(text.contains("fetch_image") && !text.contains("Idempotency-Key"), "{text}");
+    assert_eq!(first_image(&call_tool(&gateway, "fetch_image", json!({"id": first["id"]})))["id"], first["id"]);
+    assert_eq!(upstream.attempt_count(), 1);
+    first_image(&call(&gateway, 2));
+    assert_eq!(upstream.attempt_count(), 2);
+}

@@ -20,11 +20,14 @@ use super::image_run::{ImageRun, find_run_of};
 use super::job_context::JobContext;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::relay::{AnswerMembers, read_answer_members};
-use crate::gateway::replay::{AnswerHead, ClaimOutcome, RecordableAnswer};
+use crate::gateway::replay::{AnswerHead, AnswerReader, ClaimOutcome, RecordableAnswer};
 use crate::gateway::rules::SharedTask;
 
 /// The status of an answer with images.
 const OK: u16 = 200;
+
+/// The reason why an answer has no links.
+type LinkError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An answer that is stored only as long as its caller waits for it.
 struct AttendedAnswer {
@@ -52,71 +55,92 @@ pub(super) fn check(task: &SharedTask) -> Result<(), Rejection> {
 }
 
 /// Reads the answer of a job to its end, and returns it with a link in place of each image. An answer without images is
-/// returned as it is.
+/// returned as it is, and so is an answer that cannot be stored: it was paid for, so its caller gets the images instead
+/// of links to them.
 ///
 /// # Errors
 ///
-/// Returns 502 if the answer breaks off or could not be stored, and [`Error::Unavailable`] if the store fails.
+/// Returns 502 if the answer breaks off.
 pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) -> Result<GatewayAnswer, Error> {
     if answer.head.status != OK {
         return Ok(answer);
     }
     let head = answer.head.clone();
-    let (key, members) = match &context.options.idempotency_key {
-        Some(key) => (key.clone(), read_members(answer.body).await?),
-        None => {
-            let key = format!("url-{}", Uuid::new_v4().simple());
-            let members = store_answer(context, &key, answer).await?;
-            (key, members)
+    let (key, mut reader) = match store_answer(context, answer).await {
+        Ok(stored) => stored,
+        Err(answer) => return Ok(*answer),
+    };
+    reader.make_restartable();
+    match link_images(context, &key, &mut reader).await {
+        Ok(body) => Ok(GatewayAnswer { head, body: GatewayAnswerBody::Whole(body) }),
+        Err(error) if reader.is_broken() => {
+            tracing::warn!(error = &*error, "an answer for links broke off");
+            Err(Error::Upstream(UpstreamFault::Broken))
+        }
+        Err(error) => {
+            tracing::error!(error = &*error, "an answer has its images instead of links: it is not stored");
+            Ok(GatewayAnswer::from_stored_answer(head, reader.restart(), context.gateway.cutoff()))
+        }
+    }
+}
+
+/// Returns the idempotency key under which the answer is stored, and its reader. Without a key of the caller, the answer
+/// is stored under a random key until its reader is dropped, or until its end.
+///
+/// # Errors
+///
+/// Returns the answer if nothing can be stored.
+async fn store_answer(
+    context: &JobContext,
+    answer: GatewayAnswer,
+) -> Result<(String, AnswerReader), Box<GatewayAnswer>> {
+    let GatewayAnswer { head, body } = answer;
+    let body = match (&context.options.idempotency_key, body) {
+        (Some(key), GatewayAnswerBody::Stored(body)) => {
+            return match body.into_body() {
+                Ok(reader) => Ok((key.clone(), reader)),
+                Err(body) => Err(Box::new(GatewayAnswer { head, body: GatewayAnswerBody::Stored(body) })),
+            };
+        }
+        (_, body) => body,
+    };
+    let answer = GatewayAnswer { head, body };
+    let key = format!("url-{}", Uuid::new_v4().simple());
+    let (caller, task, id) = (&context.caller, context.task.clone(), &context.options.request_id);
+    let claim = match context.gateway.replay().claim_or_follow(caller, task, &key, id).await {
+        Ok(ClaimOutcome::Claimed(claim)) => claim,
+        outcome => {
+            let error = outcome.err();
+            tracing::error!(?error, "an answer has its images instead of links: it cannot be stored");
+            return Err(Box::new(answer));
         }
     };
-    let AnswerMembers { mut members, images } = members;
-    // The same key may belong to a request of another operation. After the payment, no error invites a retry.
+    let departure = CancellationToken::new();
+    let guard = departure.clone().drop_guard();
+    let reader = claim.answer_reader().on_leave(move || drop(guard));
+    let attended = AttendedAnswer { answer, departure };
+    let storing = async move { claim.record(Ok(attended)).await };
+    drop(tokio::runtime::Handle::current().spawn(storing.in_current_span()));
+    Ok((key, reader))
+}
+
+/// Returns the body of an answer with links.
+async fn link_images(context: &JobContext, key: &str, reader: &mut AnswerReader) -> Result<Bytes, LinkError> {
+    let AnswerMembers { mut members, images } = read_answer_members(reader).await?;
+    // The same key may belong to a request of another operation.
     let operation = context.task.operation_id();
-    let run = find_run_of(&context.gateway, &context.caller, operation, &key).await;
-    let run = run.ok().flatten().filter(ImageRun::has_images);
-    let run = run.ok_or_else(|| {
-        tracing::error!("an answer with links could not be stored");
-        Error::Upstream(UpstreamFault::Unknown)
-    })?;
-    let paths = link_paths(&context.gateway, &context.caller, &run, images.len())?;
+    let run = find_run_of(&context.gateway, &context.caller, operation, key).await;
+    let run = run.map_err(|_| "the store cannot be read")?;
+    let run = run.filter(ImageRun::has_images).ok_or("the stored answer is not found")?;
+    let paths = link_paths(&context.gateway, &context.caller, &run, images.len());
+    let paths = paths.map_err(|_| "a link cannot be sealed")?;
     let base = base_url(&context.gateway, context.options.host.as_deref());
     let images = images.into_iter().zip(paths).map(|(mut image, path)| {
         image.insert("url".to_owned(), json!(format!("{base}{path}")));
         Value::Object(image)
     });
     members.insert("data".to_owned(), images.collect());
-    let body = Bytes::from(Value::Object(members).to_string());
-    Ok(GatewayAnswer { head, body: GatewayAnswerBody::Whole(body) })
-}
-
-/// Stores the answer under this idempotency key while it is read.
-async fn store_answer(context: &JobContext, key: &str, answer: GatewayAnswer) -> Result<AnswerMembers, Error> {
-    let (caller, task, id) = (&context.caller, context.task.clone(), &context.options.request_id);
-    let outcome = context.gateway.replay().claim_or_follow(caller, task, key, id).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "the answer for links could not be claimed");
-        Error::Unavailable
-    })?;
-    let ClaimOutcome::Claimed(claim) = outcome else { return Err(Error::Internal) };
-    let reader = claim.answer_reader();
-    let departure = CancellationToken::new();
-    // It is cancelled if this future is dropped, and has no effect after the end of the answer.
-    let _departure = departure.clone().drop_guard();
-    let attended = AttendedAnswer { answer, departure };
-    let storing = async move { claim.record(Ok(attended)).await };
-    drop(tokio::runtime::Handle::current().spawn(storing.in_current_span()));
-    read_members(reader).await
-}
-
-async fn read_members<B>(body: B) -> Result<AnswerMembers, Error>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    read_answer_members(body).await.map_err(|error| {
-        tracing::warn!(error = &error as &dyn std::error::Error, "an answer for links broke off");
-        Error::Upstream(UpstreamFault::Broken)
-    })
+    Ok(Bytes::from(Value::Object(members).to_string()))
 }
 
 // === impl AttendedAnswer ===

@@ -21,7 +21,9 @@ use super::arguments::ToolArguments;
 use super::edit_input::take_images;
 use super::image_id::{CallDigest, ImageId};
 use super::preview::{PREVIEWS_MAX_BYTES, make_preview};
-use super::result::{ResultImage, show_error, show_failure, show_images, show_running, show_value};
+use super::result::{
+    ResultImage, show_changed_request, show_error, show_failure, show_images, show_running, show_value,
+};
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestOptions};
@@ -44,6 +46,8 @@ const PREVIEWS_AT_ONCE: usize = 4;
 const IMAGE_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The longest error body that is read from a stored answer (our choice).
 const ERROR_MAX_BYTES: usize = 64 * 1024;
+/// The free space on disk for each image of a call, in bytes (our choice): more than the answer with a large image has.
+const SPACE_PER_IMAGE: u64 = 32 * 1024 * 1024;
 /// The status of an answer with images.
 const OK: u16 = 200;
 const INSTRUCTIONS: &str = "Makes and edits images. Every answer has small previews and links to the full images. Equal calls return the same image and are paid for once.";
@@ -75,7 +79,9 @@ impl ImageTools {
         match name {
             GENERATE_IMAGE => {
                 let call = CallDigest::of(name, &arguments);
-                let body = Value::Object(arguments.into_fields(&self.default_model())?).to_string();
+                let fields = arguments.into_fields(&self.default_model())?;
+                self.check_space(call, &fields).await?;
+                let body = Value::Object(fields).to_string();
                 let McpCaller { gateway, caller, .. } = &self.0;
                 self.finish(
                     call,
@@ -88,6 +94,7 @@ impl ImageTools {
                 let call = CallDigest::of(name, &arguments);
                 let (images, mask) = take_images(&self.0, &mut arguments).await?;
                 let fields = arguments.into_fields(&self.default_model())?;
+                self.check_space(call, &fields).await?;
                 let form = EditForm { fields, images, mask, files: Vec::new(), is_multipart: false };
                 let McpCaller { gateway, caller, .. } = &self.0;
                 self.finish(call, flow::edit_image(gateway, caller.clone(), self.options(call), form), deadline).await
@@ -117,6 +124,21 @@ impl ImageTools {
         flow::allowed_models(gateway, caller).next().map(|model| model.id.clone()).unwrap_or_default()
     }
 
+    /// Refuses a call whose images could not be stored: an agent gets them from the stored answer only.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Unavailable`]; nothing was spent.
+    async fn check_space(&self, call: CallDigest, fields: &Map<String, Value>) -> Result<(), Error> {
+        let images = fields.get("n").and_then(Value::as_u64).unwrap_or(1);
+        let replay = self.0.gateway.replay();
+        if self.find(call).await?.is_some() || replay.has_space(images.saturating_mul(SPACE_PER_IMAGE)).await {
+            return Ok(());
+        }
+        tracing::error!("a tool call is refused: the disk has no space for its images");
+        Err(Error::Unavailable)
+    }
+
     /// Waits for the answer to a call, but not for longer than clients do. The job continues after that.
     async fn finish(
         &self,
@@ -139,6 +161,9 @@ impl ImageTools {
         });
         match finished.await {
             Err(_) | Ok(Err(Error::InProgress)) => Ok(show_running(call)),
+            Ok(Err(Error::Invalid(rejection))) if rejection.reason == Some(RejectionReason::IdempotencyKeyReused) => {
+                Ok(show_changed_request(call))
+            }
             Ok(Err(error @ Error::Upstream(_))) => Ok(show_failure(&error.body(), false)),
             Ok(Err(error)) => Err(error),
             Ok(Ok(Err(failure))) => Ok(failure),

@@ -77,6 +77,17 @@ pub(super) fn show_error(error: &Error) -> CallToolResult {
     show_error_body(&error.body(), "")
 }
 
+/// Returns the result of a call that was made before, when the gateway made another request of it.
+pub(super) fn show_changed_request(call: CallDigest) -> CallToolResult {
+    let id = call.image(0);
+    let text = format!(
+        "The same call was made before, and the settings of the gateway have changed since. Call fetch_image with the id {id} to get the earlier image, or give another 'variation' to make a new one."
+    );
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(json!({ "status": "failed", "images": [{ "id": id.to_string() }] }));
+    result
+}
+
 /// Returns the result of a call for images that has failed with this body of an error answer of the API.
 pub(super) fn show_failure(body: &Value, may_repeat: bool) -> CallToolResult {
     let advice = if may_repeat {

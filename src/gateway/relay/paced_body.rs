@@ -41,6 +41,15 @@ impl<B> PacedBody<B> {
         Self { body: Some(body), pace: Pace::default(), cutoff }
     }
 
+    /// Returns the body without the minimum rate.
+    ///
+    /// # Errors
+    ///
+    /// Returns the value itself if the body was broken off.
+    pub(crate) fn into_body(mut self) -> Result<B, Self> {
+        self.body.take().ok_or(self)
+    }
+
     fn abort<T>(&mut self, error: RelayError) -> Poll<Option<Result<T, PacedBodyError>>> {
         // The dropped body releases the job that waits for this reader.
         self.body = None;

@@ -46,7 +46,7 @@ pub(super) struct RetentionWindows {
 pub(super) struct AnswerFolder {
     folder: PathBuf,
     budget: Arc<DiskBudget>,
-    free: FreeSpace,
+    pub(super) free: FreeSpace,
     windows: RetentionWindows,
     state: Mutex<AnswerFolderState>,
 }

@@ -48,6 +48,32 @@ impl AnswerReader {
         reader
     }
 
+    /// Calls this function when the reader is dropped.
+    pub(crate) fn on_leave(mut self, on_leave: impl FnOnce() + Send + Sync + 'static) -> Self {
+        self.on_leave = Some(Box::new(|_| on_leave()));
+        self
+    }
+
+    /// Keeps the beginning of the answer readable: if the answer cannot be stored, reading it fails before any of its
+    /// bytes are lost, and [`AnswerReader::restart`] reads all of it.
+    pub(crate) fn make_restartable(&self) {
+        self.answer.make_restartable(self.reader_id);
+    }
+
+    /// Returns a reader of the same answer from its beginning, which is not restartable. It gets the whole answer if this
+    /// reader was made restartable before it was read, even if the answer is not stored.
+    pub(crate) fn restart(mut self) -> Self {
+        self.answer.restart_reader(self.reader_id);
+        self.ended = false;
+        self.reading = None;
+        self
+    }
+
+    /// True if the answer broke off, so that nobody can read all of it.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.answer.is_broken()
+    }
+
     /// Names the request that ran the job.
     pub(super) fn with_request_id(mut self, request_id: RequestId) -> Self {
         self.request_id = Some(request_id);

@@ -77,6 +77,7 @@ impl AnswerRecorder {
                 // of the file shows the next process that the answer is lost.
                 tracing::warn!(%error, "an answer is not stored: there is no space on disk");
                 self.output = None;
+                self.answer.mark_unstored();
                 false
             }
         }

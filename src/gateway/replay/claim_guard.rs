@@ -148,6 +148,7 @@ impl ClaimGuard {
             let result = timeout(STORAGE_WAIT_MAX, self.commit_answer(pending_file, &frames)).await;
             if let Err(error) = result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
                 tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
+                self.live.answer.mark_unstored();
                 frames.spawn_unlink();
             }
         }

@@ -58,6 +58,12 @@ pub(super) async fn run_with_timeout<T: Send + 'static>(
     result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow")))
 }
 
+/// True if an answer of this many bytes could be stored now, after evictions if necessary. Nothing is reserved or
+/// evicted. Blocks, so async code must not call it.
+pub(super) fn has_space(storage: &dyn EvictableStorage, bytes: u64) -> bool {
+    storage.free().missing_for_stored_answer(bytes) <= storage.budget().used()
+}
+
 /// Reserves space for bytes that are to be written. Blocks, so async code must not call it.
 ///
 /// # Errors

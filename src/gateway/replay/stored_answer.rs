@@ -46,6 +46,8 @@ struct StoredAnswerState {
     /// passed on from memory: the answer has a gap.
     tail_offset: u64,
     end: Option<StoredAnswerEnd>,
+    /// True if the answer is not stored, or not all of it: no later request can get it.
+    is_unstored: bool,
     readers: HashMap<u64, ReaderPosition>,
     next_reader_id: u64,
     writer_waker: Option<Waker>,
@@ -57,6 +59,8 @@ struct StoredAnswerState {
 #[derive(Default)]
 struct ReaderPosition {
     offset: u64,
+    /// True if the reader must be able to read from the beginning again ([`StoredAnswer::make_restartable`]).
+    is_restartable: bool,
     waker: Option<Waker>,
 }
 
@@ -114,7 +118,15 @@ impl StoredAnswer {
     pub(super) fn begin(&self, head: AnswerHead, frames: Option<Arc<SealedFile>>) {
         let mut state = self.state();
         state.head = Some(head);
+        state.is_unstored = frames.is_none();
         state.frames = frames;
+        state.wake_readers();
+    }
+
+    /// Records that the rest of the answer cannot be written to the file, or that the complete file cannot be kept.
+    pub(super) fn mark_unstored(&self) {
+        let mut state = self.state();
+        state.is_unstored = true;
         state.wake_readers();
     }
 
@@ -217,6 +229,25 @@ impl StoredAnswer {
         reader_id
     }
 
+    /// Lets the reader read only bytes that it can read again: those in the file and, after the end of the answer, those
+    /// in memory. If the answer cannot be stored, [`StoredAnswer::poll_next`] returns [`AnswerChunk::Lost`] to it, and
+    /// the other bytes wait for [`StoredAnswer::restart_reader`].
+    pub(super) fn make_restartable(&self, reader_id: u64) {
+        if let Some(reader) = self.state().readers.get_mut(&reader_id) {
+            reader.is_restartable = true;
+        }
+    }
+
+    /// Moves the reader to the beginning of the answer. From there it reads like any other reader.
+    pub(super) fn restart_reader(&self, reader_id: u64) {
+        self.state().readers.insert(reader_id, ReaderPosition::default());
+    }
+
+    /// True if the answer broke off.
+    pub(super) fn is_broken(&self) -> bool {
+        self.state().end == Some(StoredAnswerEnd::Broken)
+    }
+
     /// Removes a reader.
     pub(super) fn remove_reader(&self, reader_id: u64) {
         let mut state = self.state();
@@ -237,7 +268,8 @@ impl StoredAnswer {
     /// Returns the next bytes for the reader, as soon as there are any.
     pub(super) fn poll_next(&self, cx: &Context<'_>, reader_id: u64) -> Poll<AnswerChunk> {
         let mut state = self.state();
-        let offset = state.readers.get(&reader_id).map_or(0, |reader| reader.offset);
+        let (offset, is_restartable) =
+            state.readers.get(&reader_id).map_or((0, false), |reader| (reader.offset, reader.is_restartable));
         if offset < state.bytes_in_file.min(state.tail_offset) {
             let Some(frames) = state.frames.clone() else { return Poll::Ready(AnswerChunk::Lost) };
             let frame_bytes = FRAME_BYTES as u64;
@@ -246,6 +278,9 @@ impl StoredAnswer {
             let length = usize::try_from(length).unwrap_or(FRAME_BYTES);
             let skip = usize::try_from(offset % frame_bytes).unwrap_or_default();
             return Poll::Ready(AnswerChunk::Frame { frames, number, length, skip });
+        }
+        if is_restartable && state.end.is_none() {
+            return if state.is_unstored { Poll::Ready(AnswerChunk::Lost) } else { state.wait_reader(cx, reader_id) };
         }
         let Some(position) = offset.checked_sub(state.tail_offset) else { return Poll::Ready(AnswerChunk::Lost) };
         let unread = usize::try_from(position).ok().and_then(|position| state.tail.get(position..)).unwrap_or_default();

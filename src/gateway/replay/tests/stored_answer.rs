@@ -116,6 +116,52 @@ async fn a_reader_that_leaves_does_not_delay_others() {
 }
 
 #[tokio::test]
+async fn a_restarted_reader_gets_all_of_an_answer_that_is_not_stored() {
+    for (max_bytes, bytes_before) in [(0, 0), (100_000, 65_536), (250_000, 196_608)] {
+        let (_dir, folder) = answer_folder(max_bytes);
+        let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(300_000));
+        let mut reader = AnswerReader::new(&answer);
+        reader.make_restartable();
+        let mut recorder = recorder(&folder, &answer);
+        let writing = async {
+            recorder.record_body(ChannelAnswer::complete(&all)).await.unwrap();
+            recorder.finish_file().await;
+            recorder.mark_complete();
+        };
+        let reading = async {
+            let mut received = Vec::new();
+            while let Ok(frame) = reader.frame().await.unwrap() {
+                received.extend_from_slice(frame.data_ref().unwrap());
+            }
+            assert!(received == all[..bytes_before], "{} bytes", received.len());
+            read(reader.restart()).await.unwrap()
+        };
+        let ((), received) = tokio::join!(writing, reading);
+        assert!(received == all, "{} of {} bytes", received.len(), all.len());
+    }
+}
+
+#[tokio::test]
+async fn a_reader_restarts_after_the_end_of_an_answer_whose_file_is_removed() {
+    let (_dir, folder) = answer_folder(MIB);
+    let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(300_000));
+    let mut reader = AnswerReader::new(&answer);
+    reader.make_restartable();
+    let mut recorder = recorder(&folder, &answer);
+    recorder.record_body(ChannelAnswer::complete(&all)).await.unwrap();
+    let file = recorder.finish_file().await.unwrap();
+    answer.mark_unstored();
+    file.spawn_unlink();
+    recorder.mark_complete();
+    let mut length = 0;
+    while let Some(frame) = reader.frame().await {
+        length += frame.unwrap().data_ref().unwrap().len();
+    }
+    assert_eq!(length, all.len());
+    assert!(read(reader.restart()).await.unwrap() == all);
+}
+
+#[tokio::test]
 async fn a_small_answer_needs_no_file() {
     let (head, body) = error_answer(&Error::Upstream(UpstreamFault::Timeout));
     let answer = Arc::new(StoredAnswer::from_bytes(head, body));
