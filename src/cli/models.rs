@@ -29,8 +29,9 @@ enum ModelsAction {
     },
     /// Learn the rules of an image model from the refusals of its upstream, and print them as a `[[models]]` table.
     ///
-    /// The upstream gets requests that it must refuse: they have no prompt, and invalid values. They make no image and
-    /// cost nothing. A rule that no refusal states clearly is printed as a comment.
+    /// The upstream gets requests that it must refuse: they have no prompt, and invalid values. A refusal costs nothing.
+    /// An upstream that accepts such a request nevertheless may charge for it; the command stops at the first one. A rule
+    /// that no refusal states clearly is printed as a comment.
     Probe(ProbeArgs),
 }
 

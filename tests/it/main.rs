@@ -52,6 +52,7 @@ mod matrix;
 mod mcp;
 mod metrics_and_health;
 mod models;
+mod models_probe;
 mod money;
 mod mutated;
 mod nodes;

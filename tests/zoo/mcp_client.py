@@ -19,12 +19,12 @@ def server():
     return streamable_http_client(MCP_URL, http_client=http_client)
 
 
-def call(name, arguments):
+def call(name, arguments, timeout=None):
     async def run():
         async with Client(server()) as client:
-            return await client.call_tool(name, arguments)
+            return await client.call_tool(name, arguments, read_timeout_seconds=timeout)
 
     return asyncio.run(run()).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-report_features(call)
+report_features(call, call)

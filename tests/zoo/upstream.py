@@ -1,7 +1,8 @@
 """The upstream of the zoo: it passes every request to a gateway with the simulator, and counts the images.
 
 A request whose text contains `unpaid-once-WORD` is refused the first time for each WORD, with the status 503 and without
-an image. `GET /ledger` answers what each WORD has cost, as JSON.
+an image. A request whose text contains `takes-NUMBER-seconds` is answered after that time. `GET /ledger` answers what
+each WORD has cost, as JSON.
 
     python3 upstream.py BASE_URL_OF_THE_SIMULATOR KEY_OF_THE_SIMULATOR
 
@@ -15,6 +16,7 @@ import json
 import re
 import sys
 import threading
+import time
 import urllib.parse
 
 import upstream_model
@@ -22,6 +24,7 @@ import upstream_model
 SIMULATOR = urllib.parse.urlsplit(sys.argv[1])
 KEY = sys.argv[2]
 WORD = re.compile(rb"unpaid-once-([0-9a-z]+)")
+DELAY = re.compile(rb"takes-([0-9]+)-seconds")
 REFUSAL = b'{"error":{"message":"The server is overloaded.","type":"server_error","code":"server_overloaded","param":null}}'
 
 lock = threading.Lock()
@@ -57,6 +60,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def serve(self, body, word=None):
         """Answers as the text model if the request has a task for a tool, and else as the simulator."""
+        if delay := DELAY.search(body):
+            time.sleep(int(delay.group(1)))
         answer = upstream_model.answer(body) if self.path.endswith("/responses") else None
         if answer is not None:
             self.answer(200, *answer)

@@ -1,4 +1,4 @@
-//! Learns the rules of an image model from the refusals of its upstream, which cost nothing.
+//! Learns the rules of an image model from the refusals of its upstream.
 //!
 //! No request can be fulfilled: none has a prompt, and each asks for at least one value that no model has. So two rules
 //! are broken that an upstream checks independently of each other. The first request breaks all rules at once; an
