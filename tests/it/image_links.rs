@@ -72,6 +72,16 @@ fn an_answer_with_links_leads_to_the_images_of_the_usual_answer() {
 }
 
 #[test]
+fn each_link_leads_to_its_own_image() {
+    let upstream = FakeUpstream::start();
+    let gateway = gateway("", &upstream);
+    // The first image of such an answer has a size of its own.
+    let answer = generate(&gateway, json!({"prompt": "a cube [[b64=40000]]", "n": 2}));
+    let lengths: Vec<_> = link_paths(&gateway, &answer).iter().map(|path| fetch(&gateway, path).body.len()).collect();
+    assert!(lengths[0] == 30_000 && lengths[1] != lengths[0] && lengths[1] > 0, "{lengths:?}");
+}
+
+#[test]
 fn an_edit_and_a_request_with_an_idempotency_key_have_links_too() {
     let upstream = FakeUpstream::start();
     let gateway = gateway("", &upstream);

@@ -99,6 +99,7 @@ fn a_redirect_is_followed_only_to_an_allowed_address() {
     let host = host();
     let setting = RemoteImageSetup::allowing(&host);
     setting.check_refused(&host.url("/to-itself"), "redirects too often");
+    assert_eq!(host.requests().len(), 4, "the address and three redirects");
     setting.check_refused(&host.url("/to-nowhere"), "redirects too often");
     setting.check_refused(&host.url("/to-metadata"), "does not fetch images from the host '169.254.169.254'");
     setting.check_refused(&host.url("/to-plain"), "must begin with 'https://'");

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-from kit import API_KEY, BASE_URL, LONG_PROMPT, PICTURE, PROMPT, RETRY_PROMPT, error, feature, png
+from kit import API_KEY, BASE_URL, LONG_PROMPT, PICTURE, PROMPT, RETRY_PROMPT, absent, feature, png, report, shown
 
 # The first start makes a database, and imports large packages.
 MAX_START_SECONDS = 300
@@ -87,9 +87,16 @@ try:
         data = base64.b64encode(PICTURE.read_bytes()).decode()
         return draw("edit", {"image": f"data:image/png;base64,{data}", "prompt": "add a boat"})
 
-    @error("Invalid 'prompt'")
-    def _():
-        return draw("generations", {"prompt": LONG_PROMPT})
+    # It drops the body of an error before it shows the error.
+    STATUS_ONLY = '{"detail":"[ERROR: Bad Request]"}'
+    try:
+        draw("generations", {"prompt": LONG_PROMPT})
+        report("error", "error", "no error")
+    except RuntimeError as refused:
+        if str(refused) == STATUS_ONLY:
+            absent("error", f"it shows the words of the status and drops the message: {STATUS_ONLY}")
+        else:
+            report("error", "pass" if "Invalid 'prompt'" in str(refused) else "error", shown(refused))
 
     @feature("retry")
     def _():

@@ -20,6 +20,17 @@ fn request() -> Value {
 }
 
 #[test]
+fn the_name_of_an_added_model_is_never_replaced() {
+    let added = ImageModelSpec { id: "gpt-image-1".to_owned(), ..ImageModelSpec::default_model() };
+    let find = |id: &str| (id == added.id).then(|| Arc::new(added.clone()));
+    for (id, replaced) in [("gpt-image-1", None), ("gpt-image-1.5", Some("model gpt-image-1.5->gpt-image-2"))] {
+        let Value::Object(mut fields) = json!({"model": id, "prompt": "red"}) else { panic!("an object") };
+        let adaptations = adapt([Dialect::Models].into_iter().collect(), None, find, &mut fields);
+        assert_eq!(adaptations.text().as_deref(), replaced);
+    }
+}
+
+#[test]
 fn each_dialect_changes_its_own_fields_and_no_others() {
     let with = |patch: Value, removed: &[&str]| {
         let mut fields = request();
