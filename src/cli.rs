@@ -21,6 +21,7 @@ mod failure;
 mod generate;
 mod group;
 mod image_command;
+mod image_cost;
 mod installation;
 mod key;
 mod limit_arg;

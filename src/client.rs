@@ -177,6 +177,12 @@ impl Client {
         self.shared.address.is_local
     }
 
+    /// Returns true if the service is that of the provider of the default model, and no gateway.
+    #[cfg(feature = "cli")]
+    pub(crate) fn is_provider(&self) -> bool {
+        self.shared.address.origin == builder::OPENAI_ORIGIN
+    }
+
     /// Returns the calls that make images.
     #[must_use]
     pub fn images(&self) -> ImageCalls<'_> {

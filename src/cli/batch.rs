@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
-use super::image_command::{ProgressDisplay, addresses, cost_usd, unread_answer};
+use super::image_command::{ProgressDisplay, addresses, unread_answer};
+use super::image_cost::{ImageCost, PriceInquiry};
 use super::installation::block_on;
 use super::output::{ProgressArg, has_events, print, print_event, print_json, print_message};
 use crate::client::{self, Client, Error, ErrorKind, Images};
@@ -64,6 +65,7 @@ enum LineResult {
 /// The images of one line, which have been paid for, and what became of them.
 struct LineDelivery {
     images: Images,
+    cost: ImageCost,
     /// The files that were written now.
     files: Vec<PathBuf>,
     /// The number of files of the line that do not exist afterwards.
@@ -88,6 +90,8 @@ impl BatchCommand {
         let total = lines.len();
         print_event("started", json!({ "lines": total }));
         let progress = ProgressDisplay::start(&format!("making the images of {total} lines"));
+        let has_work = lines.iter().any(|line| !line.paths(&self.output).iter().all(|path| exists(path)));
+        let mut prices = has_work.then(|| PriceInquiry::start(&client));
         let (permits, mut tasks) = (Arc::new(Semaphore::new(self.concurrency.into())), JoinSet::new());
         for line in lines {
             let (client, permits, folder) = (client.clone(), Arc::clone(&permits), self.output.clone());
@@ -98,7 +102,10 @@ impl BatchCommand {
         }
         let (mut summary, mut printed) = (BatchSummary::default(), Ok(()));
         while let Some(ended) = tasks.join_next().await {
-            let (line, result) = ended?;
+            let (line, mut result) = ended?;
+            if let (LineResult::Delivered(delivery), Some(prices)) = (&mut result, &mut prices) {
+                delivery.cost = prices.cost(line.costed_request(), &delivery.images).await;
+            }
             summary.add(&result);
             // The images are made also if the reader of standard output has gone.
             printed = printed.and(progress.suspend(|| self.print_result(&line, &result)));
@@ -110,6 +117,9 @@ impl BatchCommand {
             print_event("summary", summary.to_json());
         } else {
             print_message(&summary.to_string());
+        }
+        if summary.has_unknown_cost() {
+            prices.and_then(|prices| prices.fault()).into_iter().for_each(|note| print_message(&note));
         }
         summary.problem(total).map_or(printed, |problem| Err(CommandFailure::Incomplete(problem)))
     }
@@ -174,7 +184,7 @@ async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> LineDe
     }
     drop(free_paths);
     let missing = line.paths(folder).iter().filter(|path| !exists(path)).count();
-    LineDelivery { images, files, missing, failure }
+    LineDelivery { images, cost: ImageCost::Unknown, files, missing, failure }
 }
 
 /// Returns true if the image exists, in any format: the extension is corrected when an image is written.
@@ -202,14 +212,15 @@ fn report(line: &BatchLine, result: &LineResult) -> Value {
         report["param"] = error.param().into();
         report["request_id"] = error.request_id().into();
     }
-    if let LineResult::Delivered(LineDelivery { images, files, missing, .. }) = result {
+    if let LineResult::Delivered(LineDelivery { images, cost, files, missing, .. }) = result {
         report["files"] = files.iter().map(|file| file.display().to_string()).collect();
         report["urls"] = addresses(images).into();
         report["request_id"] = images.request_id().into();
         report["replayed"] = images.is_replayed().into();
         report["missing"] = (*missing).into();
         report["usage"] = json!(images.usage());
-        report["cost_usd"] = json!(cost_usd(images));
+        report["cost_usd"] = json!(cost.usd());
+        report["cost_source"] = json!(cost.source());
     }
     report
 }

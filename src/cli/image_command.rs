@@ -1,6 +1,7 @@
 //! The common part of `generate` and `edit`: the properties of the images, the wait for them, and the output files.
 
 mod advice;
+mod delivery;
 mod estimate;
 mod name_template;
 mod output_image;
@@ -22,22 +23,22 @@ use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
+use super::image_cost::PriceInquiry;
 use super::installation::block_on;
-use super::output::{ProgressArg, print, print_bytes, print_event, print_json};
+use super::output::{ProgressArg, print_event};
 use crate::client::{
-    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Json, ModelName, OpenWord,
-    Output, PartialImages,
+    self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Json, ModelName, OpenWord, Output,
+    PartialImages,
 };
 use crate::image::{Format, SizeRequest};
 use crate::wire::types::{Background, Moderation, Quality};
 use advice::with_advice;
+use delivery::ImageDelivery;
 use name_template::NameValues;
-use output_image::OutputImage;
 use preview::{ImagePreview, PreviewArgs};
 pub(super) use progress::ProgressDisplay;
 use prompt::PromptArgs;
-use report::{ImageReport, WrittenFile};
-pub(super) use report::{addresses, cost_usd, rounded_usd};
+pub(super) use report::addresses;
 use target::OutputTarget;
 pub(super) use target::name_from_prompt;
 use word_parsers::{OpenWordParser, choice_parser, parse_member};
@@ -179,9 +180,15 @@ impl ImageArgs {
         let request = build_request(self.request(output));
         block_on(async {
             request.check(self.stream).await.map_err(|error| with_advice(error, &client))?;
-            let preview = self.preview_args.preview();
-            let images = self.request_images(&client, request, &target, preview).await?;
-            self.write_images(&images, &target, preview).await?;
+            let delivery = ImageDelivery {
+                target: &target,
+                preview: self.preview_args.preview(),
+                is_edit: matches!(request, ClientImageRequest::Edit(_)),
+                // An image on standard output has no report with a cost.
+                prices: (!target.is_stdout()).then(|| PriceInquiry::start(&client)),
+            };
+            let images = self.request_images(&client, request, &target, delivery.preview).await?;
+            self.write_images(&images, delivery).await?;
             self.check_all_arrived(&images)
         })
     }
@@ -294,61 +301,6 @@ impl ImageArgs {
         })?;
         report::print_arrival(&images, self.size, elapsed);
         Ok(images)
-    }
-
-    /// Writes the files and prints their paths.
-    async fn write_images(
-        &self,
-        images: &Images,
-        target: &OutputTarget,
-        preview: ImagePreview,
-    ) -> Result<(), CommandFailure> {
-        let requested_size = self.size.exact().filter(|_| self.upscale);
-        if target.is_stdout() {
-            let (output_image, failure) = OutputImage::resized_to_at_least(images.first(), requested_size).await;
-            print_bytes(&output_image.bytes()?)?;
-            return failure.map_or(Ok(()), |error| Err(error.into()));
-        }
-        let report = ImageReport::new(&self.prompt, images);
-        let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
-        for (index, image) in images.iter().enumerate() {
-            let (output_image, resize_error) = OutputImage::resized_to_at_least(image.clone(), requested_size).await;
-            failure = failure.or(resize_error.map(CommandFailure::from));
-            // The remaining images have been paid for as well, so they are written even if this write fails.
-            let written = output_image.write(&target.path(index, output_image.format()), self.force).await;
-            let written = written.map_err(CommandFailure::from).and_then(|path| {
-                preview.show(|| output_image.bytes());
-                files.push(WrittenFile { path, upscaled_from: output_image.upscaled_from() });
-                files.last().map_or(Ok(()), |file| self.write_sidecar(&report, file, &image))
-            });
-            failure = failure.or(written.err());
-        }
-        // All files are written before anything is printed, because the reader of standard output may be gone.
-        let printed = self.print_result(&report, &files);
-        report::print_record(images, &files);
-        failure.map_or(printed, Err)
-    }
-
-    fn write_sidecar(&self, report: &ImageReport, file: &WrittenFile, image: &Image) -> Result<(), CommandFailure> {
-        if self.sidecar { report.write_sidecar(file, image) } else { Ok(()) }
-    }
-
-    fn print_result(&self, report: &ImageReport, files: &[WrittenFile]) -> Result<(), CommandFailure> {
-        if self.json {
-            return Ok(print_json(&report.with_files(files))?);
-        }
-        let names: String = files.iter().map(|file| format!("{}\n", file.path.display())).collect();
-        Ok(print(&names)?)
-    }
-
-    /// Returns an error if images are missing. The images that arrived have been written by then.
-    fn check_all_arrived(&self, images: &Images) -> Result<(), CommandFailure> {
-        let requested = usize::try_from(self.count.get()).unwrap_or(1);
-        let missing = images.missing().max(requested.saturating_sub(images.len()));
-        if missing == 0 {
-            return Ok(());
-        }
-        Err(CommandFailure::Incomplete(format!("{missing} of {requested} images are missing")))
     }
 }
 

@@ -5,6 +5,9 @@
 
 mod environment;
 
+#[cfg(feature = "cli")]
+pub(super) use environment::OPENAI_ORIGIN;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::metadata::AnswerMetadata;
 use super::raw_json::Json;
+#[cfg(feature = "cli")]
+use super::retry::Retry;
 use super::session::{CallOptions, Session, TimeLimit};
 use super::{Client, Error, ImageModel};
 use crate::wire::types::ErrorResponse;
@@ -60,7 +62,18 @@ impl<'a> ModelCalls<'a> {
     ///
     /// Returns an error if the service cannot be reached, refuses the key, does not have the call, or fails.
     pub async fn list_images(&self) -> Result<Vec<ImageModel>, Error> {
-        let call = self.client.call(CallOptions::new(LIMIT));
+        self.read_images(CallOptions::new(LIMIT)).await
+    }
+
+    /// Returns the same models as [`ModelCalls::list_images`], for a program that can do without them: the service is asked
+    /// once, and not waited for longer than this.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn list_images_once(&self, limit: Duration) -> Result<Vec<ImageModel>, Error> {
+        self.read_images(CallOptions { retry: Some(Retry::NONE), ..CallOptions::new(TimeLimit::Total(limit)) }).await
+    }
+
+    async fn read_images(&self, options: CallOptions) -> Result<Vec<ImageModel>, Error> {
+        let call = self.client.call(options);
         let answer = read_answer(call.list_image_models().send().await, &call.inner)?;
         ImageModel::read_list(&answer)
             .ok_or_else(|| Error::unintelligible("the answer has no list of models", call.inner.head()))

@@ -18,4 +18,4 @@ mod tests;
 pub(crate) use cost::Cost;
 pub(crate) use current::CurrentPrices;
 pub(crate) use estimate::{UnknownPrice, WorkEstimate};
-pub(crate) use table::{PriceOrigin, PriceTable, TablePrice};
+pub(crate) use table::{PriceOrigin, PriceTable, TablePrice, snapshot_model};

@@ -1,4 +1,7 @@
 //! `imagate batch`: nothing is paid for twice, however often it is interrupted, and every line is accounted for.
+//! `costs` tests what the command says about money, also for `generate`.
+
+mod costs;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -255,7 +255,8 @@ fn words_that_only_the_service_knows_and_headers_are_sent() {
     let program = program.env("IMAGATE_BASE_URL", upstream.base_url()).args(["generate", "a boat", "-o", "boat.png"]);
     let words = ["--background", "transparent", "--quality", "hd", "--header", "X-Project: p-1"];
     program.args(words).run().ok_stdout();
-    let attempt = &upstream.received_attempts()[0];
+    let attempts = upstream.received_attempts();
+    let attempt = attempts.iter().find(|attempt| attempt.method == "POST").expect("the request for the image");
     let fields = attempt.fields();
     assert_eq!((&fields["background"], &fields["quality"]), (&json!("transparent"), &json!("hd")));
     assert_eq!(attempt.header("x-project"), Some("p-1"));

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::cli::image_command::name_from_prompt;
+use crate::cli::image_cost::CostedRequest;
 use crate::client::{self, EditRequest, GenerateRequest, ImageCount, Json};
 use crate::image::SizeRequest;
 
@@ -120,6 +121,12 @@ impl BatchLine {
     /// Returns the number of images that the line requests.
     fn count(&self) -> usize {
         usize::try_from(self.count.get()).unwrap_or(1)
+    }
+
+    /// Returns what the cost of the line depends on.
+    pub(super) fn costed_request(&self) -> CostedRequest {
+        let model = self.fields.iter().find(|(name, _)| name == "model").and_then(|(_, model)| model.read());
+        CostedRequest { model, is_edit: !self.images.is_empty() }
     }
 
     /// Returns the request without its images.

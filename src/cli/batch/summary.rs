@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{LineDelivery, LineResult};
-use crate::cli::image_command::{cost_usd, rounded_usd};
+use crate::cli::image_cost::rounded_usd;
 use crate::client::{Error, ErrorKind};
 
 /// The numbers of lines by their result.
@@ -18,8 +18,10 @@ pub(super) struct BatchSummary {
     /// The requested images of the lines that were made whose files do not exist.
     missing_images: usize,
     tokens: u64,
-    /// The sum of the costs that the service stated, in US dollars; `None` if it stated none.
+    /// The sum of the costs that are known, in US dollars; `None` if none is.
     cost_usd: Option<f64>,
+    /// The number of lines with images whose cost is not known.
+    cost_unknown: usize,
     /// True if running the same command again can complete a line.
     can_succeed_later: bool,
 }
@@ -37,7 +39,7 @@ impl BatchSummary {
         self.can_succeed_later |= result.error().is_some_and(can_succeed_later);
     }
 
-    fn add_delivery(&mut self, LineDelivery { images, files, missing, failure }: &LineDelivery) {
+    fn add_delivery(&mut self, LineDelivery { images, cost, files, missing, failure }: &LineDelivery) {
         match failure {
             Some(_) => self.failed += 1,
             None => {
@@ -52,8 +54,24 @@ impl BatchSummary {
             self.replayed += 1;
         } else {
             self.tokens += images.usage().map_or(0, |usage| usage.total_tokens);
-            let sum = |cost| rounded_usd(self.cost_usd.unwrap_or(0.0) + cost);
-            self.cost_usd = cost_usd(images).map(sum).or(self.cost_usd);
+        }
+        match cost.usd() {
+            Some(usd) => self.cost_usd = Some(rounded_usd(self.cost_usd.unwrap_or(0.0) + usd)),
+            None => self.cost_unknown += 1,
+        }
+    }
+
+    pub(super) fn has_unknown_cost(&self) -> bool {
+        self.cost_unknown > 0
+    }
+
+    /// Returns the cost for the last line: a sum without the lines whose cost is not known is not printed alone.
+    fn cost_text(&self) -> String {
+        match (self.cost_usd, self.cost_unknown) {
+            (None, 0) => String::new(),
+            (None, _) => ", cost not known".to_owned(),
+            (Some(cost), 0) => format!(", cost {cost} USD"),
+            (Some(cost), lines) => format!(", cost {cost} USD without the lines whose cost is not known ({lines})"),
         }
     }
 
@@ -75,10 +93,11 @@ impl BatchSummary {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let Self { made, replayed, existing, failed, not_sent, images, missing_images, tokens, cost_usd, .. } = self;
+        let Self { made, replayed, existing, failed, not_sent, images, missing_images, tokens, .. } = self;
         json!({
             "made": made, "replayed": replayed, "existing": existing, "failed": failed, "not_sent": not_sent,
-            "images": images, "missing_images": missing_images, "tokens": tokens, "cost_usd": cost_usd,
+            "images": images, "missing_images": missing_images, "tokens": tokens, "cost_usd": self.cost_usd,
+            "cost_unknown": self.cost_unknown,
         })
     }
 
@@ -92,7 +111,7 @@ impl std::fmt::Display for BatchSummary {
         let Self { made, replayed, existing, failed, not_sent, images, tokens, .. } = self;
         let missing =
             if self.missing_images > 0 { format!(" (missing: {})", self.missing_images) } else { String::new() };
-        let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", cost {cost} USD"));
+        let cost = self.cost_text();
         write!(
             f,
             "lines: made {made} (before: {replayed}), existing {existing}, failed {failed}, not sent {not_sent}; \

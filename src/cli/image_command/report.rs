@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cli::failure::CommandFailure;
+use crate::cli::image_cost::ImageCost;
 use crate::cli::output::{has_events, print_event, print_message};
 use crate::client::{self, Image, Images};
 use crate::image::SizeRequest;
@@ -13,6 +14,7 @@ use crate::image::SizeRequest;
 /// A file that was written.
 pub(super) struct WrittenFile {
     pub(super) path: PathBuf,
+    pub(super) image: Image,
     /// The size in which the image was delivered, if it was resized on this machine.
     pub(super) upscaled_from: Option<String>,
 }
@@ -23,14 +25,15 @@ pub(super) struct ImageReport(Value, Vec<String>);
 // === impl ImageReport ===
 
 impl ImageReport {
-    pub(super) fn new(prompt: &str, images: &Images) -> Self {
+    pub(super) fn new(prompt: &str, images: &Images, cost: ImageCost) -> Self {
         let facts = json!({
             "request_id": images.request_id(), "created": images.created(), "prompt": prompt, "model": images.model(),
             "size": images.size(), "quality": images.quality(), "output_format": images.output_format(),
             "background": images.background(), "usage": images.usage(), "simulated": images.is_simulated(),
             "replayed": images.is_replayed(), "fallback": images.fallback(), "missing": images.missing(),
             "delivered": images.delivered(), "delivery": images.delivery(), "attempts": images.meta().attempts(),
-            "cost_usd": cost_usd(images), "budget_remaining_usd": images.meta().budget_remaining_usd(),
+            "cost_usd": cost.usd(), "cost_source": cost.source(),
+            "budget_remaining_usd": images.meta().budget_remaining_usd(),
         });
         Self(facts, addresses(images))
     }
@@ -45,11 +48,11 @@ impl ImageReport {
     }
 
     /// Writes the report with one image to a file beside that image.
-    pub(super) fn write_sidecar(&self, file: &WrittenFile, image: &Image) -> Result<(), CommandFailure> {
+    pub(super) fn write_sidecar(&self, file: &WrittenFile) -> Result<(), CommandFailure> {
         let mut name = file.path.as_os_str().to_owned();
         name.push(".json");
         let mut report = self.0.clone();
-        report["revised_prompt"] = image.revised_prompt().into();
+        report["revised_prompt"] = file.image.revised_prompt().into();
         report["upscaled_from"] = file.upscaled_from.clone().into();
         let mut text = serde_json::to_string_pretty(&report)?;
         text.push('\n');
@@ -88,19 +91,19 @@ pub(super) fn print_arrival(images: &Images, requested: SizeRequest, elapsed: Du
 }
 
 /// Prints one line about the request: its images in bytes, its cost, and the id by which the operator finds its record.
-pub(super) fn print_record(images: &Images, files: &[WrittenFile]) {
+pub(super) fn print_record(images: &Images, files: &[WrittenFile], cost: ImageCost) {
     let bytes: Vec<u64> =
         files.iter().map(|file| std::fs::metadata(&file.path).map_or(0, |metadata| metadata.len())).collect();
     for (file, bytes) in files.iter().zip(&bytes) {
         print_event("saved", json!({ "file": file.path.display().to_string(), "bytes": bytes }));
     }
-    let (meta, cost) = (images.meta(), cost_usd(images));
+    let meta = images.meta();
     print_event(
         "summary",
         json!({
             "request_id": images.request_id(), "images": images.len(), "files": files.len(),
-            "missing": images.missing(), "usage": images.usage(), "cost_usd": cost, "replayed": images.is_replayed(),
-            "fallback": images.fallback(), "delivered": images.delivered(), "attempts": meta.attempts(),
+            "missing": images.missing(), "usage": images.usage(), "cost_usd": cost.usd(), "cost_source": cost.source(),
+            "replayed": images.is_replayed(), "fallback": images.fallback(), "delivered": images.delivered(), "attempts": meta.attempts(),
             "budget_remaining_usd": meta.budget_remaining_usd(),
         }),
     );
@@ -109,30 +112,17 @@ pub(super) fn print_record(images: &Images, files: &[WrittenFile]) {
     }
 }
 
-fn record_text(images: &Images, bytes: u64, cost: Option<f64>) -> String {
+fn record_text(images: &Images, bytes: u64, cost: ImageCost) -> String {
     let meta = images.meta();
     let mut facts: Vec<String> = (bytes > 0).then(|| byte_text(bytes)).into_iter().collect();
     facts.extend(images.usage().map(|usage| format!("{} tokens", usage.total_tokens)));
-    facts.extend(cost.map(|cost| format!("{cost} USD")));
+    facts.push(cost.usd().map_or_else(|| "cost not known".to_owned(), |usd| format!("{usd} USD")));
     facts.extend(images.fallback().map(|fallback| format!("made as {fallback}")));
     facts.extend(images.is_replayed().then(|| "made before, not paid again".to_owned()));
     facts.extend(Some(meta.attempts()).filter(|attempts| *attempts > 1).map(|attempts| format!("{attempts} attempts")));
     facts.extend(meta.budget_remaining_usd().map(|left| format!("budget left {left} USD")));
     facts.extend(images.request_id().map(|id| format!("request {id}")));
     facts.join(", ")
-}
-
-/// Returns the cost of the answer in US dollars, if the service states it: `OpenRouter` does so in `usage.cost`, and
-/// LiteLLM in a header. A gateway of this project states it in the record of the request.
-pub(in crate::cli) fn cost_usd(images: &Images) -> Option<f64> {
-    let stated = images.json().member("usage").and_then(|usage| usage.member("cost")?.read::<f64>());
-    let stated = stated.or_else(|| images.meta().header("x-litellm-response-cost")?.parse().ok());
-    stated.filter(|cost| cost.is_finite()).map(rounded_usd)
-}
-
-/// Rounds an amount to a millionth of a dollar, as the gateway does: sums of fractions have digits that mean nothing.
-pub(in crate::cli) fn rounded_usd(usd: f64) -> f64 {
-    (usd * 1e6).round() / 1e6
 }
 
 /// Returns the addresses of the images that the answer does not contain.
@@ -158,11 +148,6 @@ pub(super) fn image_count_text(images: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_amount_has_no_digits_that_mean_nothing() {
-        assert_eq!([0.1 + 0.2, 0.052_930_000_000_000_005].map(|usd| rounded_usd(usd).to_string()), ["0.3", "0.05293"]);
-    }
 
     #[test]
     fn numbers_of_bytes_have_the_unit_that_says_most() {

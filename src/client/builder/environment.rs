@@ -12,6 +12,10 @@ const DEFAULT_BASE_URL: &str = "http://127.0.0.1:8080/v1";
 /// The default address for `OPENAI_API_KEY`, which is that of the official SDKs.
 const OPENAI_DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
+/// The scheme and host of that address.
+#[cfg(feature = "cli")]
+pub(in crate::client) const OPENAI_ORIGIN: &str = "https://api.openai.com";
+
 const BASE_URL: &str = "IMAGATE_BASE_URL";
 const API_KEY: &str = "IMAGATE_API_KEY";
 const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";

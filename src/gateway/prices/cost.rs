@@ -80,14 +80,10 @@ impl PriceTable {
         let images = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
         let figures = &price.price.figures;
         let all_images = figures.per_image.map(|per_image| per_image.times(images));
-        // Some upstreams state zero tokens instead of none, but no image is made of zero tokens.
-        let is_counted = |usage: &&TokenUsage| {
-            images == 0 || usage.output_tokens.is_some_and(|tokens| tokens > 0) || !figures.charges_images()
-        };
-        match (record.usage.as_ref().filter(is_counted), uncounted) {
+        match (record.usage.as_ref().filter(|usage| figures.is_counted(usage, images)), uncounted) {
             (Some(usage), uncounted) => {
-                sum.add(price, all_images.unwrap_or_default());
-                sum.add_image_tokens(price, usage, record.operation == CREATE_IMAGE);
+                let tokens = sum.price_image_tokens(figures, usage, record.operation == CREATE_IMAGE);
+                sum.add(price, all_images.unwrap_or_default().plus(tokens));
                 // Each call made one of the images, and the estimate is for all of them. An answer that broke off has an
                 // estimate for all of its calls.
                 if let Some(most) = uncounted.filter(|_| usage.uncounted_calls > 0 && figures.charges_tokens()) {
@@ -137,6 +133,25 @@ impl PriceFigures {
     fn charges_images(&self) -> bool {
         self.image_output.is_some_and(|price| price > Usd::ZERO)
     }
+
+    /// True if the counts are those of an answer with this number of images. Some upstreams state zero tokens instead of
+    /// none, but no image is made of zero tokens.
+    fn is_counted(&self, usage: &TokenUsage, images: u64) -> bool {
+        images == 0 || usage.output_tokens.is_some_and(|tokens| tokens > 0) || !self.charges_images()
+    }
+
+    /// Returns the cost of an answer with this number of images, as far as its caller can know it: without failed calls
+    /// and without a text model. Returns `None` if it is not known. `is_text_only` is true if the request cannot have had
+    /// image tokens.
+    pub(crate) fn cost_of_answer(&self, images: u64, usage: Option<&TokenUsage>, is_text_only: bool) -> Option<Usd> {
+        let all_images = self.per_image.map(|per_image| per_image.times(images));
+        let Some(usage) = usage.filter(|usage| self.is_counted(usage, images)) else {
+            return all_images.filter(|_| !self.charges_tokens());
+        };
+        let mut sum = CostSum::default();
+        let tokens = sum.price_image_tokens(self, usage, is_text_only);
+        (sum.basis < CostBasis::Unknown).then(|| all_images.unwrap_or_default().plus(tokens))
+    }
 }
 
 // === impl CostSum ===
@@ -171,9 +186,9 @@ impl CostSum {
         }
     }
 
-    /// Adds the tokens of an image model. `is_text_only` is true if the request cannot have had image tokens.
-    fn add_image_tokens(&mut self, price: &TablePrice, usage: &TokenUsage, is_text_only: bool) {
-        let figures = price.price.figures;
+    /// Returns the cost of the tokens of an image model, and notes how sure it is. `is_text_only` is true if the request
+    /// cannot have had image tokens.
+    fn price_image_tokens(&mut self, figures: &PriceFigures, usage: &TokenUsage, is_text_only: bool) -> Usd {
         let input = usage.input_tokens.unwrap_or_default();
         let TokenDetails { image_tokens, text_tokens } = usage.input_tokens_details.unwrap_or_default();
         let (mut image, mut text) = (image_tokens.unwrap_or_default(), text_tokens.unwrap_or_default());
@@ -205,17 +220,14 @@ impl CostSum {
         let details = usage.output_tokens_details.unwrap_or_default();
         let output_text = details.text_tokens.unwrap_or_default();
         let output_image = usage.output_tokens.unwrap_or_default().saturating_sub(output_text);
-        self.add_kinds(
-            price,
-            [
-                (text - cached_text, figures.text_input, None),
-                (cached_text, figures.cached_text_input, figures.text_input),
-                (image - cached_image, figures.image_input, None),
-                (cached_image, figures.cached_image_input, figures.image_input),
-                (output_image, figures.image_output, None),
-                (output_text, figures.text_output, None),
-            ],
-        );
+        self.price_kinds([
+            (text - cached_text, figures.text_input, None),
+            (cached_text, figures.cached_text_input, figures.text_input),
+            (image - cached_image, figures.image_input, None),
+            (cached_image, figures.cached_image_input, figures.image_input),
+            (output_image, figures.image_output, None),
+            (output_text, figures.text_output, None),
+        ])
     }
 
     /// Adds the tokens of a text model, all of which have the prices of text.
@@ -223,18 +235,16 @@ impl CostSum {
         let figures = price.price.figures;
         let input = usage.input_tokens.unwrap_or_default();
         let cached = usage.cached_tokens_details.and_then(|details| details.text_tokens).unwrap_or_default().min(input);
-        self.add_kinds(
-            price,
-            [
-                (input - cached, figures.text_input, None),
-                (cached, figures.cached_text_input, figures.text_input),
-                (usage.output_tokens.unwrap_or_default(), figures.text_output, None),
-            ],
-        );
+        let tokens = self.price_kinds([
+            (input - cached, figures.text_input, None),
+            (cached, figures.cached_text_input, figures.text_input),
+            (usage.output_tokens.unwrap_or_default(), figures.text_output, None),
+        ]);
+        self.add(price, tokens);
     }
 
-    /// Adds tokens, each kind with its price and the price that is assumed if that is unknown.
-    fn add_kinds<const N: usize>(&mut self, price: &TablePrice, kinds: [(u64, Option<Usd>, Option<Usd>); N]) {
+    /// Returns the cost of tokens, each kind with its price and the price that is assumed if that is unknown.
+    fn price_kinds<const N: usize>(&mut self, kinds: [(u64, Option<Usd>, Option<Usd>); N]) -> Usd {
         let mut priced = Vec::with_capacity(N);
         for (tokens, known, assumed) in kinds.into_iter().filter(|(tokens, ..)| *tokens > 0) {
             match known.or(assumed) {
@@ -245,7 +255,7 @@ impl CostSum {
                 self.set_estimated(CostReason::IncompletePrice);
             }
         }
-        self.add(price, Usd::cost_of_tokens(priced));
+        Usd::cost_of_tokens(priced)
     }
 
     fn into_cost(self) -> Cost {

@@ -120,7 +120,7 @@ impl PriceTable {
 }
 
 /// Returns the name of a snapshot without its date; `None` if it has no date.
-fn snapshot_model(model: &str) -> Option<&str> {
+pub(crate) fn snapshot_model(model: &str) -> Option<&str> {
     let (name, suffix) = model.split_at_checked(model.len().checked_sub(SNAPSHOT_SUFFIX)?)?;
     suffix.strip_prefix('-')?.parse::<NaiveDate>().ok()?;
     Some(name)
