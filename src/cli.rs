@@ -20,6 +20,7 @@ mod examples;
 mod failure;
 mod generate;
 mod group;
+mod hidden_line;
 mod image_command;
 mod image_cost;
 mod installation;

@@ -85,10 +85,11 @@ enum AccountAction {
 impl AccountCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        // The question comes after the name of another gateway.
+        let remote = gateway.remote()?;
         if let AccountAction::Delete { id, confirmation } = &action {
             confirmation.ask(&format!("the account {id}"))?;
         }
-        let remote = gateway.remote()?;
         // Secrets are read before the store is opened, because the user may have to type them.
         let action = match action {
             AccountAction::Add(add) => PreparedAccountAction::Add(add.prepare()?),

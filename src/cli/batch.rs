@@ -90,8 +90,7 @@ impl BatchCommand {
         let total = lines.len();
         print_event("started", json!({ "lines": total }));
         let progress = ProgressDisplay::start(&format!("making the images of {total} lines"));
-        let has_work = lines.iter().any(|line| !line.paths(&self.output).iter().all(|path| exists(path)));
-        let mut prices = has_work.then(|| PriceInquiry::start(&client));
+        let mut prices = has_requests(&lines, &self.output).then(|| PriceInquiry::start(&client));
         let (permits, mut tasks) = (Arc::new(Semaphore::new(self.concurrency.into())), JoinSet::new());
         for line in lines {
             let (client, permits, folder) = (client.clone(), Arc::clone(&permits), self.output.clone());
@@ -138,6 +137,11 @@ impl BatchCommand {
         }
         Ok(())
     }
+}
+
+/// Returns true if a line has a file that does not exist.
+fn has_requests(lines: &[BatchLine], folder: &Path) -> bool {
+    lines.iter().any(|line| !line.paths(folder).iter().all(|path| exists(path)))
 }
 
 /// Makes the images of a line, unless they exist or the batch has been stopped.

@@ -85,10 +85,12 @@ struct GroupView {
 impl GroupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        // The question comes after the name of another gateway.
+        let remote = gateway.remote()?;
         if let GroupAction::Delete { name, confirmation } = &action {
             confirmation.ask(&format!("the group {name}"))?;
         }
-        if let Some(gateway) = gateway.remote()? {
+        if let Some(gateway) = remote {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
         gateway.installation.with_store(async |config, store| {

@@ -107,10 +107,12 @@ enum KeyAction {
 impl KeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        // The question comes after the name of another gateway.
+        let remote = gateway.remote()?;
         if let KeyAction::Delete { id, confirmation } = &action {
             confirmation.ask(&format!("the key {id}"))?;
         }
-        if let Some(gateway) = gateway.remote()? {
+        if let Some(gateway) = remote {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
         gateway.installation.with_store(async |config, store| {

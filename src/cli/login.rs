@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::failure::CommandFailure;
+use super::hidden_line::read_hidden_line;
 use super::output::{print, print_message};
 use super::remote::connect;
 use super::remote::profile::{Profile, ProfileName};
@@ -59,8 +60,7 @@ impl LoginCommand {
 /// Reads the token from a file, from standard input, or from the terminal without echo.
 fn read_token(file: Option<&Path>) -> Result<String, CommandFailure> {
     if file.is_none() && stdin().is_terminal() {
-        print_message("admin token (it is not shown):");
-        return Ok(console::Term::stderr().read_secure_line()?.trim().to_owned());
+        return Ok(read_hidden_line("admin token (it is not shown):")?.trim().to_owned());
     }
     let token = read_secret("the admin token", None, Some(file.unwrap_or(Path::new(STDIN))))?;
     Ok(token.unwrap_or_default())

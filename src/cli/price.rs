@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::output::{cell, print, print_json, print_message, table};
 use super::remote::GatewayArgs;
@@ -41,6 +42,8 @@ enum PriceAction {
         /// The first day of the price.
         #[arg(long, value_name = "DAY")]
         from: NaiveDate,
+        #[command(flatten)]
+        confirmation: DeletionConfirmation,
     },
 }
 
@@ -100,7 +103,12 @@ struct PriceView {
 impl PriceCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
-        if let Some(gateway) = gateway.remote()? {
+        // The question comes after the name of another gateway.
+        let remote = gateway.remote()?;
+        if let PriceAction::Delete { model, from, confirmation } = &action {
+            confirmation.ask(&format!("the price of {model} from {from}"))?;
+        }
+        if let Some(gateway) = remote {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
         gateway.installation.with_store(async |config, store| match action {
@@ -109,7 +117,7 @@ impl PriceCommand {
                 list(&prices, json)
             }
             PriceAction::Set(arguments) => set(config, &**store, &arguments, json).await,
-            PriceAction::Delete { model, from } => delete(config, &**store, &model, from, json).await,
+            PriceAction::Delete { model, from, .. } => delete(config, &**store, &model, from, json).await,
         })
     }
 }

@@ -57,10 +57,12 @@ enum TokenAction {
 impl TokenCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
+        // The question comes after the name of another gateway.
+        let remote = gateway.remote()?;
         if let TokenAction::Delete { id, confirmation } = &action {
             confirmation.ask(&format!("the token {id}"))?;
         }
-        if let Some(gateway) = gateway.remote()? {
+        if let Some(gateway) = remote {
             return gateway.run(async |gateway| remote::run(gateway, action, json).await);
         }
         gateway.installation.with_store(async |config, store| {

@@ -50,7 +50,9 @@ pub(crate) use leak_search::{Canary, CapturedOutput, OutputChannel, hex};
 pub(crate) use moderator::{FLAGGED, FakeModerator};
 pub(crate) use postgres::PostgresDatabase;
 pub(crate) use process::{CommandOutput, Program, Server, ends_within, signal};
-pub(crate) use pseudo_terminal::{answer_in_pseudo_terminal, piped_text, run_in_pseudo_terminal, run_in_terminal};
+pub(crate) use pseudo_terminal::{
+    TerminalSession, answer_in_pseudo_terminal, piped_text, run_in_pseudo_terminal, run_in_terminal,
+};
 pub(crate) use random::Random;
 pub(crate) use recording_proxy::RecordingProxy;
 pub(crate) use stub_server::StubServer;

@@ -1,5 +1,8 @@
 //! The management commands on a gateway that is managed through its admin API: the same output as on its store, profiles,
-//! and failures that say what to do and show no token.
+//! and failures that say what to do and show no token. `login` tests its prompt at a terminal.
+
+#[cfg(unix)]
+mod login;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -298,3 +298,51 @@ fn a_deletion_asks_only_on_a_terminal() {
     }
     installation.program(&["key", "delete", &new_key()], &[]).run().ok_stdout();
 }
+
+#[test]
+fn every_command_that_deletes_for_good_asks_on_a_terminal() {
+    let installation = Installation::start();
+    let run = |words: &[&str]| installation.program(words, &[]).run().ok_stdout().trim().to_owned();
+    let id = |words: &[&str]| {
+        let made: Value = serde_json::from_str(&run(&[words, &["--json"]].concat())).expect("JSON");
+        made["id"].as_str().expect("an id").to_owned()
+    };
+    let make = |kind: &str| -> Vec<String> {
+        let words = match kind {
+            "key" => vec![id(&["key", "create", "--name", "old", "--user", "ada"])],
+            "token" => vec![id(&["token", "create", "--name", "old", "--user", "ada"])],
+            "group" => {
+                run(&["group", "create", "old"]);
+                vec!["old".to_owned()]
+            }
+            "account" => vec![id(&["account", "add", "--name", "old", "--kind", "simulator"])],
+            _ => {
+                run(&["price", "set", "drawn-1", "--from", "2026-01-01", "--per-image", "2"]);
+                ["drawn-1", "--from", "2026-01-01"].map(str::to_owned).to_vec()
+            }
+        };
+        words
+    };
+    for (kind, object) in [
+        ("key", "the key key_"),
+        ("token", "the token "),
+        ("group", "the group old?"),
+        ("account", "the account "),
+        ("price", "the price of drawn-1 from 2026-01-01?"),
+    ] {
+        let made = make(kind);
+        let words: Vec<&str> = [kind, "delete"].into_iter().chain(made.iter().map(String::as_str)).collect();
+        let answered = |words: &[&str], typed| answer_in_pseudo_terminal(installation.program(words, &[]), 200, typed);
+        for (typed, code) in [("n\n", Some(2)), ("y\n", Some(0))] {
+            let (ended, output) = answered(&words, typed);
+            let output = String::from_utf8_lossy(&output).into_owned();
+            assert!(ended == code && output.contains(&format!("Delete {object}")), "{kind} {typed:?}: {output}");
+        }
+        let made = make(kind);
+        let words: Vec<&str> = [kind, "delete"].into_iter().chain(made.iter().map(String::as_str)).collect();
+        let (ended, output) = answered(&[&words[..], &["--yes"]].concat(), "");
+        assert!(ended == Some(0) && !String::from_utf8_lossy(&output).contains("Delete"), "{kind}: {output:?}");
+        let made = make(kind);
+        run(&[kind, "delete"].into_iter().chain(made.iter().map(String::as_str)).collect::<Vec<_>>());
+    }
+}

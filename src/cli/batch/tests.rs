@@ -114,3 +114,14 @@ fn addresses_and_answers_that_are_not_understood_are_kept() {
     let kept = fs::read_to_string(batch.folder.path().join("0002-b.answer.txt")).unwrap();
     assert_eq!(kept, r#"{"pictures":["x"]}"#);
 }
+
+#[test]
+fn nothing_is_requested_if_all_files_exist() {
+    let folder = TempDir::new().unwrap();
+    let lines = BatchLine::parse_all(&format!("{TWO}\n{{\"prompt\": \"b\", \"file\": \"b\"}}")).unwrap();
+    for name in ["a-1.png", "a-2.jpg", "b.webp"] {
+        assert!(has_requests(&lines, folder.path()), "before {name}");
+        fs::write(folder.path().join(name), "an image").unwrap();
+    }
+    assert!(!has_requests(&lines, folder.path()));
+}

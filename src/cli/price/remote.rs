@@ -18,7 +18,7 @@ pub(super) async fn run(gateway: &RemoteGateway, action: PriceAction, json: bool
             let price = admin.set_price().body(new_price(arguments)).send().await?;
             print_set(Some(&view(&price)?), json)
         }
-        PriceAction::Delete { model, from } => {
+        PriceAction::Delete { model, from, .. } => {
             let deleted = admin.delete_price().model(model).from(from.to_string()).send().await?;
             print_deleted(&deleted.model, deleted.from, json)
         }

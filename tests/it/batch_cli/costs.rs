@@ -198,16 +198,3 @@ fn images_are_written_before_prices_are_waited_for() {
     let done = Program::new(home.path()).args(words).run();
     assert!(done.code == Some(0) && done.stderr.contains("209 tokens, 0.25 USD"), "{done:#?}");
 }
-
-#[test]
-fn nothing_is_asked_for_lines_that_exist() {
-    let (server, requests) = service(|| None);
-    let home = TempDir::new().expect("a directory");
-    std::fs::write(home.path().join("in.jsonl"), "{\"prompt\": \"a\", \"file\": \"a.png\"}").expect("the input");
-    std::fs::write(home.path().join("a.png"), "an image").expect("a file");
-    let address = format!("http://{}/v1", server.address());
-    let words = ["batch", "in.jsonl", "--base-url", &address, "--api-key", "sk-test"];
-    let done = Program::new(home.path()).args(words).run();
-    assert!(done.code == Some(0) && done.stderr.ends_with("images 0, tokens 0\n"), "{done:#?}");
-    assert!(requests.lock().expect("the requests").is_empty());
-}

@@ -2,13 +2,19 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::process::Stdio;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
+use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use unicode_width::UnicodeWidthChar as _;
 
-use super::{CommandOutput, Program, TEST_TIMEOUT, ends_within};
+use super::{CommandOutput, Program, TEST_TIMEOUT, ends_within, eventually};
 
 /// The contents of a terminal after a program has ended.
 pub(crate) struct TerminalScreen {
@@ -44,23 +50,13 @@ pub(crate) fn run_in_pseudo_terminal(program: Program, width: u16) -> (Option<i3
 /// Like [`run_in_pseudo_terminal`], with this text as what the person types.
 #[track_caller]
 pub(crate) fn answer_in_pseudo_terminal(program: Program, width: u16, typed: &str) -> (Option<i32>, Vec<u8>) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-    grantpt(&terminal).expect("its other end");
-    unlockpt(&terminal).expect("its other end");
-    let size = Winsize { ws_row: 50, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&terminal, size).expect("a size");
-    let name = ptsname(&terminal, Vec::new()).expect("its name");
-    let path = name.to_str().expect("a path");
-    let open = || Stdio::from(File::options().read(true).write(true).open(path).expect("the other end"));
-    let mut child = program.spawn_with(open(), open(), open());
-    let mut reader = File::from(terminal);
+    let (terminal, open) = open_terminal(width);
+    let mut child = program.spawn_with(open().into(), open().into(), open().into());
+    let mut reader = terminal;
     reader.write_all(typed.as_bytes()).expect("the terminal takes it");
     let received = std::thread::spawn(move || {
-        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
-        // The end of the last process at the other end is an error here.
-        while let Ok(length @ 1..) = reader.read(&mut buffer) {
-            bytes.extend_from_slice(&buffer[..length]);
-        }
+        let mut bytes = Vec::new();
+        receive(&mut reader, |piece| bytes.extend_from_slice(piece));
         bytes
     });
     if !ends_within(&mut child, TEST_TIMEOUT) {
@@ -68,6 +64,97 @@ pub(crate) fn answer_in_pseudo_terminal(program: Program, width: u16, typed: &st
     }
     let code = child.wait().expect("a status").code();
     (code, received.join().expect("the output"))
+}
+
+/// Makes a terminal of this width. Returns the end of its person, and what opens the end of a program.
+fn open_terminal(width: u16) -> (File, impl Fn() -> File) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+    grantpt(&terminal).expect("its other end");
+    unlockpt(&terminal).expect("its other end");
+    let size = Winsize { ws_row: 50, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, size).expect("a size");
+    let name = ptsname(&terminal, Vec::new()).expect("its name");
+    let path = PathBuf::from(name.to_str().expect("a path"));
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(OFlags::NOCTTY.bits().cast_signed());
+    (terminal.into(), move || options.open(&path).expect("the other end"))
+}
+
+/// Takes everything that a program sends, until no process has the other end any more, which is an error here.
+fn receive(reader: &mut File, mut take: impl FnMut(&[u8])) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = reader.read(&mut buffer) {
+        take(&buffer[..length]);
+    }
+}
+
+/// A command that a person operates: its terminal is the one that controls it, so that Ctrl-C reaches it.
+pub(crate) struct TerminalSession {
+    child: Child,
+    terminal: File,
+    /// The end of the command. While it is open, the modes of the terminal stay as the command has left them.
+    other_end: File,
+    output: Arc<Mutex<Vec<u8>>>,
+    receiver: JoinHandle<()>,
+}
+
+/// The end of a [`TerminalSession`].
+#[derive(Debug)]
+pub(crate) struct SessionEnd {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) output: String,
+    /// True if the terminal shows what is typed, as before the command.
+    pub(crate) has_echo: bool,
+}
+
+// === impl TerminalSession ===
+
+impl TerminalSession {
+    /// Starts the command. `setsid` gives it the terminal.
+    pub(crate) fn start(words: &[&str], home: &Path) -> Self {
+        let (terminal, open) = open_terminal(80);
+        let program = Program::for_program(Path::new("setsid"), home);
+        let program = program.args(["--ctty", env!("CARGO_BIN_EXE_imagate")]).args(words);
+        let child = program.spawn_with(open().into(), open().into(), open().into());
+        let (output, mut reader) = (Arc::<Mutex<Vec<u8>>>::default(), terminal.try_clone().expect("the terminal"));
+        let received = Arc::clone(&output);
+        let receiver = std::thread::spawn(move || {
+            receive(&mut reader, |piece| received.lock().expect("the output").extend_from_slice(piece));
+        });
+        Self { child, terminal, other_end: open(), output, receiver }
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str) {
+        eventually(&format!("{text:?} is on the terminal"), || {
+            let output = self.output.lock().expect("the output");
+            String::from_utf8_lossy(&output).contains(text).then_some(())
+        });
+    }
+
+    /// Types this, control characters too.
+    pub(crate) fn type_text(&self, text: &str) {
+        (&self.terminal).write_all(text.as_bytes()).expect("the terminal takes it");
+    }
+
+    /// True if the terminal shows what is typed.
+    pub(crate) fn has_echo(&self) -> bool {
+        tcgetattr(&self.terminal).expect("the modes").local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Waits for the end of the command; kills it if it does not end.
+    pub(crate) fn end(mut self) -> SessionEnd {
+        if !ends_within(&mut self.child, TEST_TIMEOUT) {
+            drop(self.child.kill());
+        }
+        let status = self.child.wait().expect("a status");
+        let has_echo = self.has_echo();
+        drop(self.other_end);
+        self.receiver.join().expect("the output");
+        let output = String::from_utf8_lossy(&self.output.lock().expect("the output")).into_owned();
+        SessionEnd { code: status.code(), signal: status.signal(), output, has_echo }
+    }
 }
 
 // === impl TerminalScreen ===
