@@ -19,10 +19,10 @@ use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext
 use http::header::AUTHORIZATION;
 use http::{HeaderName, Version};
 
-use super::flow::{self, GatewayAnswerBody, RequestOptions};
+use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
 use super::front::{
-    ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerResponse, JsonBody,
-    ResponseKind, TypedResponse, UnreadBody, run_handler, spool_response,
+    ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError, HandlerResponse,
+    JsonBody, ResponseKind, TypedResponse, UnreadBody, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -94,7 +94,9 @@ impl GatewayApi for GatewayEndpoints {
             let caller = admit(&gateway, &context).await?;
             let options = request_options(&context)?;
             let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await?;
-            HandlerResponse::json(&flow::estimate_image(&gateway, &caller, &options, &body).await?)
+            let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
+            let answer = HandlerResponse::json(&estimate.cost)?;
+            Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
         })
         .await)
     }
@@ -161,7 +163,7 @@ async fn answer_generation(
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
         let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
-        let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
+        let gateway_answer = flow::answer_generation(&gateway, caller, options, &body).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
     })
     .await)
@@ -182,7 +184,7 @@ async fn answer_edit(
         let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
         let form = read_unless_stopped(&gateway, reading).await;
         let form = flow::count_if_refused(&gateway, &caller, form)?;
-        let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
+        let gateway_answer = flow::answer_edit(&gateway, caller, options, form).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
     })
     .await)
@@ -208,12 +210,15 @@ async fn to_handler_response(
     context: &ApiContext,
     gateway: &Gateway,
     gateway_answer: flow::GatewayAnswer,
-) -> Result<HandlerResponse, Error> {
+) -> Result<HandlerResponse, HandlerError> {
     let kind = if gateway_answer.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
     let answer = match (kind, context.request.version()) {
         (ResponseKind::Json, Version::HTTP_10) => {
             // HTTP/1.0 has no chunked encoding: the length must be known before the first byte is sent.
-            let spooled = spool_response(gateway_answer.body, gateway.spool()).await?;
+            let spooled = spool_response(gateway_answer.body, gateway.spool()).await.map_err(|error| {
+                let adapted = gateway_answer.head.headers.get(ADAPTED_HEADER).map(String::as_str);
+                HandlerError::from(error).with_header(ADAPTED_HEADER, adapted)
+            })?;
             let length = spooled.length().to_string();
             let body = PacedBody::new(spooled, gateway.cutoff());
             HandlerResponse::streaming(kind, body).with_header("content-length", Some(&length))
@@ -231,6 +236,12 @@ async fn to_handler_response(
         },
     };
     Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
+}
+
+impl From<RequestFailure> for HandlerError {
+    fn from(RequestFailure { error, adapted }: RequestFailure) -> Self {
+        Self::from(error).with_header(ADAPTED_HEADER, adapted.as_deref())
+    }
 }
 
 /// Reads the request, unless the gateway stops first. The caller can then safely repeat it, because no upstream was

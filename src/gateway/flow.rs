@@ -31,6 +31,7 @@ mod outcome;
 mod prompt_screening;
 mod repeated_request;
 mod request_adaptation;
+mod request_failure;
 mod request_limits;
 mod request_options;
 mod response_creation;
@@ -38,14 +39,15 @@ mod shared_record;
 mod token_usage;
 mod url_answer;
 
-pub(crate) use gateway_answer::{GatewayAnswer, GatewayAnswerBody};
-pub(crate) use image_edit::edit_image;
+pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody};
+pub(crate) use image_edit::{answer_edit, edit_image};
 pub(crate) use image_estimate::estimate_image;
 pub(crate) use image_files::{LinkedImage, base_url, find_linked_image, link_paths};
-pub(crate) use image_generation::create_image;
+pub(crate) use image_generation::{answer_generation, create_image};
 pub(crate) use image_models::{allowed_models, list_image_models};
 pub(crate) use image_run::{ImageFileBody, ImageRun, find_image_run};
 pub(crate) use models::{list_models, retrieve_model};
+pub(crate) use request_failure::RequestFailure;
 pub(crate) use request_options::{RequestOptions, read_host};
 pub(crate) use response_creation::create_response;
 
@@ -118,11 +120,16 @@ pub(crate) fn count_if_refused<T, E: Into<Error>>(
 ) -> Result<T, Error> {
     result.map_err(|error| {
         let error = error.into();
-        // A request whose caller left is not counted as refused, and a request that exceeds a current limit may be
-        // accepted later.
-        if matches!(error.code().status(), 400 | 404 | 413 | 415) {
-            gateway.keys().note_refusal(caller);
-        }
+        count_refusal(gateway, caller, &error);
         error
     })
+}
+
+/// Counts an unusable request for its API key, if this error states that it is one.
+fn count_refusal(gateway: &Gateway, caller: &Caller, error: &Error) {
+    // A request whose caller left is not counted as refused, and a request that exceeds a current limit may be accepted
+    // later.
+    if matches!(error.code().status(), 400 | 404 | 413 | 415) {
+        gateway.keys().note_refusal(caller);
+    }
 }

@@ -42,8 +42,8 @@ pub(crate) use form_body::FormBody;
 pub(crate) use gathered_body::GatheredBody;
 pub(crate) use query::{Query, QueryParameters, check_query};
 pub(crate) use response::{
-    HandlerResponse, PageContent, ResponseCounter, ResponseKind, TypedResponse, error_content, run_handler,
-    run_page_handler,
+    HandlerError, HandlerResponse, PageContent, ResponseCounter, ResponseKind, TypedResponse, error_content,
+    run_handler, run_page_handler,
 };
 pub(crate) use server::{HttpServer, ServerError, start};
 pub(crate) use spooled_response::spool_response;

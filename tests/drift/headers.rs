@@ -13,13 +13,14 @@ use crate::{assert_mentions, assert_no_difference, document};
 /// The headers of an answer with status 200, by operation.
 const EXPECTED: [(&str, &[&str]); 7] = [
     ("create_image", &IMAGES),
-    ("estimate_image", &["x-request-id"]),
+    ("estimate_image", &["x-imagate-adapted", "x-request-id"]),
     ("edit_image", &IMAGES),
     (
         "create_response",
         &[
             "cache-control",
             "x-accel-buffering",
+            "x-imagate-adapted",
             "x-imagate-budget-remaining-usd",
             "x-imagate-delivered",
             "x-imagate-delivery",

@@ -3,6 +3,8 @@
 //! The tests know nothing of the gateway's own list of changes: they compare the request that they sent with the one
 //! that the upstream received.
 
+mod failures;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
@@ -15,6 +17,8 @@ const REQUESTS: usize = 200;
 /// The dialects that change fields.
 const DIALECTS: [&str; 4] = ["sizes", "legacy-fields", "url", "models"];
 const HEADER: &str = "x-imagate-adapted";
+/// A script with which the upstream refuses a request and stays in use.
+const REFUSAL: &str = "status=400 body=policy";
 
 /// The ways in which images are requested.
 const OPERATIONS: [&str; 3] = ["create", "edit", "form"];
@@ -112,6 +116,13 @@ impl Request {
         call.without_document_check().key(secret).send(gateway.address())
     }
 
+    /// The estimate of a generation.
+    fn estimate(&self, gateway: &Gateway, secret: &str) -> Answer {
+        let mut body = json!({"prompt": "a red cube"});
+        self.fields.iter().for_each(|(name, value)| body[*name] = json!(value));
+        Call::post("/v1/images/estimate").without_document_check().json(&body).key(secret).send(gateway.address())
+    }
+
     /// True if the request leaves the form of the answer open, with a model that answers with links then.
     fn expects_links(&self) -> bool {
         let is_dall_e = self.fields.get("model").is_some_and(|model| model.starts_with("dall-e"));
@@ -193,16 +204,26 @@ fn the_answer_and_the_record_name_exactly_what_the_dialects_changed() {
         let request = Request::random(&mut random);
         let (declared, secret) = &secrets[usize::try_from(random.between(0, secrets.len() as u64)).expect("small")];
         let before = upstream.attempt_count();
+        // Some requests fail after they were adapted.
+        let is_failing = random.between(0, 4) == 0;
+        upstream.clear_queue();
+        if is_failing {
+            upstream.script_next(REFUSAL);
+        }
         let answer = request.send(&gateway, secret);
         let what =
             format!("{number}: {} {:?} {:?} under {declared:?}", request.operation, request.fields, request.mask);
+        if request.operation == "create" {
+            check_estimate(&answer, &request.estimate(&gateway, secret), &what);
+        }
         if !request.needs.is_subset(declared) {
             assert_eq!((answer.status, upstream.attempt_count()), (400, before), "{what}: {}", answer.text());
             check_advice(&request, declared, &answer, &what);
+            assert!(!declared.is_empty() || answer.header(HEADER).is_none(), "{what}: {:?}", answer.header(HEADER));
             refused += 1;
             continue;
         }
-        assert_eq!(answer.status, 200, "{what}: {}", answer.text());
+        assert_eq!(answer.status, if is_failing { 502 } else { 200 }, "{what}: {}", answer.text());
         let received = upstream.received_attempts().pop().expect("an attempt");
         assert_eq!(received.mask().is_some(), request.mask.is_some(), "{what}");
         let expected = request.changes(&received.fields(), declared);
@@ -216,6 +237,16 @@ fn the_answer_and_the_record_name_exactly_what_the_dialects_changed() {
     for record in gateway.final_records(stated.len()) {
         let id = record["request_id"].as_str().expect("an id");
         assert_eq!(record["adapted"].as_str(), stated[id].as_deref(), "{record}");
+    }
+}
+
+/// The estimate must be that of the adapted request: refused for the same reason, and with the same changes.
+#[track_caller]
+fn check_estimate(answer: &Answer, estimate: &Answer, what: &str) {
+    assert_eq!(estimate.header(HEADER), answer.header(HEADER), "{what}");
+    assert_eq!(estimate.status == 400, answer.status == 400, "{what}: {}", estimate.text());
+    if answer.status == 400 {
+        assert_eq!(estimate.error_object(400), answer.error_object(400), "{what}");
     }
 }
 

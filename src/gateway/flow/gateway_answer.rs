@@ -16,7 +16,8 @@ use crate::gateway::replay::{AnswerHead, AnswerReader, RecordableAnswer};
 
 const JSON_CONTENT_TYPE: &str = "application/json";
 const EVENTS_CONTENT_TYPE: &str = "text/event-stream; charset=utf-8";
-const ADAPTED_HEADER: &str = "x-imagate-adapted";
+/// The header with the changes that were made to the request.
+pub(crate) const ADAPTED_HEADER: &str = "x-imagate-adapted";
 const REPLAYED_HEADER: &str = "x-imagate-replayed";
 
 /// An answer that has begun.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::delivery::run_image_job;
-use super::{GatewayAnswer, RequestOptions, count_if_refused, request_adaptation};
+use super::{GatewayAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -15,13 +15,29 @@ use crate::gateway::spool::EditForm;
 ///
 /// Returns an error if the form breaks a rule; nothing is charged then. Otherwise the error
 /// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
-/// passed, or [`Error::Unavailable`] if the store fails.
+/// passed, or [`Error::Unavailable`] if the store fails. The failure states how the request was adapted.
+pub(crate) async fn answer_edit(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    options: RequestOptions,
+    form: EditForm,
+) -> Result<GatewayAnswer, RequestFailure> {
+    let job = request_adaptation::check_edit(gateway, &caller, &options, form)
+        .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
+    let adapted = job.adapted_text();
+    run_image_job(gateway, caller, options, job).await.map_err(|error| RequestFailure::new(error, adapted))
+}
+
+/// Does the same as [`answer_edit`] for a request that the gateway itself makes for a caller.
+///
+/// # Errors
+///
+/// Returns the errors of [`answer_edit`].
 pub(crate) async fn edit_image(
     gateway: &Arc<Gateway>,
     caller: Caller,
     options: RequestOptions,
     form: EditForm,
 ) -> Result<GatewayAnswer, Error> {
-    let job = count_if_refused(gateway, &caller, request_adaptation::check_edit(gateway, &caller, &options, form))?;
-    run_image_job(gateway, caller, options, job).await
+    Ok(answer_edit(gateway, caller, options, form).await?)
 }

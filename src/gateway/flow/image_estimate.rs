@@ -3,11 +3,11 @@
 
 use serde_json::Map;
 
-use super::{RequestOptions, cost_estimate, request_adaptation, request_limits};
+use super::{RequestFailure, RequestOptions, cost_estimate, request_adaptation, request_limits, url_answer};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::SharedTask;
+use crate::gateway::rules::{Job, SharedTask};
 use crate::gateway::store::CostBasis;
 use crate::wire::types;
 
@@ -16,23 +16,48 @@ const OBJECT: &str = "image.cost_estimate";
 /// The word for a property that a request leaves open.
 const AUTO: &str = "auto";
 
+/// The answer to a request for an estimate.
+pub(crate) struct Estimate {
+    /// The body.
+    pub(crate) cost: types::CostEstimate,
+    /// The changes that were made to the request, separated by commas, if there are any.
+    pub(crate) adapted: Option<String>,
+}
+
 /// Handles `POST /v1/images/estimate`.
 ///
 /// # Errors
 ///
 /// Returns the errors that the request itself would get before anything is sent, except those of a limit that is reached
-/// and of a price that is unknown: the answer states them.
+/// and of a price that is unknown: the answer states them. The failure states how the request was adapted.
 pub(crate) async fn estimate_image(
     gateway: &Gateway,
     caller: &Caller,
     options: &RequestOptions,
     body: &[u8],
-) -> Result<types::CostEstimate, Error> {
+) -> Result<Estimate, RequestFailure> {
     let job = request_adaptation::check_generation(gateway, caller, options, body)?;
+    let adapted = job.adapted_text();
+    match estimate_job(gateway, caller, options, job).await {
+        Ok(cost) => Ok(Estimate { cost, adapted }),
+        Err(error) => Err(RequestFailure::new(error, adapted)),
+    }
+}
+
+async fn estimate_job(
+    gateway: &Gateway,
+    caller: &Caller,
+    options: &RequestOptions,
+    job: Job,
+) -> Result<types::CostEstimate, Error> {
+    let wants_urls = job.adaptations().asks_for_urls();
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
     let price_version = cost_estimate::price_version(gateway, caller, &job);
     let task = SharedTask::from(job);
+    if wants_urls {
+        url_answer::check(&task)?;
+    }
     request_limits::check(gateway, caller, &task)?;
     if gateway.is_group_unusable(caller.group_name()) {
         return Err(Error::Unavailable);

@@ -4,7 +4,7 @@
 use chrono::Utc;
 use serde_json::{Map, Value};
 
-use super::RequestOptions;
+use super::{RequestFailure, RequestOptions};
 use crate::error::{Error, Rejection};
 use crate::gateway::Gateway;
 use crate::gateway::config::DialectSet;
@@ -17,24 +17,27 @@ use crate::gateway::spool::EditForm;
 ///
 /// # Errors
 ///
-/// Returns the first broken rule, with the invalid parameter. Its message names the dialects that accept the request.
+/// Returns the first broken rule, with the invalid parameter. Its message names the dialects that accept the request, and
+/// the failure states the changes that were made before the rule was checked.
 pub(super) fn check_generation(
     gateway: &Gateway,
     caller: &Caller,
     options: &RequestOptions,
     body: &[u8],
-) -> Result<Job, Rejection> {
+) -> Result<Job, RequestFailure> {
     let models = gateway.image_models();
     let declared = gateway.dialects(caller);
     let deployment = options.deployment.as_deref();
-    let mut fields = rules::read_object(body)?;
+    let mut fields = rules::read_object(body).map_err(Error::from)?;
     let adaptations = adapt(gateway, declared, deployment, &mut fields);
     match models.check_generation_fields(fields, Utc::now()) {
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         // Only a refused body is read a second time.
         Err(rejection) => {
             let check = |fields| models.check_generation_fields(fields, Utc::now()).map(drop);
-            Err(with_advice(gateway, (declared, deployment), rules::read_object(body)?, rejection, check))
+            let original = rules::read_object(body).map_err(Error::from)?;
+            let rejection = with_advice(gateway, (declared, deployment), original, rejection, check);
+            Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
     }
 }
@@ -50,7 +53,7 @@ pub(super) fn check_edit(
     caller: &Caller,
     options: &RequestOptions,
     mut form: EditForm,
-) -> Result<Job, Error> {
+) -> Result<Job, RequestFailure> {
     let models = gateway.image_models();
     let declared = gateway.dialects(caller);
     let deployment = options.deployment.as_deref();
@@ -63,9 +66,10 @@ pub(super) fn check_edit(
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         Err(Error::Invalid(rejection)) => {
             let check = |fields| models.check_edit_fields(fields, is_multipart);
-            Err(with_advice(gateway, (declared, deployment), original, rejection, check).into())
+            let rejection = with_advice(gateway, (declared, deployment), original, rejection, check);
+            Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(RequestFailure::new(error, adaptations.text())),
     }
 }
 

@@ -8,7 +8,8 @@ use http::HeaderMap;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
-    RequestOptions, count_if_refused, group_permissions, repeated_request, request_limits, unreadable_body_error,
+    RequestFailure, RequestOptions, count_if_refused, group_permissions, repeated_request, request_limits,
+    unreadable_body_error,
 };
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
@@ -23,15 +24,30 @@ use crate::gateway::spool::SpooledBytes;
 ///
 /// Returns an error if the request breaks a rule; nothing is charged then. Otherwise the error
 /// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
-/// passed, or [`Error::Unavailable`] if the store fails.
+/// passed, or [`Error::Unavailable`] if the store fails. The failure states how the request was adapted.
 pub(crate) async fn create_response(
     gateway: &Arc<Gateway>,
     caller: Caller,
     options: RequestOptions,
     headers: &HeaderMap,
     body: SpooledBytes,
-) -> Result<GatewayAnswer, Error> {
+) -> Result<GatewayAnswer, RequestFailure> {
     let job = count_if_refused(gateway, &caller, check_request(gateway, headers, body).await)?;
+    let adapted = job.adapted_text();
+    let answer = answer_job(gateway, caller, options, job).await;
+    match answer {
+        Ok(answer) => Ok(answer.with_adapted_mark(adapted)),
+        Err(error) => Err(RequestFailure::new(error, adapted)),
+    }
+}
+
+/// Runs a job that passed every rule, unless its group or a limit does not allow it.
+async fn answer_job(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    options: RequestOptions,
+    job: ResponseJob,
+) -> Result<GatewayAnswer, Error> {
     count_if_refused(gateway, &caller, group_permissions::check(gateway, caller.group_name(), &job))?;
     let job = count_if_refused(gateway, &caller, bind_to_previous_account(gateway, &caller, job).await)?;
     let injects = gateway.injects_image_tool(caller.group_name()) && job.may_inject_image_tool();
@@ -41,10 +57,8 @@ pub(crate) async fn create_response(
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
-    let adapted = task.adapted_text();
     count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
-    let answer = repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await?;
-    Ok(answer.with_adapted_mark(adapted))
+    repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 
 /// Checks a request against the rules, for which its whole body is read.

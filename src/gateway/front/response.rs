@@ -39,6 +39,12 @@ pub(crate) struct HandlerResponse {
     headers: HeaderMap,
 }
 
+/// An error of a handler, with the headers that only this answer has.
+pub(crate) struct HandlerError {
+    error: Error,
+    headers: HeaderMap,
+}
+
 /// The content of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseKind {
@@ -63,18 +69,25 @@ pub(crate) trait ResponseCounter: ServerContext {
 pub(crate) async fn run_handler<T, C: ResponseCounter>(
     context: &RequestContext<C>,
     unread: UnreadBody,
-    handler: impl Future<Output = Result<HandlerResponse, Error>>,
+    handler: impl Future<Output = Result<HandlerResponse, impl Into<HandlerError>>>,
 ) -> TypedResponse<T> {
     let started_at = Instant::now();
     // Every log line of the request has the request id, which is also sent to the caller.
     let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
-    let result = PanicCatcher(pin!(future)).await.unwrap_or_else(|panic| {
-        tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
-        Err(Error::Internal)
-    });
+    let result = match PanicCatcher(pin!(future)).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(panic) => {
+            tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
+            Err(Error::Internal.into())
+        }
+    };
     let response = match result {
         Ok(answer) => answer.into_response(),
-        Err(error) => error_response(&error).map(|body| unread.respond_and_drain(body, error != Error::InvalidKey)),
+        Err(HandlerError { error, headers }) => {
+            let mut response = error_response(&error);
+            response.headers_mut().extend(headers);
+            response.map(|body| unread.respond_and_drain(body, error != Error::InvalidKey))
+        }
     };
     context.context().count_response(&context.endpoint.operation_id, response.status().as_u16());
     // The log line of each request. It has neither headers nor bodies, so it holds no secret and no prompt.
@@ -232,6 +245,24 @@ impl HandlerResponse {
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response
+    }
+}
+
+// === impl HandlerError ===
+
+impl HandlerError {
+    /// Adds a header, if there is a value and it is valid in a header.
+    pub(crate) fn with_header(mut self, name: &'static str, value: Option<&str>) -> Self {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+}
+
+impl From<Error> for HandlerError {
+    fn from(error: Error) -> Self {
+        Self { error, headers: HeaderMap::new() }
     }
 }
 

@@ -239,11 +239,11 @@ async fn estimate(
     let options = RequestOptions::default();
     let estimated = async {
         let caller = own_caller(context, key).await?;
-        flow::estimate_image(context.gateway, &caller, &options, body.as_bytes()).await
+        Ok(flow::estimate_image(context.gateway, &caller, &options, body.as_bytes()).await?.cost)
     };
-    Ok(estimated.await.map_err(|error| error.to_string()).map(|estimate| {
-        let refusal = estimate.refusal.map(|refusal| refusal.message);
-        Some(CostPreview { max_cost_usd: estimate.max_cost_usd, refusal })
+    Ok(estimated.await.map_err(|error: Error| error.to_string()).map(|cost| {
+        let refusal = cost.refusal.map(|refusal| refusal.message);
+        Some(CostPreview { max_cost_usd: cost.max_cost_usd, refusal })
     }))
 }
 
