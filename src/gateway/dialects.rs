@@ -5,6 +5,7 @@
 //! result is checked like any other request.
 
 mod sizes;
+mod tool_changes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::config::{Dialect, DialectSet, ImageModelSpec};
+pub(crate) use tool_changes::ToolChanges;
 
 /// The names and prefixes of earlier image models, which the dialect `models` replaces. A prefix ends here, or before one
 /// of the [`NAME_SEPARATORS`].
@@ -25,7 +27,7 @@ const MODELS_WITH_LINKS: &str = "dall-e";
 /// The words for `quality` of earlier models, each with the word that replaces it.
 const EARLIER_QUALITIES: [(&str, &str); 2] = [("standard", "medium"), ("hd", "high")];
 /// The field of earlier models that no image model has.
-const STYLE: &str = "style";
+pub(crate) const STYLE: &str = "style";
 /// The field that the rules know, so that its rejection names the model.
 const INPUT_FIDELITY: &str = "input_fidelity";
 /// The name that some clients give the part with the mask.
@@ -81,8 +83,30 @@ pub(crate) fn adapt(
     let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
     adapter.adapt_size(&model);
     adapter.adapt_quality(&model);
-    adapter.drop_earlier_fields(&model);
+    let has_style = model.passes_unknown || model.fields.iter().any(|field| field.name == STYLE);
+    adapter.drop_earlier_fields(&model, has_style);
     adapter.adapt_response_format(expects_links);
+    adaptations
+}
+
+/// Changes the fields of an image tool in the same way. A tool may leave out its model, has no fields of added models, and
+/// never has links.
+pub(crate) fn adapt_image_tool(
+    declared: DialectSet,
+    find_model: impl Fn(&str) -> Option<Arc<ImageModelSpec>>,
+    fields: &mut Map<String, Value>,
+) -> Adaptations {
+    let mut adaptations = Adaptations::default();
+    if declared.is_empty() {
+        return adaptations;
+    }
+    let mut adapter = RequestAdapter { declared, fields, adaptations: &mut adaptations };
+    adapter.replace_model(&find_model);
+    let model = adapter.text("model").and_then(&find_model);
+    let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
+    adapter.adapt_size(&model);
+    adapter.adapt_quality(&model);
+    adapter.drop_earlier_fields(&model, false);
     adaptations
 }
 
@@ -144,21 +168,25 @@ impl RequestAdapter<'_> {
         }
     }
 
-    /// Replaces the name of an earlier model, unless an image model has it, and adds an absent name.
+    /// Replaces the name of an earlier model, and adds an absent name.
     fn adapt_model(&mut self, find_model: &impl Fn(&str) -> Option<Arc<ImageModelSpec>>) {
-        let default_model = || ImageModelSpec::default_model().id;
-        match self.fields.get("model") {
-            None | Some(Value::Null) if self.declared.contains(Dialect::LegacyFields) => {
-                self.fields.insert("model".to_owned(), Value::String(default_model()));
-                self.adaptations.push(Dialect::LegacyFields, "model", Change::Added(default_model()));
-            }
-            Some(Value::String(name))
-                if self.declared.contains(Dialect::Models) && is_earlier_model(name) && find_model(name).is_none() =>
-            {
-                let old = name.clone();
-                self.replace(Dialect::Models, "model", old, default_model());
-            }
-            _ => {}
+        let is_absent = self.fields.get("model").is_none_or(Value::is_null);
+        if is_absent && self.declared.contains(Dialect::LegacyFields) {
+            let added = ImageModelSpec::default_model().id;
+            self.fields.insert("model".to_owned(), Value::String(added.clone()));
+            self.adaptations.push(Dialect::LegacyFields, "model", Change::Added(added));
+        }
+        self.replace_model(find_model);
+    }
+
+    /// Replaces the name of an earlier model, unless an image model has it.
+    fn replace_model(&mut self, find_model: &impl Fn(&str) -> Option<Arc<ImageModelSpec>>) {
+        if !self.declared.contains(Dialect::Models) {
+            return;
+        }
+        if let Some(old) = self.text("model").filter(|name| is_earlier_model(name) && find_model(name).is_none()) {
+            let old = old.to_owned();
+            self.replace(Dialect::Models, "model", old, ImageModelSpec::default_model().id);
         }
     }
 
@@ -189,11 +217,10 @@ impl RequestAdapter<'_> {
     }
 
     /// Removes the fields that the model does not support. The rules themselves ignore an empty `input_fidelity`.
-    fn drop_earlier_fields(&mut self, model: &ImageModelSpec) {
+    fn drop_earlier_fields(&mut self, model: &ImageModelSpec, has_style: bool) {
         if !self.declared.contains(Dialect::LegacyFields) {
             return;
         }
-        let has_style = model.passes_unknown || model.fields.iter().any(|field| field.name == STYLE);
         if !has_style && self.fields.remove(STYLE).is_some() {
             self.adaptations.push(Dialect::LegacyFields, STYLE, Change::Dropped);
         }

@@ -29,6 +29,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Rejection};
+use crate::gateway::dialects::ToolChanges;
 use crate::gateway::spool::{EditForm, SpooledBytes};
 
 // === impl ImageModels ===
@@ -78,6 +79,9 @@ impl ImageModels {
 
     /// Checks a request for a response. The job keeps only those headers that are forwarded upstream.
     ///
+    /// Image tools are adapted as the dialects of `changes` demand, which gets the changes, also those before a rule was
+    /// broken.
+    ///
     /// # Errors
     ///
     /// Returns the first broken rule, with the invalid parameter, or an error if the body cannot be read from disk.
@@ -86,8 +90,9 @@ impl ImageModels {
         body: SpooledBytes,
         headers: &HeaderMap,
         received: DateTime<Utc>,
+        changes: &mut ToolChanges,
     ) -> Result<ResponseJob, Error> {
-        response::check_response(self, body, headers, received)
+        response::check_response(self, body, (headers, received), changes)
     }
 }
 
@@ -110,5 +115,5 @@ pub(crate) fn check_response(
     headers: &HeaderMap,
     received: DateTime<Utc>,
 ) -> Result<ResponseJob, Error> {
-    ImageModels::default().check_response(body, headers, received)
+    ImageModels::default().check_response(body, headers, received, &mut ToolChanges::default())
 }

@@ -4,6 +4,7 @@
 //! that the upstream received.
 
 mod failures;
+mod image_tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ const HEADER: &str = "x-imagate-adapted";
 const REFUSAL: &str = "status=400 body=policy";
 
 /// The ways in which images are requested.
-const OPERATIONS: [&str; 3] = ["create", "edit", "form"];
+const OPERATIONS: [&str; 4] = ["create", "edit", "form", "tool"];
 
 /// A value of a field, or its absence, and the dialect that it needs.
 type FieldValue = (Option<&'static str>, &'static str);
@@ -83,6 +84,10 @@ impl Request {
         for (field, values) in VALUES {
             // Most fields are left at a value that needs nothing, so that many requests pass.
             let (value, need) = if random.between(0, 2) == 0 { values[0] } else { pick(random, values) };
+            // A tool may leave out its model, and cannot ask for links.
+            if operation == "tool" && (field == "response_format" || (field == "model" && value.is_none())) {
+                continue;
+            }
             request.fields.extend(value.map(|value| (field, value)));
             if need != "-" {
                 request.needs.insert(need);
@@ -107,6 +112,12 @@ impl Request {
                 body.insert("images".to_owned(), json!([{"image_url": data_url(&image)}]));
                 Call::edit().json(&Value::Object(body))
             }
+            "tool" => {
+                body.remove("prompt");
+                body.insert("type".to_owned(), json!("image_generation"));
+                let body = json!({"model": "gpt-5.5", "input": "a red cube", "tools": [body]});
+                Call::post("/v1/responses").json(&body)
+            }
             _ => {
                 let form = self.fields.iter().fold(Form::new(), |form, (name, value)| form.text(name, value));
                 let form = form.text("prompt", "a red cube").file("image", &image);
@@ -126,18 +137,20 @@ impl Request {
     /// True if the request leaves the form of the answer open, with a model that answers with links then.
     fn expects_links(&self) -> bool {
         let is_dall_e = self.fields.get("model").is_some_and(|model| model.starts_with("dall-e"));
-        is_dall_e && !self.fields.contains_key("response_format")
+        is_dall_e && self.operation != "tool" && !self.fields.contains_key("response_format")
     }
 
     /// The changes between this request and the fields that the upstream received, as the gateway must state them.
     fn changes(&self, received: &Value, declared: &BTreeSet<&str>) -> BTreeSet<String> {
         let mut changes = BTreeSet::new();
+        let (received, path) =
+            if self.operation == "tool" { (&received["tools"][0], "tools[0].") } else { (received, "") };
         for field in ["model", "size", "quality", "style", "input_fidelity"] {
             let sent = self.fields.get(field).copied();
             match (sent, received[field].as_str()) {
-                (Some(old), Some(new)) if old != new => drop(changes.insert(format!("{field} {old}->{new}"))),
-                (None, Some(new)) => drop(changes.insert(format!("{field} added {new}"))),
-                (Some(_), None) => drop(changes.insert(format!("{field} dropped"))),
+                (Some(old), Some(new)) if old != new => drop(changes.insert(format!("{path}{field} {old}->{new}"))),
+                (None, Some(new)) => drop(changes.insert(format!("{path}{field} added {new}"))),
+                (Some(_), None) => drop(changes.insert(format!("{path}{field} dropped"))),
                 _ => {}
             }
         }
@@ -177,8 +190,10 @@ impl Keys {
         let mut groups: Vec<_> = (0..sets.len()).map(group).collect();
         groups.sort_unstable();
         groups.dedup();
-        let account = Account::for_upstream("only", upstream).with_line(&format!("groups = {groups:?}"));
-        let gateway = Gateway::with(&top, &[account]);
+        let groups = format!("groups = {groups:?}");
+        let talking = Account::for_upstream("talking", upstream).with_responses_protocol();
+        let accounts = [talking, Account::for_upstream("drawing", upstream)];
+        let gateway = Gateway::with(&top, &accounts.map(|account| account.with_line(&groups)));
         let secrets = sets.into_iter().enumerate().map(|(index, set)| {
             let (name, group) = (format!("k{index}"), group(index));
             let mut words = vec!["key", "create", "--name", &name, "--user", "admin", "--group", &group, "--json"];
@@ -261,7 +276,8 @@ fn check_advice(request: &Request, declared: &BTreeSet<&str>, answer: &Answer, w
         assert!(!message.contains("dialect"), "{what}: {message}");
     }
     let is_form_field = request.fields.contains_key("style") || request.mask == Some("mask[]");
-    if request.operation != "create" && is_form_field && missing.contains(&"legacy-fields") {
+    let is_edit = ["edit", "form"].contains(&request.operation);
+    if is_edit && is_form_field && missing.contains(&"legacy-fields") {
         assert!(message.contains("The dialect 'legacy-fields' accepts this parameter;"), "{what}: {message}");
     } else if !request.needs.contains("never") {
         let words: Vec<_> = missing.iter().map(|word| format!("'{word}'")).collect();

@@ -1,17 +1,23 @@
-//! Checks requests for images under the dialects of their caller: adapts the fields, and advises on dialects if the rules
+//! Checks requests for images and responses under the dialects of their caller: adapts the fields, and advises on dialects if the rules
 //! refuse them.
 
+use std::sync::Arc;
+
 use chrono::Utc;
+use http::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::{RequestFailure, RequestOptions};
+use super::{RequestFailure, RequestOptions, unreadable_body_error};
 use crate::error::{Error, Rejection};
 use crate::gateway::Gateway;
 use crate::gateway::config::DialectSet;
-use crate::gateway::dialects::{self, Adaptations};
+use crate::gateway::dialects::{self, Adaptations, ToolChanges};
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::{self, Job};
-use crate::gateway::spool::EditForm;
+use crate::gateway::rules::{self, ImageModels, Job, ResponseJob};
+use crate::gateway::spool::{EditForm, SpooledBytes};
+
+/// The beginning of the path of every parameter of a tool.
+const TOOLS: &str = "tools[";
 
 /// Adapts and checks the body of a generation.
 ///
@@ -73,6 +79,50 @@ pub(super) fn check_edit(
     }
 }
 
+/// Adapts and checks a request for a response, for which its whole body is read. Dialects change only its image tools.
+///
+/// # Errors
+///
+/// Returns the first broken rule, as [`check_generation`] does, or an error if the body could not be read back from disk.
+pub(super) async fn check_response(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: SpooledBytes,
+) -> Result<ResponseJob, RequestFailure> {
+    let (body_reader, declared) = (body.clone(), gateway.dialects(caller));
+    let (gateway, headers) = (Arc::clone(gateway), headers.clone());
+    let check = move || check_response_body(gateway.image_models(), declared, &headers, body);
+    body_reader.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
+}
+
+fn check_response_body(
+    models: &ImageModels,
+    declared: DialectSet,
+    headers: &HeaderMap,
+    body: SpooledBytes,
+) -> Result<ResponseJob, RequestFailure> {
+    let (received, mut changes) = (Utc::now(), ToolChanges::new(declared));
+    let error = match models.check_response(body.clone(), headers, received, &mut changes) {
+        Ok(job) => return Ok(job),
+        Err(Error::Invalid(rejection)) if rejection.param.as_deref().is_some_and(|param| param.starts_with(TOOLS)) => {
+            let mut helpful = ToolChanges::new(DialectSet::all());
+            // Only a refused body is read a second time.
+            let checked = models.check_response(body, headers, received, &mut helpful).map(drop);
+            let helpful = |path: Option<&str>| helpful.dialects(path);
+            match checked {
+                Ok(()) => add_advice(rejection, declared, Ok(()), helpful),
+                Err(Error::Invalid(other)) => add_advice(rejection, declared, Err(other), helpful),
+                // The body cannot be read again.
+                Err(_) => rejection,
+            }
+            .into()
+        }
+        Err(error) => error,
+    };
+    Err(RequestFailure::new(error, changes.text()))
+}
+
 fn adapt(
     gateway: &Gateway,
     declared: DialectSet,
@@ -82,8 +132,7 @@ fn adapt(
     dialects::adapt(declared, deployment, |id| gateway.image_models().find(id), fields)
 }
 
-/// Adds to a rejection the dialects that are not declared and accept the request. If no dialects accept the whole
-/// request, those count that accept the refused parameter.
+/// Adds to a rejection the dialects that are not declared and accept the request, as [`add_advice`] does.
 fn with_advice(
     gateway: &Gateway,
     (declared, deployment): (DialectSet, Option<&str>),
@@ -92,13 +141,26 @@ fn with_advice(
     check: impl FnOnce(Map<String, Value>) -> Result<(), Rejection>,
 ) -> Rejection {
     let adaptations = adapt(gateway, DialectSet::all(), deployment, &mut fields);
-    let (accepted, field) = match check(fields) {
+    add_advice(rejection, declared, check(fields), |field| {
+        let helpful = adaptations.iter().filter(|adaptation| field.is_none_or(|field| field == adaptation.field));
+        helpful.map(|adaptation| adaptation.dialect).collect()
+    })
+}
+
+/// Adds to a rejection the dialects that are not declared and accept the request. If no dialects accept the whole
+/// request, those count that accept the refused parameter. `checked` is the result with every dialect, and `helpful`
+/// returns the dialects that then change a field, or the request.
+fn add_advice(
+    rejection: Rejection,
+    declared: DialectSet,
+    checked: Result<(), Rejection>,
+    helpful: impl Fn(Option<&str>) -> DialectSet,
+) -> Rejection {
+    let (accepted, field) = match checked {
         Ok(()) => ("request", None),
         Err(other) if other.param == rejection.param => return rejection,
         Err(_) => ("parameter", rejection.param.as_deref()),
     };
-    let helpful = adaptations.iter().filter(|adaptation| field.is_none_or(|field| field == adaptation.field));
-    let helpful: DialectSet = helpful.map(|adaptation| adaptation.dialect).collect();
-    let message = rejection.message + &dialects::advice(helpful.difference(declared), accepted);
-    Rejection { message, ..rejection }
+    let advice = dialects::advice(helpful(field).difference(declared), accepted);
+    Rejection { message: rejection.message + &advice, ..rejection }
 }

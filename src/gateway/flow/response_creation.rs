@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
 use http::HeaderMap;
 
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
-    RequestFailure, RequestOptions, count_if_refused, group_permissions, repeated_request, request_limits,
-    unreadable_body_error,
+    RequestFailure, RequestOptions, count_if_refused, count_refusal, group_permissions, repeated_request,
+    request_adaptation, request_limits,
 };
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
@@ -32,10 +31,11 @@ pub(crate) async fn create_response(
     headers: &HeaderMap,
     body: SpooledBytes,
 ) -> Result<GatewayAnswer, RequestFailure> {
-    let job = count_if_refused(gateway, &caller, check_request(gateway, headers, body).await)?;
+    let job = request_adaptation::check_response(gateway, &caller, headers, body)
+        .await
+        .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
-    let answer = answer_job(gateway, caller, options, job).await;
-    match answer {
+    match answer_job(gateway, caller, options, job).await {
         Ok(answer) => Ok(answer.with_adapted_mark(adapted)),
         Err(error) => Err(RequestFailure::new(error, adapted)),
     }
@@ -59,14 +59,6 @@ async fn answer_job(
     let task = SharedTask::from(job.with_turn(turn));
     count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
-}
-
-/// Checks a request against the rules, for which its whole body is read.
-async fn check_request(gateway: &Arc<Gateway>, headers: &HeaderMap, body: SpooledBytes) -> Result<ResponseJob, Error> {
-    let (received, body_reader) = (Utc::now(), body.clone());
-    let (rules, headers) = (Arc::clone(gateway), headers.clone());
-    let check = move || rules.image_models().check_response(body, &headers, received);
-    body_reader.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
 }
 
 /// Restricts a request that continues an earlier response to the account that made that response, because only

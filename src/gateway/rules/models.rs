@@ -136,6 +136,7 @@ mod tests {
 
     use super::*;
     use crate::error::{Rejection, RejectionReason};
+    use crate::gateway::dialects::ToolChanges;
     use crate::gateway::rules::Job;
     use crate::image::ByteSource as _;
 
@@ -182,8 +183,12 @@ mod tests {
             tool.remove("stream");
         }
         let body = json!({"model": "gpt-5.5", "input": "a", "tools": [tool]}).to_string();
-        let result =
-            ImageModels::new(&[sketch_model()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        let result = ImageModels::new(&[sketch_model()]).check_response(
+            Bytes::from(body).into(),
+            &HeaderMap::new(),
+            Utc::now(),
+            &mut ToolChanges::default(),
+        );
         let rejection = result.expect_err("breaks a rule");
         assert_eq!(rejection, Rejection::new(format!("tools[0].{param}"), reason, message).into(), "as a tool");
     }
@@ -269,7 +274,9 @@ mod tests {
     #[test]
     fn an_alias_in_an_image_tool_is_replaced_in_the_body() {
         let body = r#"{"model":"gpt-5.5","input":"a", "tools": [{"type":"image_generation","model" : "draft","quality":"draft"},{"type":"image_generation","model":"gpt-image-1"},{"type":"image_generation","model":"gpt-image-2"}]}"#;
-        let job = aliased().check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now()).expect("aliases");
+        let job = aliased()
+            .check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now(), &mut ToolChanges::default())
+            .expect("aliases");
         let sent: Vec<u8> = job
             .body_pieces()
             .iter()
@@ -281,18 +288,27 @@ mod tests {
             .collect();
         let expected = body.replacen("\"draft\"", "\"sketch-1\"", 1).replace("gpt-image-1", "gpt-image-2");
         assert_eq!(String::from_utf8(sent).expect("text"), expected);
-        let expected = "model draft->sketch-1, model gpt-image-1->gpt-image-2";
+        let expected = "tools[0].model draft->sketch-1, tools[1].model gpt-image-1->gpt-image-2";
         assert_eq!(job.adapted_text().as_deref(), Some(expected));
         let body = json!({"model": "draft", "input": "a"}).to_string();
-        let refused = aliased().check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        let refused = aliased().check_response(
+            Bytes::from(body).into(),
+            &HeaderMap::new(),
+            Utc::now(),
+            &mut ToolChanges::default(),
+        );
         assert_eq!(refused.expect_err("an image model").param(), Some("model"));
     }
 
     #[test]
     fn an_added_image_model_cannot_answer_responses() {
         let body = json!({"model": "sketch-1", "input": "a"}).to_string();
-        let result =
-            ImageModels::new(&[sketch_model()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        let result = ImageModels::new(&[sketch_model()]).check_response(
+            Bytes::from(body).into(),
+            &HeaderMap::new(),
+            Utc::now(),
+            &mut ToolChanges::default(),
+        );
         assert_eq!(result.expect_err("an image model").param(), Some("model"));
     }
 

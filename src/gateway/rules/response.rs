@@ -1,8 +1,8 @@
 //! Checks a request for a response: a task for a text model that may use the image tool.
 //!
 //! Only a few members are read (`MEMBERS`). Image tools are checked by the rules of the image endpoints. Everything
-//! else is not checked: the body is sent upstream byte for byte, except that the gateway may add an image tool. A large
-//! body stays on disk and is parsed in place, never held in memory as a whole.
+//! else is not checked: the body is sent upstream byte for byte, except that the gateway may add an image tool, or change
+//! one as a dialect demands. A large body stays on disk and is parsed in place, never held in memory as a whole.
 
 mod agent;
 mod body_members;
@@ -25,6 +25,7 @@ use self::body_reader::BodyReader;
 use self::job::{BodyLayout, ToolSummary};
 use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::dialects::ToolChanges;
 use crate::gateway::spool::SpooledBytes;
 
 /// The prefix of the ids of OpenAI's image models. An image model cannot make a response, and neither can one that the
@@ -67,8 +68,8 @@ const OPTIONAL_MEMBERS: [(&str, JsonType); 8] = [
 pub(super) fn check_response(
     models: &ImageModels,
     body: SpooledBytes,
-    headers: &HeaderMap,
-    received: DateTime<Utc>,
+    (headers, received): (&HeaderMap, DateTime<Utc>),
+    changes: &mut ToolChanges,
 ) -> Result<ResponseJob, Error> {
     let known = body_members::read_body(&body, MEMBERS)?;
     let model = check_model(models, &known)?;
@@ -78,7 +79,7 @@ pub(super) fn check_response(
     }
     refuse_background(&known)?;
     let previous_response_id = previous_response_id(&known)?;
-    let tools = check_tools(models, &body, &known)?;
+    let tools = check_tools(models, &body, &known, changes)?;
     let text = |name: &str| known.get(name).and_then(BodyMember::parse::<String>);
     let tool_choice = parse_tool_choice(&known)?;
     Ok(ResponseJob {
@@ -97,7 +98,8 @@ pub(super) fn check_response(
         max_output_tokens: known.get("max_output_tokens").and_then(BodyMember::parse),
         only_account: None,
         turn: None,
-        body_pieces: tools.replace_aliases(&body),
+        adapted: changes.text(),
+        body_pieces: tools.upstream_pieces(&body),
         tools,
         body,
     })
@@ -184,7 +186,12 @@ fn parse_tool_choice(known: &KnownMembers) -> Result<Option<Value>, Rejection> {
 }
 
 /// Checks the tools: each must be an object with a type, and image tools must follow the image rules.
-fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) -> Result<ToolSummary, Error> {
+fn check_tools(
+    models: &ImageModels,
+    body: &SpooledBytes,
+    known: &KnownMembers,
+    changes: &mut ToolChanges,
+) -> Result<ToolSummary, Error> {
     let mut tools = ToolSummary::default();
     let Some(span) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
     match span.json_type {
@@ -192,8 +199,8 @@ fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) 
         JsonType::Array => {
             let (mut reader, _) = BodyReader::over_span(body, span)?;
             while let Some(tool) = reader.next_value()? {
-                let known = body_members::read_members(&mut reader, tool, &tool::MEMBERS)?;
-                tool::check_tool(models, body, &known, &mut tools)?;
+                let known = body_members::read_members(&mut reader, tool, tool::members(changes))?;
+                tool::check_tool(models, body, &known, &mut tools, changes)?;
             }
         }
         found => return Err(fields::wrong_type("tools", "an array", found.as_str()).into()),

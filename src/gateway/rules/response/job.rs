@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::body_members::{JsonType, ValueSpan};
 use super::{agent, request_text, tool};
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::config::ModelAlias;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{ByteSource as _, Format, SizeRequest};
 
@@ -38,7 +37,9 @@ pub(crate) struct ResponseJob {
     /// The name of the account that must serve the job, because it made the response that this job continues.
     pub(super) only_account: Option<String>,
     pub(super) turn: Option<String>,
-    /// The pieces of the body that is sent upstream: one piece, unless a tool was injected or the name of a model replaced.
+    /// The changes that were made to image tools.
+    pub(super) adapted: Option<String>,
+    /// The pieces of the body that is sent upstream: one piece, unless a tool was injected or changed.
     pub(super) body_pieces: Vec<SpooledBytes>,
     /// The body as the caller sent it.
     pub(super) body: SpooledBytes,
@@ -64,9 +65,12 @@ pub(super) struct ToolSummary {
     has_own_image_tool: bool,
     /// The first tool of each type that the upstream runs, for at most `HOSTED_MAX` types.
     hosted_tools: Vec<HostedTool>,
-    /// The names of models in image tools that are not ids, with their positions in the body.
-    aliases: Vec<(ValueSpan, ModelAlias)>,
+    /// The changes of image tools, in their order in the body.
+    changes: Vec<BodyChange>,
 }
+
+/// A value of the body that is replaced before the body is sent, and the pieces that replace it.
+pub(super) type BodyChange = (ValueSpan, Vec<SpooledBytes>);
 
 /// A tool that the upstream runs: it may cost extra, and read data that the account has stored at the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +81,8 @@ pub(crate) struct HostedTool {
     pub(crate) kind: String,
 }
 
-/// The most image tools that may have another name for a model (our choice): each splits the body that is sent.
-const ALIASES_MAX: usize = 16;
+/// The most image tools that may be changed (our choice): each splits the body that is sent.
+const CHANGES_MAX: usize = 16;
 /// The most types of hosted tools that are recorded: one more than a group can allow.
 const HOSTED_MAX: usize = 65;
 
@@ -106,25 +110,26 @@ impl ToolSummary {
         self.first_image_tool.get_or_insert(tool);
     }
 
-    /// Notes that the model at this position of the body must be replaced. Rejects more than [`ALIASES_MAX`] of them.
-    pub(super) fn replace_model(&mut self, param: &str, span: ValueSpan, alias: ModelAlias) -> Result<(), Rejection> {
-        if self.aliases.len() >= ALIASES_MAX {
+    /// Notes a change of the tool with this path. Rejects more than [`CHANGES_MAX`] of them.
+    pub(super) fn replace(&mut self, path: &str, span: ValueSpan, pieces: Vec<SpooledBytes>) -> Result<(), Rejection> {
+        if self.changes.len() >= CHANGES_MAX {
+            let path = path.trim_end_matches('.');
             let message = format!(
-                "Invalid '{param}': '{}' is another name for '{}'; at most {ALIASES_MAX} tools may use such names.",
-                alias.alias, alias.model
+                "Invalid '{path}': at most {CHANGES_MAX} image tools may have another name for a model, or values that a \
+                 dialect changes."
             );
-            return Err(Rejection::new(param, RejectionReason::InvalidValue, message));
+            return Err(Rejection::new(path, RejectionReason::InvalidValue, message));
         }
-        self.aliases.push((span, alias));
+        self.changes.push((span, pieces));
         Ok(())
     }
 
-    /// Returns the pieces of the body with the ids of models in place of other names.
-    pub(super) fn replace_aliases(&self, body: &SpooledBytes) -> Vec<SpooledBytes> {
+    /// Returns the pieces of the body with the changes.
+    pub(super) fn upstream_pieces(&self, body: &SpooledBytes) -> Vec<SpooledBytes> {
         let (mut pieces, mut position) = (Vec::new(), 0);
-        for (span, alias) in &self.aliases {
+        for (span, changed) in &self.changes {
             pieces.push(body.slice(position, span.start));
-            pieces.push(Bytes::from(Value::from(alias.model.as_str()).to_string()).into());
+            pieces.extend(changed.iter().cloned());
             position = span.end;
         }
         if position == 0 {
@@ -187,11 +192,9 @@ impl ResponseJob {
         self.tools.first_image_tool.as_ref()
     }
 
-    /// Returns every name of a model in image tools that was replaced by the id, as the answer states them.
+    /// Returns every change that was made to image tools, as the answer and the record state them.
     pub(crate) fn adapted_text(&self) -> Option<String> {
-        let mut changes: Vec<String> = self.tools.aliases.iter().map(|(_, alias)| alias.to_string()).collect();
-        changes.dedup();
-        (!changes.is_empty()).then(|| changes.join(", "))
+        self.adapted.clone()
     }
 
     /// True if the job needs one of the slots for large images.

@@ -1,13 +1,15 @@
 //! Checks one tool. An image tool is checked by the rules for image requests. Of every other tool, only the type is
 //! checked.
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::body_members::{self, BodyMember, JsonType, KnownMembers};
 use super::body_reader::BodyReader;
-use super::job::{HostedTool, ImageTool, ToolSummary};
+use super::job::{BodyChange, HostedTool, ImageTool, ToolSummary};
 use super::mask;
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::dialects::{self, ToolChanges};
 use crate::gateway::rules::{ImageModels, fields, image};
 use crate::gateway::spool::SpooledBytes;
 use crate::image::SizeRequest;
@@ -24,9 +26,11 @@ const LISTED: &str = "tools";
 const CLIENT_TOOL_TYPES: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
 /// The members that are read: those that the API document lists for an image tool, and those of a namespace, by whose
 /// name an agent's own tool for images is recognized.
-pub(super) const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 2] = {
-    let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 2];
+/// The last one is only in a dialect a member of an image tool.
+const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 3] = {
+    let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 3];
     names[IMAGE_TOOL_FIELDS.len()] = LISTED;
+    names[IMAGE_TOOL_FIELDS.len() + 2] = dialects::STYLE;
     let mut index = 0;
     while index < IMAGE_TOOL_FIELDS.len() {
         names[index] = IMAGE_TOOL_FIELDS[index].name;
@@ -35,12 +39,18 @@ pub(super) const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 2] = {
     names
 };
 
+/// Returns the names of the members of a tool that are read. All others are unknown.
+pub(super) fn members(changes: &ToolChanges) -> &'static [&'static str] {
+    if changes.removes_style() { &MEMBERS } else { &MEMBERS[..MEMBERS.len() - 1] }
+}
+
 /// Checks the next tool, which has these members, and adds it to the summary `tools`.
 pub(super) fn check_tool(
     models: &ImageModels,
     body: &SpooledBytes,
     known: &KnownMembers,
     tools: &mut ToolSummary,
+    changes: &mut ToolChanges,
 ) -> Result<(), Error> {
     let path = &format!("tools[{}]", tools.count_tool());
     if known.span.json_type != JsonType::Object {
@@ -59,8 +69,12 @@ pub(super) fn check_tool(
         record_namespace_tools(path, body, known, tools)?;
     }
     if kind == IMAGE_TOOL_TYPE {
-        let tool = check_image_tool(models, &format!("{path}."), body, known, tools)?;
+        let prefix = &format!("{path}.");
+        let (tool, change) = check_image_tool(models, prefix, body, known, changes)?;
         tools.add(tool);
+        if let Some((span, pieces)) = change {
+            tools.replace(prefix, span, pieces)?;
+        }
     } else if kind == IMAGE_NAMESPACE.0
         && known.get(NAME).and_then(BodyMember::parse::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
@@ -112,16 +126,16 @@ fn check_image_tool(
     prefix: &str,
     body: &SpooledBytes,
     known: &KnownMembers,
-    tools: &mut ToolSummary,
-) -> Result<ImageTool, Error> {
+    changes: &mut ToolChanges,
+) -> Result<(ImageTool, Option<BodyChange>), Error> {
     let mut options = Map::new();
     for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
         options.insert(name.to_owned(), scalar(&format!("{prefix}{name}"), member)?);
     }
+    let adaptations = dialects::adapt_image_tool(changes.declared(), |id| models.find(id), &mut options);
+    changes.note(prefix, &adaptations);
     let alias = image::replace_alias(models, &mut options);
-    if let (Some(alias), Some(member)) = (alias, known.get("model")) {
-        tools.replace_model(&format!("{prefix}model"), member.span, alias)?;
-    }
+    alias.iter().for_each(|alias| changes.note_alias(prefix, alias));
     let model = models.model_or_default(options.get("model").and_then(Value::as_str));
     image::remove_input_fidelity(prefix, &model, &mut options)?;
     image::check_transparency(prefix, &model, &options)?;
@@ -133,14 +147,39 @@ fn check_image_tool(
     let text = |key: &str| options.get(key).and_then(Value::as_str);
     let number = |key: &str| options.get(key).and_then(Value::as_i64);
     known.get(MASK).map_or(Ok(()), |mask| mask::check_mask(&format!("{prefix}{MASK}"), body, mask.span))?;
+    let change = match (alias, known.get("model")) {
+        _ if adaptations.iter().next().is_some() => Some((known.span, write_tool(&options, body, known.get(MASK)))),
+        (Some(alias), Some(member)) => Some((member.span, vec![to_piece(Value::from(alias.model).to_string())])),
+        _ => None,
+    };
     // The check against the table has limited all values, so the conversions cannot fail.
-    Ok(ImageTool {
+    let tool = ImageTool {
         size: text("size").and_then(|size| size.parse::<SizeRequest>().ok()).unwrap_or_default(),
         quality: text("quality").map(str::to_owned),
         format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
         compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
         partial_images: number("partial_images").and_then(|partials| u32::try_from(partials).ok()).unwrap_or(0),
-    })
+    };
+    Ok((tool, change))
+}
+
+/// Writes a tool with these options, which have its type, and with its mask.
+fn write_tool(options: &Map<String, Value>, body: &SpooledBytes, mask: Option<&BodyMember>) -> Vec<SpooledBytes> {
+    let members: Vec<_> =
+        options.iter().map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
+    let members = members.join(",");
+    match mask {
+        None => vec![to_piece(format!("{{{members}}}"))],
+        Some(mask) => vec![
+            to_piece(format!("{{{members},\"{MASK}\":")),
+            body.slice(mask.span.start, mask.span.end),
+            to_piece("}".to_owned()),
+        ],
+    }
+}
+
+fn to_piece(text: String) -> SpooledBytes {
+    Bytes::from(text).into()
 }
 
 /// Returns the value of a member. An array or object is returned empty: the caller needs only its type to refuse it,
