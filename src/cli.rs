@@ -40,6 +40,7 @@ mod output;
 mod price;
 mod remote;
 mod restore;
+mod retry_event;
 mod secret;
 mod serve;
 mod skills;

@@ -42,6 +42,7 @@ mod request_check;
 mod resize;
 mod responses;
 mod retry;
+mod retry_notice;
 #[cfg(not(target_arch = "wasm32"))]
 mod save;
 #[cfg(not(target_arch = "wasm32"))]
@@ -74,6 +75,7 @@ pub use responses::{
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,
 };
 pub use retry::Retry;
+pub use retry_notice::{RetryNotice, RetryReason};
 #[cfg(feature = "cli")]
 pub(crate) use save::{
     format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension, write_new_file,
@@ -126,6 +128,7 @@ struct ClientState {
     address: builder::ServiceAddress,
     http: reqwest::Client,
     transport: Option<Arc<dyn Transport>>,
+    retry_observer: Option<retry_notice::RetryObserver>,
     credentials: session::BearerCredentials,
     retry: Retry,
     adds_idempotency_keys: bool,

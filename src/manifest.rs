@@ -45,7 +45,9 @@ pub use diff::{ManifestChange, ManifestDifference, SkillDifference, VersionBump,
 pub use discovery::{DiscoveryError, discovery_index};
 pub use document::{Manifest, ManifestReadError};
 pub use files::{FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles};
-pub use finding::{CheckReport, FileId, Finding, FindingCollector, FindingLevel, RelatedLocation, SourceSpan};
+pub use finding::{
+    CheckReport, CheckedCounts, FileId, Finding, FindingCollector, FindingLevel, RelatedLocation, SourceSpan,
+};
 pub use format::format;
 pub use install::{
     LockFile, LockFileEntry, LockFileError, NotInstalledError, SkillRequirement, SkillRequirementError,

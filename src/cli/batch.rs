@@ -24,6 +24,7 @@ use super::image_command::{ProgressDisplay, addresses, unread_answer};
 use super::image_cost::{ImageCost, PriceInquiry};
 use super::installation::block_on;
 use super::output::{ProgressArg, has_events, print, print_event, print_json, print_message};
+use super::retry_event::for_line;
 use crate::client::{self, Client, Error, ErrorKind, Images};
 use line::BatchLine;
 use summary::BatchSummary;
@@ -95,7 +96,7 @@ impl BatchCommand {
         for line in lines {
             let (client, permits, folder) = (client.clone(), Arc::clone(&permits), self.output.clone());
             tasks.spawn(async move {
-                let result = run_line(&client, &permits, &line, &folder).await;
+                let result = for_line(line.number, run_line(&client, &permits, &line, &folder)).await;
                 (line, result)
             });
         }

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::failure::CommandFailure;
+use super::retry_event::print_retry;
 use crate::client::{Client, Error};
 
 /// The address of a service, and the key for it.
@@ -61,7 +62,7 @@ impl ConnectionArgs {
     }
 
     pub(super) fn build_client(&self) -> Result<Client, Error> {
-        let builder = Client::builder().allow_http(self.allow_http);
+        let builder = Client::builder().allow_http(self.allow_http).on_retry(print_retry);
         let mut builder =
             self.headers.iter().fold(builder, |builder, header| builder.header(&header.name, &header.value));
         if let Some(base_url) = &self.base_url {

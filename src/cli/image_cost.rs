@@ -7,7 +7,7 @@ mod listed_prices;
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::client::{Client, Error, ErrorKind, ImageModel, Images, ModelName};
 use listed_prices::ListedPrices;
@@ -29,7 +29,7 @@ pub(super) enum ImageCost {
 /// The prices of a service, from the question to the answer.
 pub(super) enum PriceInquiry {
     /// The service is being asked.
-    Asked(JoinHandle<Result<Vec<ImageModel>, Error>>),
+    Asked(JoinSet<Result<Vec<ImageModel>, Error>>),
     Answered(ListedPrices),
     /// There are no prices; the reason, if it is a fault of the service or of the network.
     Unanswered(Option<String>),
@@ -50,8 +50,9 @@ impl PriceInquiry {
         if client.is_provider() {
             return Self::Unanswered(None);
         }
-        let client = client.clone();
-        Self::Asked(tokio::spawn(async move { client.models().list_images_once(LIMIT).await }))
+        let (client, mut task) = (client.clone(), JoinSet::new());
+        task.spawn(async move { client.models().list_images_once(LIMIT).await });
+        Self::Asked(task)
     }
 
     /// Returns the cost of an answer. Waits for the prices if they are needed.
@@ -73,19 +74,12 @@ impl PriceInquiry {
 
     async fn finish(&mut self) {
         if let Self::Asked(task) = self {
-            *self = match task.await {
-                Ok(Ok(models)) => Self::Answered(ListedPrices::new(&models)),
-                Ok(Err(error)) => Self::Unanswered(is_fault(&error).then(|| error.to_string())),
-                Err(error) => Self::Unanswered(Some(error.to_string())),
+            *self = match task.join_next().await {
+                Some(Ok(Ok(models))) => Self::Answered(ListedPrices::new(&models)),
+                Some(Ok(Err(error))) => Self::Unanswered(is_fault(&error).then(|| error.to_string())),
+                Some(Err(error)) => Self::Unanswered(Some(error.to_string())),
+                None => Self::Unanswered(None),
             };
-        }
-    }
-}
-
-impl Drop for PriceInquiry {
-    fn drop(&mut self) {
-        if let Self::Asked(task) = self {
-            task.abort();
         }
     }
 }

@@ -6,6 +6,7 @@ mod diff;
 mod explain;
 mod export;
 mod fmt;
+mod git_repository;
 mod install;
 mod list;
 mod manifest_input;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::extra_headers::ExtraHeaders;
 use super::retry::Retry;
+use super::retry_notice::{RetryNotice, RetryObserver};
 use super::session::BearerCredentials;
 use super::transport::Transport;
 use super::{Client, ClientState, Error};
@@ -46,6 +47,7 @@ pub struct Builder {
     allows_http: bool,
     http: Option<reqwest::Client>,
     transport: Option<Arc<dyn Transport>>,
+    retry_observer: Option<RetryObserver>,
     headers: ExtraHeaders,
 }
 
@@ -109,6 +111,23 @@ impl Builder {
         self
     }
 
+    /// Sets a function that is called each time the client is going to send a call again, before it waits. It should
+    /// return at once, because the call waits for it.
+    ///
+    /// ```
+    /// use imagate::Client;
+    ///
+    /// let builder = Client::builder().base_url("https://images.example").api_key("sk-img-…");
+    /// let client = builder
+    ///     .on_retry(|retry| eprintln!("attempt {} in {:?}: {}", retry.attempt, retry.pause, retry.reason))
+    ///     .build()?;
+    /// # Ok::<(), imagate::client::Error>(())
+    /// ```
+    pub fn on_retry(mut self, observe: impl Fn(&RetryNotice) + Send + Sync + 'static) -> Self {
+        self.retry_observer = Some(Arc::new(observe));
+        self
+    }
+
     /// Adds a header to each request, such as `openai-organization`, `openai-project`, or `api-key` for a service that
     /// does not read `authorization`. It replaces a header of the client with the same name. Values are not printed.
     /// A request can have headers of its own, such as those of
@@ -140,6 +159,7 @@ impl Builder {
             address,
             http,
             transport,
+            retry_observer: self.retry_observer,
             credentials,
             retry,
             headers,

@@ -15,6 +15,7 @@ use reqwest::{Method, Request, Response};
 use super::builder::DEFAULT_BASE_PATH;
 use super::metadata::AnswerMetadata;
 use super::retry::{self, Retry, SendOutcome};
+use super::retry_notice::{RetryNotice, RetryObserver, RetryReason};
 use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
 use crate::wire::client::Client;
@@ -62,6 +63,7 @@ pub struct Session {
     honors_keys: Arc<AtomicBool>,
     /// `None` if the HTTP client itself sends the requests.
     transport: Option<Arc<dyn Transport>>,
+    retry_observer: Option<RetryObserver>,
     /// The error of the transport, if the generated client cannot return it.
     failure: Arc<Mutex<Option<TransportError>>>,
 }
@@ -134,6 +136,7 @@ impl Session {
             retries: Arc::default(),
             honors_keys: Arc::clone(&client.honors_keys),
             transport: client.transport.clone(),
+            retry_observer: client.retry_observer.clone(),
             failure: Arc::default(),
         }
     }
@@ -210,7 +213,8 @@ impl Session {
 
     /// Waits before the next attempt; returns false if there must not be one.
     pub(super) async fn wait_for_retry(&self, outcome: &SendOutcome) -> bool {
-        self.wait(retry::retry_pause(outcome, self.retry, self.retries(), retry::jitter())).await
+        let pause = retry::retry_pause(outcome, self.retry, self.retries(), retry::jitter());
+        self.wait(pause, RetryReason::of_outcome(outcome)).await
     }
 
     /// Waits before the call is made again after an error that lost its answer; returns false if it must not be made
@@ -220,11 +224,15 @@ impl Session {
         if !is_paid_once || !self.has_retries_left() {
             return false;
         }
-        self.wait(retry::pause(error.retry_after(), self.retry, self.retries(), retry::jitter())).await
+        let pause = retry::pause(error.retry_after(), self.retry, self.retries(), retry::jitter());
+        self.wait(pause, RetryReason::of_error(error)).await
     }
 
-    async fn wait(&self, pause: Option<Duration>) -> bool {
+    async fn wait(&self, pause: Option<Duration>, reason: RetryReason) -> bool {
         let Some(pause) = pause else { return false };
+        if let Some(observe) = &self.retry_observer {
+            observe(&RetryNotice { attempt: self.retries() + 2, pause, reason });
+        }
         retry::sleep(pause).await;
         self.retries.fetch_add(1, Ordering::Relaxed);
         true

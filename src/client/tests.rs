@@ -7,6 +7,8 @@ mod errors;
 mod later;
 #[cfg(not(target_arch = "wasm32"))]
 mod lost;
+#[cfg(not(target_arch = "wasm32"))]
+mod notices;
 mod partial;
 #[cfg(not(target_arch = "wasm32"))]
 mod saved;

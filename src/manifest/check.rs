@@ -3,6 +3,7 @@
 //! The module decides the order in which the rules are checked, and the level of a finding after the options are
 //! applied.
 
+mod counted_files;
 mod digests;
 mod fields;
 mod history;
@@ -16,13 +17,14 @@ mod shape;
 mod times;
 mod urls;
 
+use counted_files::CountedFiles;
 pub(super) use fields::nearest;
 pub(super) use names::parse_lenient_version;
 pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
 pub use urls::{is_public, may_be_requested};
 
-use super::finding::{CheckReport, FindingCollector};
+use super::finding::{CheckReport, CheckedCounts, FindingCollector};
 use super::located::LocatedNode;
 use super::package::{self, CheckScope};
 use super::text::SourceFile;
@@ -85,7 +87,8 @@ fn run_checks(
     scope: CheckScope,
     findings: &mut FindingCollector,
 ) {
-    let checker = options.files.map(|files| package::RepositoryChecker::new(files, scope));
+    let files = options.files.map(CountedFiles::new);
+    let checker = files.as_ref().map(|files| package::RepositoryChecker::new(files, scope));
     let skills: Vec<LocatedNode<'_>> = checker.iter().flat_map(|_| manifest.skills()).collect();
     let mut items: Vec<CheckWorkItem<'_, '_>> =
         manifest_checks.iter().copied().map(CheckWorkItem::ManifestOnly).collect();
@@ -106,6 +109,8 @@ fn run_checks(
     if let Some(checker) = checker {
         checker.check_other_files(manifest, findings);
     }
+    let files = files.map_or(0, |files| files.count());
+    findings.set_checked(CheckedCounts { skills: manifest.skills().count(), files });
 }
 
 /// Runs all checks that have input, even if the shape is wrong: one missing field hides no other finding.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use super::located::LocatedNode;
 use super::rules::Rule;
 use super::text::{SourceFile, TextPosition};
@@ -63,6 +65,17 @@ pub struct FindingCollector {
     first: usize,
     sources: Vec<SourceFile>,
     findings: Vec<Finding>,
+    checked: CheckedCounts,
+}
+
+/// The numbers of what a check has looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CheckedCounts {
+    /// The skills of the manifest.
+    pub skills: usize,
+    /// The files of the repository that were read, such as packages; none if the check had no repository.
+    pub files: usize,
 }
 
 /// The result of a check: the files that were checked, and the findings in the order of the files.
@@ -70,6 +83,7 @@ pub struct FindingCollector {
 pub struct CheckReport {
     sources: Vec<SourceFile>,
     findings: Vec<Finding>,
+    checked: CheckedCounts,
     checked_rules: Vec<(&'static Rule, FindingLevel)>,
 }
 
@@ -249,6 +263,11 @@ impl FindingCollector {
         &mut self.findings[at]
     }
 
+    /// Sets the numbers of what was checked.
+    pub(super) fn set_checked(&mut self, checked: CheckedCounts) {
+        self.checked = checked;
+    }
+
     /// Returns the message of the first finding that was reported.
     pub(super) fn first_message(&self) -> Option<&str> {
         self.findings.first().map(|finding| finding.message.as_str())
@@ -260,12 +279,12 @@ impl FindingCollector {
         checked_rules: Vec<(&'static Rule, FindingLevel)>,
         set_level: impl Fn(&mut Finding),
     ) -> CheckReport {
-        let Self { sources, mut findings, .. } = self;
+        let Self { sources, mut findings, checked, .. } = self;
         findings.iter_mut().for_each(set_level);
         findings.retain(|finding| finding.level != FindingLevel::Off);
         let position = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
         findings.sort_by(|a, b| (position(a), a.rule.id, &a.pointer).cmp(&(position(b), b.rule.id, &b.pointer)));
-        CheckReport { sources, findings, checked_rules }
+        CheckReport { sources, findings, checked, checked_rules }
     }
 }
 
@@ -288,6 +307,12 @@ impl CheckReport {
     #[must_use]
     pub fn sources(&self) -> &[SourceFile] {
         &self.sources
+    }
+
+    /// Returns the numbers of what was checked.
+    #[must_use]
+    pub fn checked(&self) -> CheckedCounts {
+        self.checked
     }
 
     /// Returns the rules that were checked, with the level of each.

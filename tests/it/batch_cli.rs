@@ -1,7 +1,8 @@
 //! `imagate batch`: nothing is paid for twice, however often it is interrupted, and every line is accounted for.
-//! `costs` tests what the command says about money, also for `generate`.
+//! `costs` tests the cost that it prints, and `retries` its event `retry`, both also for `generate`.
 
 mod costs;
+mod retries;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

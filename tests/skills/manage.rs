@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::hostile;
 use crate::packages::{SkillRepository, files, text};
@@ -264,4 +265,75 @@ fn each_problem_of_a_build_begins_a_line_with_error() {
     assert_eq!(lines.len(), 2, "{problems}");
     assert!(lines[0].starts_with("error: skills/demo/SKILL.md:1:1: "), "{problems}");
     assert!(lines[1].starts_with("error: skills/other/.env: "), "{problems}");
+}
+
+/// Runs git in a folder of the repository.
+fn git(repo: &SkillRepository, folder: &str, words: &[&str]) {
+    let done = Command::new("git").arg("-C").arg(repo.path(folder)).args(words).output().expect("git");
+    assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
+}
+
+#[test]
+fn a_first_build_takes_the_repository_from_git() {
+    let repo = SkillRepository::new();
+    git(&repo, "", &["init", "-q", "-b", "trunk"]);
+    git(&repo, "", &["remote", "add", "origin", "https://user:secret@github.com/example/skills.git"]);
+    let next = stderr(&repo, &["new", "pdf-reading", "--description", "Reads PDF files."], 0);
+    assert!(next.contains("from git: https://github.com/example/skills.git\n") && !next.contains("--"), "{next}");
+    let printed = stderr(&repo, &["build", "--repository", "ours"], 0);
+    assert!(printed.contains("from git: --branch trunk\n") && !printed.contains("from git: --repository"), "{printed}");
+    assert!(!printed.contains("secret") && !next.contains("secret"), "{printed}");
+    let expected = json!({
+        "name": "ours", "git_url": "https://github.com/example/skills.git", "branch": "trunk",
+        "raw_base_url": "https://raw.githubusercontent.com/example/skills/trunk",
+    });
+    assert_eq!(repo.manifest()["repository"], expected);
+    git(&repo, "", &["add", "."]);
+    repo.run_ok(&["validate", "--root", ".", "--strict"]);
+    // Later builds keep what the manifest has.
+    git(&repo, "", &["remote", "set-url", "origin", "https://gitlab.com/other/place"]);
+    assert!(!stderr(&repo, &["build"], 0).contains("from git"));
+    assert_eq!(repo.manifest()["repository"], expected);
+}
+
+#[test]
+fn what_git_does_not_show_is_asked_for_alone() {
+    let repo = SkillRepository::new();
+    git(&repo, "", &["init", "-q", "-b", "trunk"]);
+    let nothing = stderr(&repo, &["new", "first"], 0);
+    assert!(nothing.contains("needs --repository, --git-url, --raw-base-url and --branch\n"), "{nothing}");
+    git(&repo, "", &["remote", "add", "upstream", "git@git.example.org:example/skills.git"]);
+    let next = stderr(&repo, &["new", "second"], 0);
+    assert!(next.contains("https://git.example.org/example/skills.git; it also needs --raw-base-url\n"), "{next}");
+    let refused = stderr(&repo, &["build"], 1);
+    assert!(refused.contains("--raw-base-url") && !refused.contains("with --branch"), "{refused}");
+    // With several remotes, only `origin` counts.
+    git(&repo, "", &["remote", "add", "mine", "git@codeberg.org:mine/skills.git"]);
+    assert!(stderr(&repo, &["new", "third"], 0).contains("needs --repository, "));
+    git(&repo, "", &["remote", "rename", "mine", "origin"]);
+    // A folder of the repository is part of the address of its files.
+    fs::create_dir(repo.path("docs")).expect("a folder");
+    fs::rename(repo.path("skills"), repo.path("docs/skills")).expect("the skills");
+    stderr(&repo, &["build", "--root", "docs"], 0);
+    let manifest: Value = serde_json::from_slice(&fs::read(repo.path("docs/skills.json")).expect("it")).expect("JSON");
+    assert_eq!(manifest["repository"]["raw_base_url"], "https://codeberg.org/mine/skills/raw/branch/trunk/docs");
+}
+
+#[test]
+fn verify_says_how_much_it_has_looked_at() {
+    let repo = built_repository();
+    assert!(stderr(&repo, &["verify"], 0).contains("checked: skills 2, files 2; errors 0, warnings 0\n"));
+    let checked = |arguments: &[&str]| {
+        let report: Value = serde_json::from_str(&repo.run_ok(arguments)).expect("JSON");
+        report["checked"].clone()
+    };
+    assert_eq!(checked(&["verify", "--format", "json"]), json!({"skills": 2, "files": 2}));
+    assert_eq!(checked(&["validate", "--format", "json"]), json!({"skills": 2, "files": 0}), "there is no checkout");
+    stderr(&repo, &["remove", "demo"], 0);
+    assert_eq!(checked(&["verify", "--format", "json"]), json!({"skills": 1, "files": 1}));
+    let package = repo.path("packages/other-0.3.0.zip");
+    fs::write(&package, "no archive").expect("a file");
+    assert!(stderr(&repo, &["verify"], 1).contains("checked: skills 1, files 1; errors "));
+    fs::remove_file(&package).expect("a file");
+    assert!(stderr(&repo, &["verify"], 1).contains("checked: skills 1, files 0; errors 1,"));
 }

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::atomic_file::{refuse_symlinks, write_file};
+use super::git_repository::{missing_options, repository_fields};
 use super::source_date::SourceDate;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
@@ -31,16 +32,18 @@ pub(super) struct BuildCommand {
     /// The folder for the packages, relative to the root.
     #[arg(long, value_name = "PATH", default_value = "packages")]
     packages: String,
-    /// The name of the repository. The manifest remembers it.
+    /// The name of the repository. The manifest remembers it [default of the first build: that of the git remote]
     #[arg(long, value_name = "NAME")]
     repository: Option<String>,
-    /// The URL to clone the repository from. The manifest remembers it.
+    /// The URL to clone the repository from. The manifest remembers it [default of the first build: that of the git
+    /// remote]
     #[arg(long, value_name = "URL")]
     git_url: Option<String>,
-    /// The URL prefix for downloading files of the repository. The manifest remembers it.
+    /// The URL prefix for downloading files of the repository. The manifest remembers it [default of the first build:
+    /// that of the git remote, if the form of its host is known]
     #[arg(long, value_name = "URL")]
     raw_base_url: Option<String>,
-    /// The branch. The manifest remembers it.
+    /// The branch. The manifest remembers it [default of the first build: the default branch of the git remote]
     #[arg(long, value_name = "NAME")]
     branch: Option<String>,
     /// Allow content to change without a new version. Use it only for versions that are not published.
@@ -68,12 +71,7 @@ impl BuildCommand {
             skills: without_slash(&self.skills),
             apis: without_slash(&self.apis),
             packages: without_slash(&self.packages),
-            repository: RepositoryFields {
-                name: self.repository.clone(),
-                git_url: self.git_url.clone(),
-                raw_base_url: self.raw_base_url.clone(),
-                branch: self.branch.clone(),
-            },
+            repository: self.repository_fields(previous.is_none()),
             now,
             timestamp: self.source_date.zip_timestamp(),
             overwrite: self.overwrite,
@@ -87,6 +85,36 @@ impl BuildCommand {
             self.print_changes(&built, manifest_changed)
         } else {
             self.write(&checkout, &built, manifest_changed)
+        }
+    }
+
+    /// Returns the fields that are given. If `is_first`, the others are those of git, which are then printed.
+    fn repository_fields(&self, is_first: bool) -> RepositoryFields {
+        let given = RepositoryFields {
+            name: self.repository.clone(),
+            git_url: self.git_url.clone(),
+            raw_base_url: self.raw_base_url.clone(),
+            branch: self.branch.clone(),
+        };
+        let missing = missing_options(&given);
+        if !is_first || missing.is_empty() {
+            return given;
+        }
+        let known = repository_fields(&self.root);
+        let print_default = |option: &str, value: &Option<String>| {
+            if let Some(value) = value.as_ref().filter(|_| missing.contains(&option)) {
+                print_message(&format!("from git: {option} {value}"));
+            }
+        };
+        print_default("--repository", &known.name);
+        print_default("--git-url", &known.git_url);
+        print_default("--raw-base-url", &known.raw_base_url);
+        print_default("--branch", &known.branch);
+        RepositoryFields {
+            name: given.name.or(known.name),
+            git_url: given.git_url.or(known.git_url),
+            raw_base_url: given.raw_base_url.or(known.raw_base_url),
+            branch: given.branch.or(known.branch),
         }
     }
 

@@ -8,11 +8,12 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::atomic_file::{refuse_symlinks, write_file};
+use super::git_repository::{missing_options, repository_fields};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_message};
 use crate::manifest::package::{SKILL_FILE, front, skill};
-use crate::manifest::{RepositoryFiles as _, SkillRequirement};
+use crate::manifest::{RepositoryFields, RepositoryFiles as _, SkillRequirement};
 
 /// The version of a new skill.
 const FIRST_VERSION: &str = "0.1.0";
@@ -56,9 +57,26 @@ impl NewCommand {
         print(&format!("{file}\n"))?;
         print_message(&format!("next: write the skill in {file}, then run `imagate skills build`"));
         if !has_manifest {
-            print_message("the first build also needs --repository, --git-url, --raw-base-url and --branch");
+            print_message(&first_build_text(&repository_fields(&self.root)));
         }
         Ok(())
+    }
+}
+
+/// Returns what the first build takes from git, and what it needs.
+fn first_build_text(known: &RepositoryFields) -> String {
+    let missing = missing_options(known);
+    let needed = match &missing[..] {
+        [] => None,
+        [only] => Some((*only).to_owned()),
+        [first @ .., last] => Some(format!("{} and {last}", first.join(", "))),
+    };
+    match (&known.git_url, needed) {
+        (Some(url), None) => format!("the first build takes the repository from git: {url}"),
+        (Some(url), Some(needed)) => {
+            format!("the first build takes the repository from git: {url}; it also needs {needed}")
+        }
+        (None, needed) => format!("the first build also needs {}", needed.unwrap_or_default()),
     }
 }
 

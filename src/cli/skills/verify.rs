@@ -11,7 +11,8 @@ use super::manifest_input::ManifestInput;
 use super::validate::ReportFormat;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
-use crate::manifest::{CheckOptions, verify};
+use crate::cli::output::print_message;
+use crate::manifest::{CheckOptions, CheckReport, CheckedCounts, FindingLevel, verify};
 
 /// Arguments of `skills verify`.
 #[derive(Debug, Args)]
@@ -37,8 +38,19 @@ impl VerifyCommand {
         let options = CheckOptions { files: Some(&checkout), threads: thread_count(), ..CheckOptions::default() };
         let report = verify(source, &options);
         self.format.print(&report)?;
+        // The other formats are read by programs; in JSON, `checked` has the same numbers.
+        if matches!(self.format, ReportFormat::Human) {
+            print_message(&counts_text(&report));
+        }
         if report.has_errors() { Err(CommandFailure::HasFindings) } else { Ok(()) }
     }
+}
+
+/// Returns how much was looked at, so that a check of nothing does not look like one without findings.
+fn counts_text(report: &CheckReport) -> String {
+    let CheckedCounts { skills, files, .. } = report.checked();
+    let [errors, warnings] = [FindingLevel::Error, FindingLevel::Warning].map(|level| report.count(level));
+    format!("checked: skills {skills}, files {files}; errors {errors}, warnings {warnings}")
 }
 
 /// Returns the number of threads for a check: the number of cores, at most 8 (our choice).

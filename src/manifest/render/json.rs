@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::manifest::finding::{CheckReport, Finding, FindingLevel, SourceSpan};
+use crate::manifest::finding::{CheckReport, CheckedCounts, Finding, FindingLevel, SourceSpan};
 use crate::manifest::text::{SourceFile, TextPosition};
 
 #[derive(Serialize)]
@@ -13,6 +13,7 @@ struct JsonReport<'a> {
     warnings: usize,
     notes: usize,
     allowed: usize,
+    checked: CheckedCounts,
     findings: Vec<JsonFinding<'a>>,
 }
 
@@ -49,7 +50,7 @@ struct JsonPosition {
     offset: usize,
 }
 
-/// Returns the report as JSON: the numbers of findings, and each finding.
+/// Returns the report as JSON: the numbers of findings and of what was checked, and each finding.
 ///
 /// A finding has its rule, level, message, help, JSON pointer and locations, and the reason if it is allowed. Lines and
 /// columns count from 1 (a column is one character), offsets count bytes from 0.
@@ -65,6 +66,7 @@ pub fn json(report: &CheckReport) -> Result<String, serde_json::Error> {
         warnings: report.count(FindingLevel::Warning),
         notes: report.count(FindingLevel::Note),
         allowed: report.count_allowed(),
+        checked: report.checked(),
         findings: report.findings().iter().map(|finding| json_finding(report, finding)).collect(),
     };
     let mut text = serde_json::to_string_pretty(&document)?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::run;
-use crate::kit::{Account, CommandOutput, FakeUpstream, Gateway, Program, StubServer, alpha_png, image_file};
+use crate::kit::{Account, CommandOutput, FakeUpstream, Gateway, Program, StubServer, alpha_png, image_file, pause};
 
 /// Prices that differ from those of the program, and a model that only the operator has, without and with a price.
 const PRICES: &str = "[[prices]]\nmodel = \"gpt-image-2\"\nfrom = \"2026-01-01\"\ntext_input = 10\n\
@@ -161,7 +161,7 @@ fn a_question_for_prices_that_is_not_answered_delays_a_command_by_seconds_only()
         both(|| Some((503, "{}".to_owned()))),
         both(|| None),
         both(|| {
-            std::thread::sleep(LIMIT * 2);
+            pause(LIMIT * 2);
             None
         }),
     ];
@@ -185,7 +185,7 @@ fn images_are_written_before_prices_are_waited_for() {
             if start.elapsed() > LIMIT {
                 return None;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            pause(Duration::from_millis(5));
         }
         let price = json!({"billable": "per_image", "unit": "image", "usd": 0.25});
         let tokens = ["text_input", "image_output"]
