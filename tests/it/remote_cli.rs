@@ -137,15 +137,18 @@ fn a_key_lives_its_whole_life_on_another_gateway() {
     Call::generation().json(&request(json!({}))).key(secret).send(gateway.address()).ok_json();
     let rotated = run(&["key", "rotate", id, "--grace", "1h"]).json();
     assert!(rotated["secret"] != made["secret"] && rotated["previous_until"].is_string(), "{rotated}");
-    for args in [
-        &["key", "limit", id, "--limit", "images_per_day=5", "--limit", "budget_usd=2"][..],
-        &["key", "limit", id],
-        &["key", "dialects", id, "--dialect", "sizes", "--dialect", "url"],
-        &["key", "dialects", id],
-        &["key", "disable", id],
-        &["key", "enable", id],
+    let limits = json!({"images_per_day": 5, "budget_usd": 2});
+    for (args, member, expected) in [
+        (&["key", "limit", id, "--limit", "images_per_day=5", "--limit", "budget_usd=2"][..], "limits", limits),
+        (&["key", "limit", id], "limits", Value::Null),
+        (&["key", "dialects", id, "--dialect", "sizes", "--dialect", "url"], "dialects", json!(["sizes", "url"])),
+        (&["key", "dialects", id], "dialects", Value::Null),
+        (&["key", "disable", id], "state", json!("disabled")),
+        (&["key", "enable", id], "state", json!("active")),
     ] {
-        assert_eq!(Some(without_use(run(args).json())), local(id).map(without_use), "{args:?}");
+        let changed = run(args).json();
+        assert_eq!(changed[member], expected, "{args:?}");
+        assert_eq!(Some(without_use(changed)), local(id).map(without_use), "{args:?}");
     }
     run(&["key", "delete", id]).ok_stdout();
     assert_eq!(local(id), None);

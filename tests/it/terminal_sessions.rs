@@ -308,7 +308,7 @@ fn every_command_that_deletes_for_good_asks_on_a_terminal() {
         made["id"].as_str().expect("an id").to_owned()
     };
     let make = |kind: &str| -> Vec<String> {
-        let words = match kind {
+        match kind {
             "key" => vec![id(&["key", "create", "--name", "old", "--user", "ada"])],
             "token" => vec![id(&["token", "create", "--name", "old", "--user", "ada"])],
             "group" => {
@@ -320,8 +320,7 @@ fn every_command_that_deletes_for_good_asks_on_a_terminal() {
                 run(&["price", "set", "drawn-1", "--from", "2026-01-01", "--per-image", "2"]);
                 ["drawn-1", "--from", "2026-01-01"].map(str::to_owned).to_vec()
             }
-        };
-        words
+        }
     };
     for (kind, object) in [
         ("key", "the key key_"),

@@ -19,8 +19,7 @@ fn noticed(server: &Arc<StubServer>, calls: usize) -> Vec<(usize, RetryNotice)> 
             drop(client.images().generate("a fox").await);
         }
     });
-    let kept = notices.lock().unwrap().clone();
-    kept
+    notices.lock().unwrap().clone()
 }
 
 #[test]

@@ -19,8 +19,8 @@ const PRICES: &str = "[[prices]]\nmodel = \"gpt-image-2\"\nfrom = \"2026-01-01\"
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn event(done: &CommandOutput, name: &str) -> Value {
-    let events = done.stderr.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
-    events.filter(|event| event["event"] == name).last().unwrap_or_else(|| panic!("no {name}: {done:#?}"))
+    let mut events = done.stderr.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+    events.rfind(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}: {done:#?}"))
 }
 
 fn generate(gateway: &Gateway, words: &[&str]) -> CommandOutput {
