@@ -2979,7 +2979,7 @@ impl NewGroup {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewKey {
-    /// The dialects of the key, in addition to those of its group: `sizes`, `legacy-fields`, `url`, `azure`, `models`. Only admins can set them.
+    /// The dialects of the key, in addition to those of its group: `sizes`, `legacy-fields`, `url`, `azure`, `models`, `gif`. Only admins can set them.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The expiry, which must be in the future. None when absent.

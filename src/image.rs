@@ -9,6 +9,8 @@ mod base64;
 #[cfg(feature = "gateway")]
 mod data_url;
 mod format;
+#[cfg(feature = "gateway")]
+mod gif;
 #[cfg(any(feature = "client", feature = "gateway"))]
 mod probe;
 mod size;
@@ -20,6 +22,8 @@ pub(crate) use base64::Base64Decoder;
 #[cfg(feature = "gateway")]
 pub(crate) use data_url::{DataUrlDecoder, DataUrlError, WEB_ADDRESS_PREFIX, is_web_address};
 pub use format::{Format, UnknownFormat};
+#[cfg(feature = "gateway")]
+pub(crate) use gif::{GifError, is_gif, write_first_image};
 #[cfg(any(feature = "client", feature = "gateway"))]
 pub(crate) use probe::{ByteSource, ImageFileError, ImageHeader, ImageProperties, inspect, probe};
 pub use size::{Size, SizeError, SizeRequest};

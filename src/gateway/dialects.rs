@@ -7,6 +7,7 @@
 mod sizes;
 mod tool_changes;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub(crate) struct Adaptation {
     /// The dialect that makes the change.
     pub(crate) dialect: Dialect,
     /// The field that was changed.
-    pub(crate) field: &'static str,
+    pub(crate) field: Cow<'static, str>,
     change: Change,
 }
 
@@ -263,8 +264,17 @@ fn is_plain_name(name: &str) -> bool {
 // === impl Adaptations ===
 
 impl Adaptations {
-    fn push(&mut self, dialect: Dialect, field: &'static str, change: Change) {
-        self.0.push(Adaptation { dialect, field, change });
+    fn push(&mut self, dialect: Dialect, field: impl Into<Cow<'static, str>>, change: Change) {
+        self.0.push(Adaptation { dialect, field: field.into(), change });
+    }
+
+    /// Notes that a GIF file with this name was converted. Files with the same name are noted once.
+    pub(crate) fn note_gif(&mut self, param: &str) {
+        let change = Change::Replaced { old: "gif".to_owned(), new: "png".to_owned() };
+        let adaptation = Adaptation { dialect: Dialect::Gif, field: param.to_owned().into(), change };
+        if !self.0.contains(&adaptation) {
+            self.0.push(adaptation);
+        }
     }
 
     /// Notes that a part was read as the mask of the edit, as [`reads_as_mask`] allows.
@@ -292,7 +302,7 @@ impl Adaptations {
 
 impl fmt::Display for Adaptation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = self.field;
+        let field = &self.field;
         match &self.change {
             Change::Replaced { old, new } => write!(f, "{field} {old}->{new}"),
             Change::Added(value) => write!(f, "{field} added {value}"),

@@ -18,6 +18,7 @@ mod fallback_order;
 mod fan_out;
 mod fan_out_progress;
 mod gateway_answer;
+mod gif_conversion;
 mod group_permissions;
 mod image_edit;
 mod image_estimate;

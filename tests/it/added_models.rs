@@ -156,6 +156,56 @@ fn an_alias_is_sent_as_its_model_and_never_silent() {
 }
 
 #[test]
+fn an_alias_of_some_groups_exists_for_their_callers_only() {
+    let upstream = FakeUpstream::start();
+    let top = "[[models]]\nid = \"fast\"\nalias_of = \"gpt-image-2\"\ngroups = [\"chat\"]\n\
+               [[models]]\nid = \"fast\"\nalias_of = \"gpt-image-2-2026-04-21\"\ngroups = [\"agents\"]\n\
+               [[groups]]\nname = \"chat\"\n[[groups]]\nname = \"agents\"\n";
+    let served = "groups = [\"chat\", \"agents\", \"default\"]";
+    let talking = Account::for_upstream("talking", &upstream).with_responses_protocol().with_line(served);
+    let gateway = Gateway::with(top, &[talking, Account::for_upstream("drawing", &upstream).with_line(served)]);
+    let secret = |group: &str| {
+        let words = ["key", "create", "--name", group, "--user", "admin", "--group", group, "--json"];
+        gateway.run_command(&words).json()["secret"].as_str().expect("a secret").to_owned()
+    };
+    let image = image_specimen("png");
+    let calls = || {
+        let tool = json!({"type": "image_generation", "model": "fast"});
+        [
+            ("", Call::generation().json(&json!({"model": "fast", "prompt": "red"}))),
+            ("", Form::new().text("model", "fast").text("prompt", "red").file("image", &image).call()),
+            (
+                "tools[0].",
+                Call::post("/v1/responses").json(&json!({"model": "gpt-5.5", "input": "red", "tools": [tool]})),
+            ),
+        ]
+    };
+    let mut count = 0;
+    for (group, model) in [("chat", "gpt-image-2"), ("agents", "gpt-image-2-2026-04-21")] {
+        let secret = secret(group);
+        for (path, call) in calls() {
+            let answer = call.without_document_check().key(&secret).send(gateway.address());
+            let change = format!("{path}model fast->{model}");
+            assert_eq!((answer.status, answer.header("x-imagate-adapted")), (200, Some(&*change)), "{}", answer.text());
+            let sent = upstream.received_attempts().last().expect("an attempt").fields();
+            let sent = if path.is_empty() { &sent } else { &sent["tools"][0] };
+            assert_eq!(sent["model"], model, "{change}");
+            count += 1;
+            assert_eq!(gateway.final_records(count).last().expect("a record")["adapted"], change);
+        }
+    }
+    for (path, call) in calls() {
+        let refused = call.without_document_check().key(gateway.secret()).send(gateway.address()).error_object(400);
+        assert_eq!(refused["param"], format!("{path}model"), "{refused}");
+        let message = refused["message"].as_str().expect("a message");
+        assert!(message.contains("'gpt-image-2'") && message.matches("'fast'").count() == 1, "{message}");
+    }
+    assert_eq!(upstream.attempt_count(), count);
+    let retrieve = |secret: &str| Call::get("/v1/models/fast").key(secret).send(gateway.address()).status;
+    assert_eq!((retrieve(&secret("chat")), retrieve(gateway.secret())), (200, 404));
+}
+
+#[test]
 fn a_client_finds_out_what_each_image_model_accepts() {
     let upstream = FakeUpstream::start();
     let limited = format!(

@@ -4,11 +4,14 @@
 //! that the upstream received.
 
 mod failures;
+mod gif_images;
 mod image_tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
+
+use gif_images::gif_file;
 
 use crate::edits::data_url;
 use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, Random, alpha_png};
@@ -16,7 +19,7 @@ use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, Random, alp
 const SEED: u64 = 22;
 const REQUESTS: usize = 200;
 /// The dialects that change fields.
-const DIALECTS: [&str; 4] = ["sizes", "legacy-fields", "url", "models"];
+const DIALECTS: [&str; 5] = ["sizes", "legacy-fields", "url", "models", "gif"];
 const HEADER: &str = "x-imagate-adapted";
 /// A script with which the upstream refuses a request and stays in use.
 const REFUSAL: &str = "status=400 body=policy";
@@ -66,6 +69,8 @@ struct Request {
     operation: &'static str,
     fields: BTreeMap<&'static str, &'static str>,
     mask: Option<&'static str>,
+    /// True if the image of an edit is a GIF file.
+    is_gif: bool,
     needs: BTreeSet<&'static str>,
 }
 
@@ -80,7 +85,8 @@ struct Keys {
 impl Request {
     fn random(random: &mut Random) -> Self {
         let operation = pick(random, &OPERATIONS);
-        let mut request = Self { operation, fields: BTreeMap::new(), mask: None, needs: BTreeSet::new() };
+        let mut request =
+            Self { operation, fields: BTreeMap::new(), mask: None, is_gif: false, needs: BTreeSet::new() };
         for (field, values) in VALUES {
             // Most fields are left at a value that needs nothing, so that many requests pass.
             let (value, need) = if random.between(0, 2) == 0 { values[0] } else { pick(random, values) };
@@ -93,6 +99,10 @@ impl Request {
                 request.needs.insert(need);
             }
         }
+        if ["edit", "form"].contains(&operation) && random.between(0, 3) == 0 {
+            request.is_gif = true;
+            request.needs.insert("gif");
+        }
         if operation == "form" {
             request.mask = pick(random, &[None, Some("mask"), Some("mask[]")]);
             if request.mask == Some("mask[]") {
@@ -103,7 +113,8 @@ impl Request {
     }
 
     fn send(&self, gateway: &Gateway, secret: &str) -> Answer {
-        let image = alpha_png(64, 64);
+        let mask = alpha_png(64, 64);
+        let image = if self.is_gif { gif_file(64, 64) } else { mask.to_vec() };
         let fields = self.fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
         let mut body: Map<String, Value> = fields.chain([("prompt".to_owned(), json!("a red cube"))]).collect();
         let call = match self.operation {
@@ -121,7 +132,7 @@ impl Request {
             _ => {
                 let form = self.fields.iter().fold(Form::new(), |form, (name, value)| form.text(name, value));
                 let form = form.text("prompt", "a red cube").file("image", &image);
-                self.mask.iter().fold(form, |form, name| form.file(name, &image)).call()
+                self.mask.iter().fold(form, |form, name| form.file(name, &mask)).call()
             }
         };
         call.without_document_check().key(secret).send(gateway.address())
@@ -157,6 +168,10 @@ impl Request {
         let form = self.fields.get("response_format").copied();
         if form == Some("url") || (self.expects_links() && declared.contains("url")) {
             changes.insert("response_format url".to_owned());
+        }
+        if self.is_gif {
+            let param = if self.operation == "form" { "image" } else { "images[0].image_url" };
+            changes.insert(format!("{param} gif->png"));
         }
         if self.mask == Some("mask[]") {
             changes.insert("mask[]->mask".to_owned());
@@ -226,8 +241,10 @@ fn the_answer_and_the_record_name_exactly_what_the_dialects_changed() {
             upstream.script_next(REFUSAL);
         }
         let answer = request.send(&gateway, secret);
-        let what =
-            format!("{number}: {} {:?} {:?} under {declared:?}", request.operation, request.fields, request.mask);
+        let what = format!(
+            "{number}: {} {:?} {:?} {} under {declared:?}",
+            request.operation, request.fields, request.mask, request.is_gif
+        );
         if request.operation == "create" {
             check_estimate(&answer, &request.estimate(&gateway, secret), &what);
         }
@@ -280,6 +297,12 @@ fn check_advice(request: &Request, declared: &BTreeSet<&str>, answer: &Answer, w
     if is_edit && is_form_field && missing.contains(&"legacy-fields") {
         assert!(message.contains("The dialect 'legacy-fields' accepts this parameter;"), "{what}: {message}");
     } else if !request.needs.contains("never") {
+        // The rules for fields come before those for images.
+        let is_image_refused = request.needs.iter().filter(|need| !declared.contains(*need)).eq(["gif"].iter());
+        if is_image_refused {
+            assert!(message.contains("The dialect 'gif' accepts this parameter;"), "{what}: {message}");
+            return;
+        }
         let words: Vec<_> = missing.iter().map(|word| format!("'{word}'")).collect();
         let subject = match words.as_slice() {
             [word] => format!("The dialect {word} accepts this request;"),

@@ -12,6 +12,7 @@ mod groups;
 mod harness;
 mod hostile;
 mod identity_proof;
+mod key_dialects;
 mod key_list;
 mod keyboard;
 mod limits;

@@ -195,11 +195,16 @@ impl NameDifference {
         let only_in = |first: &[T], second: &[T]| {
             first.iter().filter(|entry| find(second, entry).is_none()).map(|entry| name(entry).clone()).collect()
         };
-        let changed = now.iter().filter(|entry| find(before, entry).is_some_and(|at| before[at] != **entry));
-        Self {
-            added: only_in(now, before),
-            removed: only_in(before, now),
-            changed: changed.map(|entry| name(entry).clone()).collect(),
+        // Several entries may have the same name, and one of them may be gone.
+        let differs = |others: &[T], entry: &T| find(others, entry).is_some() && !others.contains(entry);
+        let changed = now.iter().filter(|entry| differs(before, entry));
+        let changed = changed.chain(before.iter().filter(|entry| differs(now, entry)));
+        let mut names: Vec<String> = Vec::new();
+        for entry in changed {
+            if !names.contains(name(entry)) {
+                names.push(name(entry).clone());
+            }
         }
+        Self { added: only_in(now, before), removed: only_in(before, now), changed: names }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct ModelAlias {
     pub(crate) alias: String,
     /// The id of the model that the upstream gets.
     pub(crate) model: String,
+    /// The groups whose callers may use the name; `None` if all may.
+    pub(crate) groups: Option<Vec<String>>,
 }
 
 /// Rules for sizes. A rule that is `None` does not limit.
@@ -162,6 +164,13 @@ impl From<&ModelRow> for ImageModelSpec {
 }
 
 // === impl ModelAlias ===
+
+impl ModelAlias {
+    /// True if callers of this group may use the name.
+    pub(crate) fn serves(&self, group: &str) -> bool {
+        self.groups.as_ref().is_none_or(|groups| groups.iter().any(|name| name == group))
+    }
+}
 
 impl fmt::Display for ModelAlias {
     /// Writes the change, as the answer states it.

@@ -179,7 +179,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
     let text_models = resolver.text_models();
     let groups = resolver.groups(deadlines, text_models.as_deref());
     let database_url = resolver.database_url();
-    let (image_models, model_aliases) = resolver.image_models(text_models.as_deref());
+    let (image_models, model_aliases) = resolver.image_models(text_models.as_deref(), &groups);
     let mut config = Config {
         listen: listen.unwrap_or_else(|| ListenAddress::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: resolver.listen_address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),

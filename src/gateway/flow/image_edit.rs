@@ -23,6 +23,7 @@ pub(crate) async fn answer_edit(
     form: EditForm,
 ) -> Result<GatewayAnswer, RequestFailure> {
     let job = request_adaptation::check_edit(gateway, &caller, &options, form)
+        .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
     run_image_job(gateway, caller, options, job).await.map_err(|error| RequestFailure::new(error, adapted))

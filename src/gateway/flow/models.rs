@@ -31,7 +31,7 @@ pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::Mo
 ///
 /// Returns 404 for an id that is not served.
 pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str) -> Result<types::Model, Error> {
-    if let Some(model) = gateway.image_models().find(id) {
+    if let Some(model) = gateway.image_models().for_group(caller.group_name()).find(id) {
         return Ok(types::Model { id: id.to_owned(), ..to_wire_image_model(gateway, &model) });
     }
     let model = list_text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
@@ -42,8 +42,9 @@ pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str)
 /// Lists the text models, without image models that an upstream lists or the operator has added.
 async fn list_text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
     let group = caller.group_name();
+    let image_models = gateway.image_models().for_group(group);
     let mut models = gateway.catalog().models_for_group(group, gateway.allowed_text_models(group)).await;
-    models.retain(|model| !gateway.image_models().contains(&model.id));
+    models.retain(|model| !image_models.contains(&model.id));
     models
 }
 

@@ -1,16 +1,14 @@
 //! Checks requests for images and responses under the dialects of their caller: adapts the fields, and advises on dialects if the rules
 //! refuse them.
 
-use std::sync::Arc;
-
 use chrono::Utc;
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::{RequestFailure, RequestOptions, unreadable_body_error};
+use super::{RequestFailure, RequestOptions, gif_conversion, unreadable_body_error};
 use crate::error::{Error, Rejection};
 use crate::gateway::Gateway;
-use crate::gateway::config::DialectSet;
+use crate::gateway::config::{Dialect, DialectSet};
 use crate::gateway::dialects::{self, Adaptations, ToolChanges};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{self, ImageModels, Job, ResponseJob};
@@ -31,18 +29,18 @@ pub(super) fn check_generation(
     options: &RequestOptions,
     body: &[u8],
 ) -> Result<Job, RequestFailure> {
-    let models = gateway.image_models();
+    let models = &gateway.image_models().for_group(caller.group_name());
     let declared = gateway.dialects(caller);
     let deployment = options.deployment.as_deref();
     let mut fields = rules::read_object(body).map_err(Error::from)?;
-    let adaptations = adapt(gateway, declared, deployment, &mut fields);
+    let adaptations = adapt(models, declared, deployment, &mut fields);
     match models.check_generation_fields(fields, Utc::now()) {
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         // Only a refused body is read a second time.
         Err(rejection) => {
             let check = |fields| models.check_generation_fields(fields, Utc::now()).map(drop);
             let original = rules::read_object(body).map_err(Error::from)?;
-            let rejection = with_advice(gateway, (declared, deployment), original, rejection, check);
+            let rejection = with_advice(models, (declared, deployment, &[]), original, rejection, check);
             Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
     }
@@ -52,27 +50,43 @@ pub(super) fn check_generation(
 ///
 /// # Errors
 ///
-/// Returns the first broken rule, as [`check_generation`] does, or an error if an upload could not be read back from
-/// disk.
-pub(super) fn check_edit(
+/// Returns the first broken rule, as [`check_generation`] does, or an error if an upload could not be read back from disk
+/// or converted.
+pub(super) async fn check_edit(
     gateway: &Gateway,
     caller: &Caller,
     options: &RequestOptions,
     mut form: EditForm,
 ) -> Result<Job, RequestFailure> {
-    let models = gateway.image_models();
+    let models = &gateway.image_models().for_group(caller.group_name());
     let declared = gateway.dialects(caller);
     let deployment = options.deployment.as_deref();
     let (original, is_multipart) = (form.fields.clone(), form.is_multipart);
-    let mut adaptations = adapt(gateway, declared, deployment, &mut form.fields);
+    let mut adaptations = adapt(models, declared, deployment, &mut form.fields);
     if form.mask.as_ref().is_some_and(|mask| dialects::reads_as_mask(declared, &mask.param)) {
         adaptations.note_mask_list();
+    }
+    let spool = gateway.spool().owned_by(Some(caller.key().as_str()));
+    let mut gifs = gif_conversion::find_gifs(&spool, &form).await?;
+    if declared.contains(Dialect::Gif) {
+        // A refused field costs no conversion.
+        let checked = models.check_edit_fields(form.fields.clone(), is_multipart);
+        if checked.is_ok() {
+            let converted = gif_conversion::convert_gifs(&spool, &mut form, &gifs, &mut adaptations).await;
+            converted.map_err(|error| RequestFailure::new(error, adaptations.text()))?;
+        }
+        gifs.clear();
     }
     match models.check_edit(form, Utc::now()) {
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         Err(Error::Invalid(rejection)) => {
-            let check = |fields| models.check_edit_fields(fields, is_multipart);
-            let rejection = with_advice(gateway, (declared, deployment), original, rejection, check);
+            let rejection = if rejection.param.as_ref().is_some_and(|param| gifs.contains(param)) {
+                let advice = dialects::advice([Dialect::Gif].into_iter().collect(), "parameter");
+                Rejection { message: rejection.message + &advice, ..rejection }
+            } else {
+                let check = |fields| models.check_edit_fields(fields, is_multipart);
+                with_advice(models, (declared, deployment, &gifs), original, rejection, check)
+            };
             Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
         Err(error) => Err(RequestFailure::new(error, adaptations.text())),
@@ -85,14 +99,14 @@ pub(super) fn check_edit(
 ///
 /// Returns the first broken rule, as [`check_generation`] does, or an error if the body could not be read back from disk.
 pub(super) async fn check_response(
-    gateway: &Arc<Gateway>,
+    gateway: &Gateway,
     caller: &Caller,
     headers: &HeaderMap,
     body: SpooledBytes,
 ) -> Result<ResponseJob, RequestFailure> {
     let (body_reader, declared) = (body.clone(), gateway.dialects(caller));
-    let (gateway, headers) = (Arc::clone(gateway), headers.clone());
-    let check = move || check_response_body(gateway.image_models(), declared, &headers, body);
+    let (models, headers) = (gateway.image_models().for_group(caller.group_name()), headers.clone());
+    let check = move || check_response_body(&models, declared, &headers, body);
     body_reader.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
 }
 
@@ -124,23 +138,25 @@ fn check_response_body(
 }
 
 fn adapt(
-    gateway: &Gateway,
+    models: &ImageModels,
     declared: DialectSet,
     deployment: Option<&str>,
     fields: &mut Map<String, Value>,
 ) -> Adaptations {
-    dialects::adapt(declared, deployment, |id| gateway.image_models().find(id), fields)
+    dialects::adapt(declared, deployment, |id| models.find(id), fields)
 }
 
-/// Adds to a rejection the dialects that are not declared and accept the request, as [`add_advice`] does.
+/// Adds to a rejection the dialects that are not declared and accept the request, as [`add_advice`] does. `gifs` are the
+/// names of GIF files that were not converted.
 fn with_advice(
-    gateway: &Gateway,
-    (declared, deployment): (DialectSet, Option<&str>),
+    models: &ImageModels,
+    (declared, deployment, gifs): (DialectSet, Option<&str>, &[String]),
     mut fields: Map<String, Value>,
     rejection: Rejection,
     check: impl FnOnce(Map<String, Value>) -> Result<(), Rejection>,
 ) -> Rejection {
-    let adaptations = adapt(gateway, DialectSet::all(), deployment, &mut fields);
+    let mut adaptations = adapt(models, DialectSet::all(), deployment, &mut fields);
+    gifs.iter().for_each(|param| adaptations.note_gif(param));
     add_advice(rejection, declared, check(fields), |field| {
         let helpful = adaptations.iter().filter(|adaptation| field.is_none_or(|field| field == adaptation.field));
         helpful.map(|adaptation| adaptation.dialect).collect()

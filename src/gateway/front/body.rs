@@ -287,7 +287,7 @@ pub(super) fn is_json(content_type: &str) -> bool {
 }
 
 /// Returns the error for a body that cannot be written to disk or exceeds a budget. A retry may succeed.
-pub(super) fn spool_error(error: &io::Error) -> Error {
+pub(crate) fn spool_error(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");

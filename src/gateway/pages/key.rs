@@ -3,7 +3,7 @@
 use askama::Template;
 use chrono::DateTime;
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::examples::{CodeExample, examples};
 use super::form::{PageForm, WHOLE_FORM};
@@ -15,9 +15,10 @@ use super::page_layout::PageLayout;
 use super::record_filters::{self, UNSUCCESSFUL};
 use super::routes::KeyFormAction;
 use super::setting_fields::{
-    LIMIT_FIELDS, LimitWords, labelled_settings, limits_as_settings, submitted_limits, with_refused_limits,
-    with_settings,
+    LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, labelled_settings, limits_as_settings,
+    settings_from_form, submitted_limits, with_refused_limits, with_settings, with_submitted,
 };
+use crate::error::Error;
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
@@ -34,6 +35,10 @@ const GRACE_PERIODS: [GracePeriod; 5] = [
     GracePeriod { seconds: 604_800, label: "grace.week" },
     GracePeriod { seconds: 2_592_000, label: "grace.month" },
 ];
+
+/// The field of the form for dialects.
+const DIALECT_FIELDS: [SettingField; 1] =
+    [SettingField::new("dialects", "group.dialects", "/dialects", SettingFieldKind::Lines)];
 
 #[derive(Template)]
 #[template(path = "key.html", config = "src/gateway/pages/askama.toml")]
@@ -53,6 +58,8 @@ struct KeyPage {
     is_locked: bool,
     /// The limits with the keys of their labels, which are shown to a viewer who cannot change them.
     limits: Vec<(&'static str, String)>,
+    /// The dialects with the key of their label, in the same way.
+    dialects: Vec<(&'static str, String)>,
     limit_words: LimitWords,
 }
 
@@ -97,6 +104,7 @@ async fn render_page(
         is_active: key.state == types::KeyState::Active,
         is_locked: key.locked.is_some() && !context.is_admin(),
         limits: labelled_settings(&LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref())),
+        dialects: labelled_settings(&DIALECT_FIELDS, &dialects_as_settings(&key)),
         limit_words: LimitWords::new(),
         key,
     };
@@ -112,7 +120,17 @@ async fn all_counts(context: &PageContext<'_>, key: &types::Key) -> Result<types
 
 /// Returns the forms with the values of the key. A form without them would remove the expiry and the limits.
 fn stored_values(key: &types::Key) -> PageForm {
-    with_settings(stored_properties(key), &LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref()))
+    let form = with_stored_dialects(stored_properties(key), key);
+    with_settings(form, &LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref()))
+}
+
+fn with_stored_dialects(form: PageForm, key: &types::Key) -> PageForm {
+    with_settings(form, &DIALECT_FIELDS, &dialects_as_settings(key))
+}
+
+/// Returns the dialects of the key, with their name; empty if it has none.
+fn dialects_as_settings(key: &types::Key) -> Value {
+    if key.dialects.is_empty() { json!({}) } else { json!({ "dialects": key.dialects }) }
 }
 
 fn stored_properties(key: &types::Key) -> PageForm {
@@ -139,6 +157,7 @@ pub(super) async fn perform(
         KeyFormAction::Enable => set_enabled(context, id, true).await,
         KeyFormAction::Change => submit_change(context, id).await,
         KeyFormAction::Limit => submit_limits(context, id).await,
+        KeyFormAction::Dialects => submit_dialects(context, id).await,
         KeyFormAction::Rotate => rotate(context, id).await,
         KeyFormAction::Delete => {
             context.console().delete_key(context.actor()?, id).await?;
@@ -156,6 +175,7 @@ async fn set_enabled(context: &PageContext<'_>, id: &str, enabled: bool) -> Resu
 async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
+    let form = with_stored_dialects(form, &current);
     let form = with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
     let day = form.value("expires_on");
     let mut body = json!({ "name": form.value("name") });
@@ -186,7 +206,29 @@ async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageRespon
     match context.console().update_key(context.actor()?, id, change.as_bytes()).await {
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
-            let form = with_refused_limits(stored_properties(&current), context.request, context.texts, error)?;
+            let form = with_stored_dialects(stored_properties(&current), &current);
+            let form = with_refused_limits(form, context.request, context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await
+        }
+    }
+}
+
+/// Sets all dialects of a key. For admins.
+async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let current = context.console().retrieve_key(context.actor()?, id).await?;
+    let mut change = settings_from_form(&DIALECT_FIELDS, &|name| context.request.form_field(name));
+    // Without a line, the key has only the dialects of its group.
+    change.entry("dialects").or_insert_with(|| json!([]));
+    let change = Value::Object(change).to_string();
+    match context.console().update_key(context.actor()?, id, change.as_bytes()).await {
+        Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
+        Err(error) => {
+            let form = with_submitted(stored_properties(&current), &DIALECT_FIELDS, context.request);
+            let form = with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
+            let form = match error {
+                Error::Invalid(rejection) => form.with_error("dialects", rejection.message),
+                error => form.with_console_error(context.texts, error)?,
+            };
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await
         }
     }

@@ -98,6 +98,7 @@ pub(super) enum KeyFormAction {
     Enable,
     Change,
     Limit,
+    Dialects,
     Rotate,
     Delete,
 }
@@ -249,6 +250,7 @@ fn parse_key_action(word: &str) -> Option<KeyFormAction> {
         "enable" => KeyFormAction::Enable,
         "change" => KeyFormAction::Change,
         "limit" => KeyFormAction::Limit,
+        "dialects" => KeyFormAction::Dialects,
         "rotate" => KeyFormAction::Rotate,
         "delete" => KeyFormAction::Delete,
         _ => return None,

@@ -32,6 +32,14 @@ impl ImageModels {
         Self { are_listed: config.list_image_models, ..models }
     }
 
+    /// Returns the same models, with the other names that callers of this group may use.
+    pub(crate) fn for_group(&self, group: &str) -> Self {
+        if self.aliases.iter().all(|alias| alias.serves(group)) {
+            return self.clone();
+        }
+        Self { aliases: self.aliases.iter().filter(|alias| alias.serves(group)).cloned().collect(), ..self.clone() }
+    }
+
     fn with_aliases(self, aliases: &[ModelAlias]) -> Self {
         Self { aliases: aliases.into(), ..self }
     }
@@ -252,7 +260,8 @@ mod tests {
     }
 
     fn aliased() -> ImageModels {
-        let alias = |alias: &str, model: &str| ModelAlias { alias: alias.to_owned(), model: model.to_owned() };
+        let alias =
+            |alias: &str, model: &str| ModelAlias { alias: alias.to_owned(), model: model.to_owned(), groups: None };
         ImageModels::new(&[sketch_model()])
             .with_aliases(&[alias("gpt-image-1", "gpt-image-2"), alias("draft", "sketch-1")])
     }

@@ -39,6 +39,7 @@ impl ConfigPrinter<'_> {
         self.header("[[models]]");
         self.line(path, "id", &quoted(&alias.alias));
         self.line(path, "alias_of", &quoted(&alias.model));
+        alias.groups.iter().for_each(|groups| self.line(path, "groups", &list(groups)));
     }
 
     fn size_rules(&mut self, path: &str, rules: &SizeRules) {

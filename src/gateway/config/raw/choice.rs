@@ -112,6 +112,8 @@ pub(crate) enum Dialect {
     Azure,
     /// The names of earlier image models stand for the default model.
     Models,
+    /// The images of an edit may be GIF files: the first image of each is converted to PNG.
+    Gif,
 }
 
 /// The treatment of a prompt that a moderation service did not check.
@@ -301,7 +303,8 @@ impl FallbackPolicy {
 
 impl Dialect {
     /// Every dialect, in the order in which lists have them.
-    pub(crate) const ALL: [Self; 5] = [Self::Sizes, Self::LegacyFields, Self::Url, Self::Azure, Self::Models];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Sizes, Self::LegacyFields, Self::Url, Self::Azure, Self::Models, Self::Gif];
 
     /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -311,6 +314,7 @@ impl Dialect {
             Self::Url => "url",
             Self::Azure => "azure",
             Self::Models => "models",
+            Self::Gif => "gif",
         }
     }
 

@@ -16,6 +16,9 @@ pub(in crate::gateway::config) struct RawImageModel {
     /// The image model that a request for `id` gets instead. Such a name has no rules of its own, and the answer states
     /// the change. Default: none; the table is a model.
     pub(in crate::gateway::config) alias_of: Option<String>,
+    /// The groups of this file whose callers may use the name of an `alias_of`. Such a name may occur again for other
+    /// groups. Default: all groups.
+    pub(in crate::gateway::config) groups: Option<Vec<String>>,
     /// The allowed sizes, such as `auto` and `512x512`. Default: every size that `size_rules` allows.
     pub(in crate::gateway::config) sizes: Option<Vec<String>>,
     /// The rules for sizes that are not listed. `auto` is allowed too. Default: the size rules of `gpt-image-2`.
@@ -48,7 +51,7 @@ pub(in crate::gateway::config) struct RawImageModel {
 // === impl RawImageModel ===
 
 impl RawImageModel {
-    /// True if the table has any setting besides `id` and `alias_of`.
+    /// True if the table has any setting besides `id`, `alias_of` and `groups`.
     pub(in crate::gateway::config) const fn has_rules(&self) -> bool {
         self.sizes.is_some()
             || self.size_rules.is_some()

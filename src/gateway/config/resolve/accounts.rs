@@ -66,7 +66,14 @@ impl ConfigResolver<'_> {
         if names.is_empty() {
             self.report(setting, "must name at least one group; otherwise no key can use the account");
         }
-        let Some(groups) = groups else { return names.clone() };
+        if let Some(groups) = groups {
+            self.check_groups(setting, names, groups);
+        }
+        names.clone()
+    }
+
+    /// Checks that each name is that of a group.
+    pub(super) fn check_groups(&mut self, setting: &str, names: &[String], groups: &[GroupConfig]) {
         let group_names = || groups.iter().map(|group| group.name.as_str());
         for (index, name) in names.iter().enumerate() {
             if !group_names().any(|group| group == name) {
@@ -77,7 +84,6 @@ impl ConfigResolver<'_> {
                 );
             }
         }
-        names.clone()
     }
 }
 

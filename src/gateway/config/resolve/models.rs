@@ -1,10 +1,10 @@
 //! Resolves models: the text models to list, and the image models that the operator adds.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::ConfigResolver;
 use crate::gateway::config::raw::RawImageModel;
-use crate::gateway::config::{ImageModelSpec, ModelAlias, SizeRules};
+use crate::gateway::config::{GroupConfig, ImageModelSpec, ModelAlias, SizeRules};
 use crate::image::SizeRequest;
 use crate::tables::{FieldKind, IMAGE_GENERATION_FIELDS, IMAGE_MODELS, field};
 
@@ -34,17 +34,24 @@ impl ConfigResolver<'_> {
     }
 
     /// Resolves the image models that the file adds, and the other names for models.
-    pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> (Vec<ImageModelSpec>, Vec<ModelAlias>) {
+    pub(super) fn image_models(
+        &mut self,
+        text_models: Option<&[String]>,
+        groups: &[GroupConfig],
+    ) -> (Vec<ImageModelSpec>, Vec<ModelAlias>) {
         let raw = self.layers.file.raw.models.as_deref().unwrap_or_default();
-        let (mut models, mut aliases, mut used_ids) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut models, mut aliases, mut used_ids) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (index, table) in raw.iter().enumerate() {
             let path = format!("models[{index}]");
             let id = table.id.as_deref().unwrap_or_default();
-            self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut used_ids);
+            self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default());
+            self.check_unused_id(&format!("{path}.id"), table, &mut used_ids);
+            self.check_alias_groups(&format!("{path}.groups"), table, groups);
             match &table.alias_of {
                 Some(model) => {
                     self.check_alias(&path, table, model, raw);
-                    aliases.push(ModelAlias { alias: id.to_owned(), model: model.clone() });
+                    let groups = table.groups.clone();
+                    aliases.push(ModelAlias { alias: id.to_owned(), model: model.clone(), groups });
                 }
                 None => models.push(self.image_model(&path, id, table)),
             }
@@ -64,13 +71,39 @@ impl ConfigResolver<'_> {
         }
     }
 
-    fn check_image_model_id(
+    /// Checks that only another name names groups, and that each of them is a group.
+    fn check_alias_groups(&mut self, setting: &str, table: &RawImageModel, groups: &[GroupConfig]) {
+        let Some(names) = &table.groups else { return };
+        if table.alias_of.is_none() {
+            self.report(setting, "is only for another name of a model, with `alias_of`");
+        }
+        if names.is_empty() {
+            self.report(setting, "must name at least one group; leave it out for all groups");
+        }
+        self.check_groups(setting, names, groups);
+    }
+
+    /// Checks that no other table has the id, except another name for groups that the other table does not name.
+    fn check_unused_id<'a>(
         &mut self,
         setting: &str,
-        id: &str,
-        text_models: &[String],
-        used_ids: &mut BTreeSet<String>,
+        table: &'a RawImageModel,
+        used_ids: &mut BTreeMap<&'a str, Vec<&'a RawImageModel>>,
     ) {
+        let tables = used_ids.entry(table.id.as_deref().unwrap_or_default()).or_default();
+        let is_for_other_groups = |other: &&RawImageModel| match (&other.groups, &table.groups) {
+            (Some(others), Some(groups)) => others.iter().all(|group| !groups.contains(group)),
+            _ => false,
+        };
+        let is_used = !tables.iter().all(is_for_other_groups);
+        tables.push(table);
+        let id = table.id.as_deref().unwrap_or_default();
+        if is_used && IMAGE_MODELS.iter().all(|row| row.id != id) {
+            self.report(setting, &format!("`{id}` is already used"));
+        }
+    }
+
+    fn check_image_model_id(&mut self, setting: &str, id: &str, text_models: &[String]) {
         self.check_model_id(setting, id);
         if IMAGE_MODELS.iter().any(|row| row.id == id) {
             self.report(setting, &format!("`{id}` is a built-in model, whose rules are fixed"));
@@ -79,8 +112,6 @@ impl ConfigResolver<'_> {
                 setting,
                 &format!("`{id}` is also listed in `text_models`; a model is either an image model or a text model"),
             );
-        } else if !used_ids.insert(id.to_owned()) {
-            self.report(setting, &format!("`{id}` is already used"));
         }
     }
 

@@ -161,7 +161,8 @@ fn an_added_model_can_have_fields_files_and_size_rules_of_its_own() {
 fn another_name_stands_for_a_model_without_rules_of_its_own() {
     let text = "[[models]]\nid = \"gpt-image-1\"\nalias_of = \"gpt-image-2\"\n[[models]]\nid = \"draft\"\nalias_of = \"sketch-1\"\n[[models]]\nid = \"sketch-1\"\n";
     let config = load_from(test_host(), text).unwrap();
-    let alias = |alias: &str, model: &str| ModelAlias { alias: alias.to_owned(), model: model.to_owned() };
+    let alias =
+        |alias: &str, model: &str| ModelAlias { alias: alias.to_owned(), model: model.to_owned(), groups: None };
     assert_eq!(config.model_aliases, [alias("gpt-image-1", "gpt-image-2"), alias("draft", "sketch-1")]);
     assert_eq!(config.image_models, [with_default_rules("sketch-1")]);
     let printed = load_from(test_host(), &config.to_annotated_toml()).unwrap();
@@ -183,6 +184,64 @@ alias_of = "gpt-image-2"
             "6:12: `alias_of` `c` is not an image model",
             "6:12: `alias_of` cannot be combined with rules: they are those of the model",
             "9:6: `id` `gpt-image-2` is a built-in model, whose rules are fixed",
+        ],
+    );
+}
+
+#[test]
+fn another_name_may_be_that_of_some_groups_only() {
+    let text = r#"[[models]]
+id = "fast"
+alias_of = "gpt-image-2"
+groups = ["chat", "default"]
+[[models]]
+id = "fast"
+alias_of = "sketch-1"
+groups = ["agents"]
+[[models]]
+id = "sketch-1"
+[[groups]]
+name = "chat"
+[[groups]]
+name = "agents"
+"#;
+    let config = load_from(test_host(), text).unwrap();
+    let alias = |model: &str, groups: &[&str]| ModelAlias {
+        alias: "fast".to_owned(),
+        model: model.to_owned(),
+        groups: Some(groups.iter().map(|group| (*group).to_owned()).collect()),
+    };
+    assert_eq!(config.model_aliases, [alias("gpt-image-2", &["chat", "default"]), alias("sketch-1", &["agents"])]);
+    let printed = load_from(test_host(), &config.to_annotated_toml()).unwrap();
+    assert_eq!(printed.model_aliases, config.model_aliases);
+    check(
+        r#"[[models]]
+id = "a"
+alias_of = "gpt-image-2"
+groups = ["chat", "cat"]
+[[models]]
+id = "a"
+alias_of = "gpt-image-2"
+groups = ["default", "chat"]
+[[models]]
+id = "a"
+alias_of = "gpt-image-2"
+[[models]]
+id = "b"
+alias_of = "gpt-image-2"
+groups = []
+[[models]]
+id = "c"
+groups = ["chat"]
+[[groups]]
+name = "chat"
+"#,
+        &[
+            "4:19: `groups[1]` names `cat`, which is not a group; did you mean `chat`?",
+            "6:6: `id` `a` is already used",
+            "10:6: `id` `a` is already used",
+            "15:10: `groups` must name at least one group; leave it out for all groups",
+            "18:10: `groups` is only for another name of a model, with `alias_of`",
         ],
     );
 }
