@@ -183,7 +183,7 @@ mod tests {
 
     /// The pixels of a PNG file, and its width.
     fn pixels(png: &[u8]) -> (u32, Vec<u8>) {
-        let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().expect("a header");
+        let mut reader = png::Decoder::new(io::Cursor::new(png)).read_info().expect("a header");
         let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];
         let info = reader.next_frame(&mut pixels).expect("an image");
         assert_eq!(info.color_type, ColorType::Rgba);

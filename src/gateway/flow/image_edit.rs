@@ -40,5 +40,5 @@ pub(crate) async fn edit_image(
     options: RequestOptions,
     form: EditForm,
 ) -> Result<GatewayAnswer, Error> {
-    Ok(answer_edit(gateway, caller, options, form).await?)
+    Ok(Box::pin(answer_edit(gateway, caller, options, form)).await?)
 }

@@ -38,5 +38,5 @@ pub(crate) async fn create_image(
     options: RequestOptions,
     body: &[u8],
 ) -> Result<GatewayAnswer, Error> {
-    Ok(answer_generation(gateway, caller, options, body).await?)
+    Ok(Box::pin(answer_generation(gateway, caller, options, body)).await?)
 }
