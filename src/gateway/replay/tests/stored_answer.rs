@@ -115,6 +115,15 @@ async fn a_reader_that_leaves_does_not_delay_others() {
     assert_eq!(read_all.unwrap(), all);
 }
 
+/// Returns the bytes before the error with which the answer ends for this reader.
+async fn read_until_error(reader: &mut AnswerReader) -> Vec<u8> {
+    let mut received = Vec::new();
+    while let Ok(frame) = reader.frame().await.unwrap() {
+        received.extend_from_slice(frame.data_ref().unwrap());
+    }
+    received
+}
+
 #[tokio::test]
 async fn a_restarted_reader_gets_all_of_an_answer_that_is_not_stored() {
     for (max_bytes, bytes_before) in [(0, 0), (100_000, 65_536), (250_000, 196_608)] {
@@ -129,10 +138,7 @@ async fn a_restarted_reader_gets_all_of_an_answer_that_is_not_stored() {
             recorder.mark_complete();
         };
         let reading = async {
-            let mut received = Vec::new();
-            while let Ok(frame) = reader.frame().await.unwrap() {
-                received.extend_from_slice(frame.data_ref().unwrap());
-            }
+            let received = read_until_error(&mut reader).await;
             assert!(received == all[..bytes_before], "{} bytes", received.len());
             read(reader.restart()).await.unwrap()
         };
