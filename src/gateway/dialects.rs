@@ -80,12 +80,7 @@ pub(crate) fn adapt(
     let asked = adapter.text("model").filter(|name| name.starts_with(MODELS_WITH_LINKS)).map(str::to_owned);
     adapter.adapt_model(&find_model);
     let expects_links = asked.is_some() && adapter.text("model") != asked.as_deref();
-    let model = adapter.text("model").and_then(&find_model);
-    let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
-    adapter.adapt_size(&model);
-    adapter.adapt_quality(&model);
-    let has_style = model.passes_unknown || model.fields.iter().any(|field| field.name == STYLE);
-    adapter.drop_earlier_fields(&model, has_style);
+    adapter.adapt_to_model(&find_model, true);
     adapter.adapt_response_format(expects_links);
     adaptations
 }
@@ -103,11 +98,7 @@ pub(crate) fn adapt_image_tool(
     }
     let mut adapter = RequestAdapter { declared, fields, adaptations: &mut adaptations };
     adapter.replace_model(&find_model);
-    let model = adapter.text("model").and_then(&find_model);
-    let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
-    adapter.adapt_size(&model);
-    adapter.adapt_quality(&model);
-    adapter.drop_earlier_fields(&model, false);
+    adapter.adapt_to_model(&find_model, false);
     adaptations
 }
 
@@ -189,6 +180,17 @@ impl RequestAdapter<'_> {
             let old = old.to_owned();
             self.replace(Dialect::Models, "model", old, ImageModelSpec::default_model().id);
         }
+    }
+
+    /// Adapts the fields whose values depend on the model. `has_added_fields` is false if the fields of added models are
+    /// not allowed.
+    fn adapt_to_model(&mut self, find_model: &impl Fn(&str) -> Option<Arc<ImageModelSpec>>, has_added_fields: bool) {
+        let model = self.text("model").and_then(find_model);
+        let model = model.unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()));
+        self.adapt_size(&model);
+        self.adapt_quality(&model);
+        let has_style = model.passes_unknown || model.fields.iter().any(|field| field.name == STYLE);
+        self.drop_earlier_fields(&model, has_added_fields && has_style);
     }
 
     /// Replaces a size that the model does not have, if its text is one of the forms that [`sizes`] understands.
