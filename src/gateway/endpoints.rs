@@ -163,7 +163,7 @@ async fn answer_generation(
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
         let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
-        let gateway_answer = flow::answer_generation(&gateway, caller, options, &body).await?;
+        let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
     })
     .await)
@@ -184,7 +184,7 @@ async fn answer_edit(
         let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
         let form = read_unless_stopped(&gateway, reading).await;
         let form = flow::count_if_refused(&gateway, &caller, form)?;
-        let gateway_answer = flow::answer_edit(&gateway, caller, options, form).await?;
+        let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
     })
     .await)

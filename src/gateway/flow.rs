@@ -41,10 +41,10 @@ mod token_usage;
 mod url_answer;
 
 pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody};
-pub(crate) use image_edit::{answer_edit, edit_image};
+pub(crate) use image_edit::edit_image;
 pub(crate) use image_estimate::estimate_image;
 pub(crate) use image_files::{LinkedImage, base_url, find_linked_image, link_paths};
-pub(crate) use image_generation::{answer_generation, create_image};
+pub(crate) use image_generation::create_image;
 pub(crate) use image_models::{allowed_models, list_image_models};
 pub(crate) use image_run::{ImageFileBody, ImageRun, find_image_run};
 pub(crate) use models::{list_models, retrieve_model};

@@ -298,3 +298,17 @@ fn a_call_repeated_under_other_settings_leads_to_the_earlier_image() {
     first_image(&call(&gateway, 2));
     assert_eq!(upstream.attempt_count(), 2);
 }
+
+#[test]
+fn a_result_and_a_failure_state_what_dialects_have_changed() {
+    let upstream = FakeUpstream::start();
+    let dialect = "[[groups]]\nname = \"default\"\ndialects = [\"sizes\"]\n";
+    let gateway = Gateway::with(dialect, &[Account::for_upstream("only", &upstream)]);
+    for (prompt, n, is_error) in [("a cube", 1, false), ("a cube [[status=500]]", 1, true), ("a cube", 99, true)] {
+        let result = call_tool(&gateway, "generate_image", json!({"prompt": prompt, "n": n, "size": "512x512"}));
+        assert_eq!(result["isError"], is_error, "{result:.500}");
+        let texts = blocks(&result, "text");
+        let stated = texts.iter().filter(|text| text["text"] == "Changed in the request: size 512x512->1024x1024");
+        assert_eq!(stated.count(), 1, "{result:.500}");
+    }
+}

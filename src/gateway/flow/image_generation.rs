@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::delivery::run_image_job;
 use super::{GatewayAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
-use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 
@@ -12,10 +11,11 @@ use crate::gateway::keys::Caller;
 ///
 /// # Errors
 ///
-/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise the error
-/// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
-/// passed, or [`Error::Unavailable`] if the store fails. The failure states how the request was adapted.
-pub(crate) async fn answer_generation(
+/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise the error is the one that the money
+/// rules select from the failed attempts, [`InProgress`](crate::error::Error::InProgress) if the answer deadline has
+/// passed, or [`Unavailable`](crate::error::Error::Unavailable) if the store fails. The failure states how the request was
+/// adapted.
+pub(crate) async fn create_image(
     gateway: &Arc<Gateway>,
     caller: Caller,
     options: RequestOptions,
@@ -25,18 +25,4 @@ pub(crate) async fn answer_generation(
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
     run_image_job(gateway, caller, options, job).await.map_err(|error| RequestFailure::new(error, adapted))
-}
-
-/// Does the same as [`answer_generation`] for a request that the gateway itself makes for a caller.
-///
-/// # Errors
-///
-/// Returns the errors of [`answer_generation`].
-pub(crate) async fn create_image(
-    gateway: &Arc<Gateway>,
-    caller: Caller,
-    options: RequestOptions,
-    body: &[u8],
-) -> Result<GatewayAnswer, Error> {
-    Ok(Box::pin(answer_generation(gateway, caller, options, body)).await?)
 }

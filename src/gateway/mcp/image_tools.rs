@@ -22,11 +22,11 @@ use super::edit_input::take_images;
 use super::image_id::{CallDigest, ImageId};
 use super::preview::{PREVIEWS_MAX_BYTES, make_preview};
 use super::result::{
-    ResultImage, show_changed_request, show_error, show_failure, show_images, show_running, show_value,
+    ResultImage, show_call_error, show_changes, show_error, show_failure, show_images, show_running, show_value,
 };
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
-use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestOptions};
+use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestFailure, RequestOptions};
 use crate::gateway::relay::read_answer_members;
 use crate::gateway::spool::EditForm;
 use crate::image::probe;
@@ -85,7 +85,7 @@ impl ImageTools {
                 let McpCaller { gateway, caller, .. } = &self.0;
                 self.finish(
                     call,
-                    flow::create_image(gateway, caller.clone(), self.options(call), body.as_bytes()),
+                    Box::pin(flow::create_image(gateway, caller.clone(), self.options(call), body.as_bytes())),
                     deadline,
                 )
                 .await
@@ -97,7 +97,8 @@ impl ImageTools {
                 self.check_space(call, &fields).await?;
                 let form = EditForm { fields, images, mask, files: Vec::new(), is_multipart: false };
                 let McpCaller { gateway, caller, .. } = &self.0;
-                self.finish(call, flow::edit_image(gateway, caller.clone(), self.options(call), form), deadline).await
+                let editing = Box::pin(flow::edit_image(gateway, caller.clone(), self.options(call), form));
+                self.finish(call, editing, deadline).await
             }
             FETCH_IMAGE => {
                 let id = arguments.take_text("id")?;
@@ -143,7 +144,7 @@ impl ImageTools {
     async fn finish(
         &self,
         call: CallDigest,
-        answering: impl Future<Output = Result<GatewayAnswer, Error>>,
+        answering: impl Future<Output = Result<GatewayAnswer, RequestFailure>>,
         deadline: Instant,
     ) -> Result<CallToolResult, Error> {
         let finished = timeout_at(deadline, async {
@@ -151,7 +152,8 @@ impl ImageTools {
             let adapted = answer.head.headers.get("x-imagate-adapted").cloned();
             if answer.head.status != OK {
                 let may_repeat = answer.head.headers.get("x-should-retry").is_some_and(|value| value == "true");
-                return Ok(Err(show_failure(&read_error(answer.body).await, may_repeat)));
+                let failure = show_failure(&read_error(answer.body).await, may_repeat);
+                return Ok(Err(show_changes(failure, adapted.as_deref())));
             }
             let members = read_answer_members(answer.body).await.map_err(|error| {
                 tracing::warn!(error = &error as &dyn std::error::Error, "an answer for a tool call broke off");
@@ -160,12 +162,10 @@ impl ImageTools {
             Ok(Ok(FinishedCall { call, images: members.images, adapted }))
         });
         match finished.await {
-            Err(_) | Ok(Err(Error::InProgress)) => Ok(show_running(call)),
-            Ok(Err(Error::Invalid(rejection))) if rejection.reason == Some(RejectionReason::IdempotencyKeyReused) => {
-                Ok(show_changed_request(call))
+            Err(_) | Ok(Err(RequestFailure { error: Error::InProgress, .. })) => Ok(show_running(call)),
+            Ok(Err(RequestFailure { error, adapted })) => {
+                Ok(show_changes(show_call_error(call, &error), adapted.as_deref()))
             }
-            Ok(Err(error @ Error::Upstream(_))) => Ok(show_failure(&error.body(), false)),
-            Ok(Err(error)) => Err(error),
             Ok(Ok(Err(failure))) => Ok(failure),
             Ok(Ok(Ok(finished))) => self.show(finished).await,
         }
@@ -185,7 +185,7 @@ impl ImageTools {
             image.revised_prompt = members.get("revised_prompt").and_then(Value::as_str).map(str::to_owned);
             shown.push(image);
         }
-        Ok(show_images(&shown, finished.adapted.as_deref()))
+        Ok(show_changes(show_images(&shown), finished.adapted.as_deref()))
     }
 
     /// Shows one image of an earlier call, and waits for it if it is being made.
@@ -196,7 +196,7 @@ impl ImageTools {
                 let urls = self.urls(&run, usize::from(id.index) + 1)?;
                 let url = urls.into_iter().next_back().unwrap_or_default();
                 let image = self.read_image(id, url, PREVIEWS_MAX_BYTES).await?.ok_or_else(|| unknown_image(id))?;
-                return Ok(show_images(&[image], None));
+                return Ok(show_images(&[image]));
             }
             if !run.is_running {
                 let (_, reader) = run.into_answer().ok_or_else(|| unknown_image(id))?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::image_id::{CallDigest, ImageId};
 use super::preview::PREVIEW_TYPE;
-use crate::error::Error;
+use crate::error::{Error, RejectionReason};
 
 /// The most bytes of a result (our choice). Clients refuse results of more than 25,000 tokens, and a token is at least
 /// four bytes long on average.
@@ -34,14 +34,11 @@ pub(super) struct ResultImage {
     pub(super) preview: Option<Vec<u8>>,
 }
 
-/// Returns the result with these images. `adapted` states what was changed in the request.
-pub(super) fn show_images(images: &[ResultImage], adapted: Option<&str>) -> CallToolResult {
+/// Returns the result with these images.
+pub(super) fn show_images(images: &[ResultImage]) -> CallToolResult {
     let lines = images.iter().map(ResultImage::line);
     let mut text = lines.collect::<Vec<_>>().join("\n");
     text.push_str("\nThe pictures here are small previews. Give the link to the user, or download it; give the id to edit_image or fetch_image.");
-    if let Some(adapted) = adapted {
-        text.push_str(&format!("\nChanged in the request: {adapted}"));
-    }
     let mut content = vec![ContentBlock::text(text)];
     for image in images {
         if let Some(preview) = &image.preview {
@@ -77,8 +74,26 @@ pub(super) fn show_error(error: &Error) -> CallToolResult {
     show_error_body(&error.body(), "")
 }
 
+/// Adds to a result the changes that dialects made to the request, if there are any.
+pub(super) fn show_changes(mut result: CallToolResult, adapted: Option<&str>) -> CallToolResult {
+    let text = adapted.map(|adapted| ContentBlock::text(format!("Changed in the request: {adapted}")));
+    result.content.extend(text);
+    bounded(result)
+}
+
+/// Returns the result of a call for images that has failed with this error.
+pub(super) fn show_call_error(call: CallDigest, error: &Error) -> CallToolResult {
+    match error {
+        Error::Invalid(rejection) if rejection.reason == Some(RejectionReason::IdempotencyKeyReused) => {
+            show_changed_request(call)
+        }
+        Error::Upstream(_) => show_failure(&error.body(), false),
+        error => show_error(error),
+    }
+}
+
 /// Returns the result of a call that was made before, when the gateway made another request of it.
-pub(super) fn show_changed_request(call: CallDigest) -> CallToolResult {
+fn show_changed_request(call: CallDigest) -> CallToolResult {
     let id = call.image(0);
     let text = format!(
         "The same call was made before, and the settings of the gateway have changed since. Call fetch_image with the id {id} to get the earlier image, or give another 'variation' to make a new one."
@@ -181,7 +196,7 @@ mod tests {
         for count in [1, 4, 10] {
             let images: Vec<_> =
                 (0..count).map(|index| image(index, PREVIEWS_MAX_BYTES / usize::from(count), 100)).collect();
-            let result = show_images(&images, Some("size 512x512->1024x1024"));
+            let result = show_changes(show_images(&images), Some("size 512x512->1024x1024"));
             assert!(length(&result) <= RESULT_MAX_BYTES);
             assert_eq!(previews(&result), usize::from(count), "the previews are shown");
         }
@@ -190,7 +205,7 @@ mod tests {
     #[test]
     fn a_result_that_would_be_too_large_has_no_previews() {
         let images: Vec<_> = (0..10).map(|index| image(index, PREVIEWS_MAX_BYTES, 32_000)).collect();
-        let result = show_images(&images, None);
+        let result = show_images(&images);
         assert!(length(&result) <= RESULT_MAX_BYTES);
         assert_eq!((previews(&result), result.is_error), (0, Some(false)));
         let long = show_value(json!({ "models": "m".repeat(RESULT_MAX_BYTES) }));

@@ -184,9 +184,9 @@ async fn begin(
     let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce);
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
-        flow::create_image(gateway, caller, options, body.as_bytes()).await
+        Ok(Box::pin(flow::create_image(gateway, caller, options, body.as_bytes())).await?)
     } else {
-        flow::edit_image(gateway, caller, options, form).await
+        Ok(Box::pin(flow::edit_image(gateway, caller, options, form)).await?)
     }
 }
 
