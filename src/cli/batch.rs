@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
 use super::image_command::{ProgressDisplay, addresses, unread_answer};
-use super::image_cost::{ImageCost, PriceInquiry};
+use super::image_cost::{ImageCost, PriceLookup};
 use super::installation::block_on;
 use super::output::{ProgressArg, has_events, print, print_event, print_json, print_message};
 use super::retry_event::for_line;
@@ -91,7 +91,7 @@ impl BatchCommand {
         let total = lines.len();
         print_event("started", json!({ "lines": total }));
         let progress = ProgressDisplay::start(&format!("making the images of {total} lines"));
-        let mut prices = has_requests(&lines, &self.output).then(|| PriceInquiry::start(&client));
+        let mut prices = has_requests(&lines, &self.output).then(|| PriceLookup::start(&client));
         let (permits, mut tasks) = (Arc::new(Semaphore::new(self.concurrency.into())), JoinSet::new());
         for line in lines {
             let (client, permits, folder) = (client.clone(), Arc::clone(&permits), self.output.clone());
@@ -104,7 +104,7 @@ impl BatchCommand {
         while let Some(ended) = tasks.join_next().await {
             let (line, mut result) = ended?;
             if let (LineResult::Delivered(delivery), Some(prices)) = (&mut result, &mut prices) {
-                delivery.cost = prices.cost(line.costed_request(), &delivery.images).await;
+                delivery.cost = prices.cost(line.cost_basis(), &delivery.images).await;
             }
             summary.add(&result);
             // The images are made also if the reader of standard output has gone.

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
-use super::image_cost::PriceInquiry;
+use super::image_cost::PriceLookup;
 use super::installation::block_on;
 use super::output::{ProgressArg, print_event};
 use crate::client::{
@@ -185,7 +185,7 @@ impl ImageArgs {
                 preview: self.preview_args.preview(),
                 is_edit: matches!(request, ClientImageRequest::Edit(_)),
                 // An image on standard output has no report with a cost.
-                prices: (!target.is_stdout()).then(|| PriceInquiry::start(&client)),
+                prices: (!target.is_stdout()).then(|| PriceLookup::start(&client)),
             };
             let images = self.request_images(&client, request, &target, delivery.preview).await?;
             self.write_images(&images, delivery).await?;

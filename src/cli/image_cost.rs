@@ -27,7 +27,7 @@ pub(super) enum ImageCost {
 }
 
 /// The prices of a service, from the question to the answer.
-pub(super) enum PriceInquiry {
+pub(super) enum PriceLookup {
     /// The service is being asked.
     Asked(JoinSet<Result<Vec<ImageModel>, Error>>),
     Answered(ListedPrices),
@@ -36,15 +36,15 @@ pub(super) enum PriceInquiry {
 }
 
 /// A request, as far as its cost depends on it.
-pub(super) struct CostedRequest {
+pub(super) struct CostBasis {
     /// The model that the request names.
     pub(super) model: Option<String>,
     pub(super) is_edit: bool,
 }
 
-// === impl PriceInquiry ===
+// === impl PriceLookup ===
 
-impl PriceInquiry {
+impl PriceLookup {
     /// Asks the service for its prices, unless it is known to list none.
     pub(super) fn start(client: &Client) -> Self {
         if client.is_provider() {
@@ -56,7 +56,7 @@ impl PriceInquiry {
     }
 
     /// Returns the cost of an answer. Waits for the prices if they are needed.
-    pub(super) async fn cost(&mut self, request: CostedRequest, images: &Images) -> ImageCost {
+    pub(super) async fn cost(&mut self, request: CostBasis, images: &Images) -> ImageCost {
         if let Some(stated) = stated_usd(images) {
             return ImageCost::Stated(stated);
         }
@@ -153,9 +153,9 @@ mod tests {
         let client = builder.build().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let note = runtime.block_on(async {
-            let mut inquiry = PriceInquiry::start(&client);
-            inquiry.finish().await;
-            inquiry.fault()
+            let mut lookup = PriceLookup::start(&client);
+            lookup.finish().await;
+            lookup.fault()
         });
         (count.0.load(Ordering::Relaxed), note)
     }

@@ -3,9 +3,9 @@
 //! The module decides the order in which the rules are checked, and the level of a finding after the options are
 //! applied.
 
-mod counted_files;
 mod digests;
 mod fields;
+mod file_read_counter;
 mod history;
 mod layout;
 mod lists;
@@ -17,8 +17,8 @@ mod shape;
 mod times;
 mod urls;
 
-use counted_files::CountedFiles;
 pub(super) use fields::nearest;
+use file_read_counter::FileReadCounter;
 pub(super) use names::parse_lenient_version;
 pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
@@ -87,7 +87,7 @@ fn run_checks(
     scope: CheckScope,
     findings: &mut FindingCollector,
 ) {
-    let files = options.files.map(CountedFiles::new);
+    let files = options.files.map(FileReadCounter::new);
     let checker = files.as_ref().map(|files| package::RepositoryChecker::new(files, scope));
     let skills: Vec<LocatedNode<'_>> = checker.iter().flat_map(|_| manifest.skills()).collect();
     let mut items: Vec<CheckWorkItem<'_, '_>> =

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::cli::image_command::name_from_prompt;
-use crate::cli::image_cost::CostedRequest;
+use crate::cli::image_cost::CostBasis;
 use crate::client::{self, EditRequest, GenerateRequest, ImageCount, Json};
 use crate::image::SizeRequest;
 
@@ -124,9 +124,9 @@ impl BatchLine {
     }
 
     /// Returns what the cost of the line depends on.
-    pub(super) fn costed_request(&self) -> CostedRequest {
+    pub(super) fn cost_basis(&self) -> CostBasis {
         let model = self.fields.iter().find(|(name, _)| name == "model").and_then(|(_, model)| model.read());
-        CostedRequest { model, is_edit: !self.images.is_empty() }
+        CostBasis { model, is_edit: !self.images.is_empty() }
     }
 
     /// Returns the request without its images.

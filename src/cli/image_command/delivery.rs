@@ -6,7 +6,7 @@ use super::preview::ImagePreview;
 use super::report::{self, ImageReport, WrittenFile};
 use super::target::OutputTarget;
 use crate::cli::failure::CommandFailure;
-use crate::cli::image_cost::{CostedRequest, ImageCost, PriceInquiry};
+use crate::cli::image_cost::{CostBasis, ImageCost, PriceLookup};
 use crate::cli::output::{print, print_bytes, print_json, print_message};
 use crate::client::Images;
 
@@ -16,7 +16,7 @@ pub(super) struct ImageDelivery<'a> {
     pub(super) preview: ImagePreview,
     pub(super) is_edit: bool,
     /// `None` if there is no report.
-    pub(super) prices: Option<PriceInquiry>,
+    pub(super) prices: Option<PriceLookup>,
 }
 
 // === impl ImageArgs ===
@@ -77,7 +77,7 @@ impl ImageArgs {
         let set_model = self.members.iter().rev().find(|(name, _)| name == "model");
         let model = set_model.and_then(|(_, model)| model.read()).or_else(|| self.model.clone());
         match &mut delivery.prices {
-            Some(prices) => prices.cost(CostedRequest { model, is_edit: delivery.is_edit }, images).await,
+            Some(prices) => prices.cost(CostBasis { model, is_edit: delivery.is_edit }, images).await,
             None => ImageCost::Unknown,
         }
     }

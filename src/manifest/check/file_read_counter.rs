@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use crate::manifest::files::{FileMetadata, FilesError, FolderEntry, RepositoryFiles};
 
 /// Files that several threads may read at once. A file counts once.
-pub(super) struct CountedFiles<'a> {
+pub(super) struct FileReadCounter<'a> {
     files: &'a dyn RepositoryFiles,
     read: Mutex<BTreeSet<String>>,
 }
 
-// === impl CountedFiles ===
+// === impl FileReadCounter ===
 
-impl<'a> CountedFiles<'a> {
+impl<'a> FileReadCounter<'a> {
     pub(super) fn new(files: &'a dyn RepositoryFiles) -> Self {
         Self { files, read: Mutex::default() }
     }
@@ -23,7 +23,7 @@ impl<'a> CountedFiles<'a> {
     }
 }
 
-impl RepositoryFiles for CountedFiles<'_> {
+impl RepositoryFiles for FileReadCounter<'_> {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         let bytes = self.files.read(path, limit)?;
         if bytes.is_some() {
