@@ -104,7 +104,7 @@ impl BatchCommand {
         while let Some(ended) = tasks.join_next().await {
             let (line, mut result) = ended?;
             if let (LineResult::Delivered(delivery), Some(prices)) = (&mut result, &mut prices) {
-                delivery.cost = prices.cost(line.cost_basis(), &delivery.images).await;
+                delivery.cost = prices.cost(line.cost_factors(), &delivery.images).await;
             }
             summary.add(&result);
             // The images are made also if the reader of standard output has gone.

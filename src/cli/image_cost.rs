@@ -36,7 +36,7 @@ pub(super) enum PriceLookup {
 }
 
 /// A request, as far as its cost depends on it.
-pub(super) struct CostBasis {
+pub(super) struct CostFactors {
     /// The model that the request names.
     pub(super) model: Option<String>,
     pub(super) is_edit: bool,
@@ -56,7 +56,7 @@ impl PriceLookup {
     }
 
     /// Returns the cost of an answer. Waits for the prices if they are needed.
-    pub(super) async fn cost(&mut self, request: CostBasis, images: &Images) -> ImageCost {
+    pub(super) async fn cost(&mut self, request: CostFactors, images: &Images) -> ImageCost {
         if let Some(stated) = stated_usd(images) {
             return ImageCost::Stated(stated);
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::cli::image_command::name_from_prompt;
-use crate::cli::image_cost::CostBasis;
+use crate::cli::image_cost::CostFactors;
 use crate::client::{self, EditRequest, GenerateRequest, ImageCount, Json};
 use crate::image::SizeRequest;
 
@@ -124,9 +124,9 @@ impl BatchLine {
     }
 
     /// Returns what the cost of the line depends on.
-    pub(super) fn cost_basis(&self) -> CostBasis {
+    pub(super) fn cost_factors(&self) -> CostFactors {
         let model = self.fields.iter().find(|(name, _)| name == "model").and_then(|(_, model)| model.read());
-        CostBasis { model, is_edit: !self.images.is_empty() }
+        CostFactors { model, is_edit: !self.images.is_empty() }
     }
 
     /// Returns the request without its images.

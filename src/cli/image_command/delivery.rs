@@ -6,7 +6,7 @@ use super::preview::ImagePreview;
 use super::report::{self, ImageReport, WrittenFile};
 use super::target::OutputTarget;
 use crate::cli::failure::CommandFailure;
-use crate::cli::image_cost::{CostBasis, ImageCost, PriceLookup};
+use crate::cli::image_cost::{CostFactors, ImageCost, PriceLookup};
 use crate::cli::output::{print, print_bytes, print_json, print_message};
 use crate::client::Images;
 
@@ -77,7 +77,7 @@ impl ImageArgs {
         let set_model = self.members.iter().rev().find(|(name, _)| name == "model");
         let model = set_model.and_then(|(_, model)| model.read()).or_else(|| self.model.clone());
         match &mut delivery.prices {
-            Some(prices) => prices.cost(CostBasis { model, is_edit: delivery.is_edit }, images).await,
+            Some(prices) => prices.cost(CostFactors { model, is_edit: delivery.is_edit }, images).await,
             None => ImageCost::Unknown,
         }
     }
