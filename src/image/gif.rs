@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_or_written_is_not_called_damaged() {
-        struct Unreadable;
-        impl ByteSource for Unreadable {
+        struct UnreadableSource;
+        impl ByteSource for UnreadableSource {
             fn len(&self) -> u64 {
                 100
             }
@@ -230,8 +230,8 @@ mod tests {
                 Err(io::ErrorKind::PermissionDenied.into())
             }
         }
-        assert!(matches!(write_first_image(&Unreadable, Vec::new()), Err(GifError::Io(_))));
-        assert!(is_gif(&Unreadable).is_err());
+        assert!(matches!(write_first_image(&UnreadableSource, Vec::new()), Err(GifError::Io(_))));
+        assert!(is_gif(&UnreadableSource).is_err());
         let bytes = file(40, 40, &[frame(0, 40, &[1; 1600])]);
         let no_room: &mut [u8] = &mut [0; 20];
         assert!(matches!(write_first_image(&&bytes[..], no_room), Err(GifError::Io(_))));

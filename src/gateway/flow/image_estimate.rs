@@ -16,8 +16,8 @@ const OBJECT: &str = "image.cost_estimate";
 /// The word for a property that a request leaves open.
 const AUTO: &str = "auto";
 
-/// The answer to a request for an estimate.
-pub(crate) struct Estimate {
+/// The body of an answer, and the changes that its header states.
+pub(crate) struct EstimateAnswer {
     /// The body.
     pub(crate) cost: types::CostEstimate,
     /// The changes that were made to the request, separated by commas, if there are any.
@@ -35,11 +35,11 @@ pub(crate) async fn estimate_image(
     caller: &Caller,
     options: &RequestOptions,
     body: &[u8],
-) -> Result<Estimate, RequestFailure> {
+) -> Result<EstimateAnswer, RequestFailure> {
     let job = request_adaptation::check_generation(gateway, caller, options, body)?;
     let adapted = job.adapted_text();
     match estimate_job(gateway, caller, options, job).await {
-        Ok(cost) => Ok(Estimate { cost, adapted }),
+        Ok(cost) => Ok(EstimateAnswer { cost, adapted }),
         Err(error) => Err(RequestFailure::new(error, adapted)),
     }
 }
