@@ -4,11 +4,13 @@
 //! failures are listed. The steps use only programs that are installed or can be built under `target/`; if a program is
 //! missing, the step `tools` says how to install it.
 
+mod debian_compiler;
 mod dependencies;
 mod deployment;
 mod external_tools;
 pub(crate) mod features;
 mod metadata;
+mod oldest_rust;
 mod rust_version;
 mod test_run;
 pub mod wasm;
@@ -41,7 +43,7 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
@@ -66,6 +68,7 @@ const STEPS: [Step; 15] = [
         "the dependencies of each feature: which, how many, and the Rust that they need",
         dependencies::check_trees,
     ),
+    Step::new("msrv", "the SDK compiles with the oldest Rust that it promises", oldest_rust::check),
 ];
 
 /// The steps to run before each commit. They need no network, and take less than three minutes if everything is built.

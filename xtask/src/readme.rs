@@ -67,8 +67,8 @@ fn run_in(root: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the package, and unpacks it into the folder.
-fn pack(root: &Path, folder: &Path) -> Result<PathBuf> {
+/// Makes the package, and unpacks it into the folder. Returns the folder of the package.
+pub(crate) fn pack(root: &Path, folder: &Path) -> Result<PathBuf> {
     ci::cargo(root, &["package", "--package", "imagate", "--allow-dirty", "--no-verify"], &[])?;
     let name = format!("imagate-{}", ci::package_version(root)?);
     let file = ci::target_folder(root)?.join("package").join(format!("{name}.crate"));

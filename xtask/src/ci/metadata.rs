@@ -24,7 +24,7 @@ pub(crate) fn docs_rs_features(root: &Path) -> Result<String> {
     Ok(features.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
 }
 
-fn package(root: &Path) -> Result<Value> {
+pub(super) fn package(root: &Path) -> Result<Value> {
     let mut metadata = metadata(root)?;
     let packages = metadata["packages"].as_array_mut().map(std::mem::take).unwrap_or_default();
     packages.into_iter().find(|package| package["name"] == "imagate").context("there is no package imagate")

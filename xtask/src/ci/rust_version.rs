@@ -2,7 +2,7 @@
 //!
 //! `rust-version` of the package is that of the SDK; the features in the other rows of the table need the newer Rust of
 //! their dependencies. That the code itself keeps to the version is checked by clippy (`incompatible_msrv`) for the
-//! standard library.
+//! standard library, and by an old compiler for the SDK ([`oldest_rust`](super::oldest_rust)).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{command, run_all_checks};
+use super::{command, metadata, run_all_checks};
 
 const PAGE: &str = "docs/compatibility.md";
 
@@ -24,7 +24,7 @@ const ROWS: [(&str, &str); 3] = [
 ];
 
 /// A version of Rust: major and minor.
-type RustVersion = (u32, u32);
+pub(super) type RustVersion = (u32, u32);
 
 /// The `rust-version` of each package, by its name and version as `cargo tree` prints them.
 type RustVersions = BTreeMap<String, RustVersion>;
@@ -87,8 +87,14 @@ fn rust_versions(root: &Path) -> Result<RustVersions> {
     Ok(packages.iter().filter_map(rust_version).collect())
 }
 
+/// The `rust-version` of the package.
+pub(super) fn package_version(root: &Path) -> Result<RustVersion> {
+    let version = metadata::package(root)?["rust_version"].as_str().and_then(parse);
+    version.context("the package has no `rust-version`")
+}
+
 /// Reads `1.88` and `1.88.0`.
-fn parse(text: &str) -> Option<RustVersion> {
+pub(super) fn parse(text: &str) -> Option<RustVersion> {
     let mut parts = text.split('.').map(str::parse);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }

@@ -12,12 +12,13 @@
 use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::command;
-use super::external_tools::{FINISHED_MARKER, run_command};
+use super::debian_compiler::{self, DebianCompiler};
+use super::external_tools::run_command;
+use super::{command, stdout_of};
 
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -63,8 +64,9 @@ fn build(root: &Path, package: &str) -> Result<PathBuf> {
     build.env("CARGO_TARGET_DIR", &folder);
     if !is_installed(root)? {
         let advice = || format!("{TARGET} is not installed: `rustup target add {TARGET}`");
-        let sources = unpack_debian_compiler(&folder.join("debian")).with_context(advice)?;
-        build_std_from_sources(root, &mut build, &sources)?;
+        debian_compiler::update_package_lists();
+        let compiler = DebianCompiler::unpack(&folder.join("debian"), &PACKAGES).with_context(advice)?;
+        build_std_from_sources(root, &mut build, &compiler)?;
     }
     run_command(&mut build)?;
     Ok(folder.join(TARGET).join("debug"))
@@ -99,53 +101,18 @@ pub(super) fn is_installed(root: &Path) -> Result<bool> {
 /// The folder in which `rustc` expects the standard library of a target.
 fn target_libdir(root: &Path, target: &str) -> Result<PathBuf> {
     let mut rustc = Command::new("rustc");
-    Ok(super::stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
+    Ok(stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
 }
 
 /// Makes `build` compile the standard library, too, with Debian's compiler and the linker of the usual compiler.
-fn build_std_from_sources(root: &Path, build: &mut Command, debian: &Path) -> Result<()> {
+fn build_std_from_sources(root: &Path, build: &mut Command, compiler: &DebianCompiler) -> Result<()> {
     let host = format!("{ARCH}-unknown-linux-gnu");
     let linker = target_libdir(root, &host)?.with_file_name("bin").join("rust-lld");
     ensure!(linker.is_file(), "{} is missing", linker.display());
     build.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
-    build.env("RUSTC", debian.join("usr/bin/rustc"));
-    build.env("LD_LIBRARY_PATH", debian.join(format!("usr/lib/{ARCH}-linux-gnu")));
+    compiler.select_in(build);
     build.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
     Ok(())
-}
-
-/// Downloads and unpacks Debian's compiler and its missing dependencies. Returns the folder.
-fn unpack_debian_compiler(folder: &Path) -> Result<PathBuf> {
-    let marker = folder.join(FINISHED_MARKER);
-    if marker.is_file() {
-        return Ok(folder.to_owned());
-    }
-    fs::create_dir_all(folder)?;
-    // The update needs root. Without it, the existing package lists are used.
-    let _ = Command::new("apt-get").args(["update", "--quiet"]).stdin(Stdio::null()).status();
-    let mut simulate = Command::new("apt-get");
-    let simulation =
-        super::stdout_of(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
-    run_command(
-        Command::new("apt-get")
-            .args(["download", "--quiet"])
-            .args(packages_to_install(&simulation))
-            .current_dir(folder),
-    )?;
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            run_command(Command::new("dpkg-deb").arg("--extract").args([&path, folder]))?;
-            fs::remove_file(path)?;
-        }
-    }
-    fs::write(marker, "")?;
-    Ok(folder.to_owned())
-}
-
-/// The packages that a simulated `apt-get install` lists.
-fn packages_to_install(simulation: &str) -> Vec<&str> {
-    simulation.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next()).collect()
 }
 
 #[cfg(test)]
@@ -158,12 +125,5 @@ mod tests {
             "name = \"wasm-bindgen-futures\"\nversion = \"0.4.1\"\n\nname = \"wasm-bindgen\"\nversion = \"0.2.9\"\n";
         assert_eq!(version_in_lock(lock, "wasm-bindgen"), Some("0.2.9"));
         assert_eq!(version_in_lock(lock, "wasm"), None);
-    }
-
-    #[test]
-    fn packages_to_install_are_read_from_the_simulation() {
-        let simulation = "Reading package lists...\nInst libllvm22 (1:22.1.8-1 Debian:12 [amd64])\n\
-                    Inst rustc-web (1.96.0 Debian:12 [amd64])\nConf rustc-web (1.96.0 Debian:12 [amd64])\n";
-        assert_eq!(packages_to_install(simulation), ["libllvm22", "rustc-web"]);
     }
 }
