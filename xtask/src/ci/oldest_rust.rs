@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::debian_compiler::DebianCompiler;
 use super::external_tools::run_command;
 use super::rust_version::{self, RustVersion};
-use super::{command, stdout_of, target_folder};
+use super::{command, target_folder};
 use crate::readme;
 
 /// The features that are compiled. A dependency of `resize` itself uses parts of 1.87.
