@@ -1,6 +1,6 @@
-//! The functions of the feature `manifest` that a browser would use, called by `run.mjs`: the reports of the corpus in
-//! every format, and the packages of the skills that this repository ships. The only import is a source of random
-//! numbers, so the module has no other access to its host.
+//! The functions of the feature `manifest` that a browser would use, called by `run.mjs` and by `main.rs`: the reports of
+//! the corpus in every format, and the packages of the skills that this repository ships. The only import is a source of
+//! random numbers, so the module has no other access to its host.
 //!
 //! Each function reads its input from a buffer and writes its result to another one.
 #![allow(clippy::expect_used, clippy::panic, reason = "a failed assumption fails the test")]
@@ -17,7 +17,11 @@ use imagate::manifest::{
     BuildInput, BuildOutput, CheckOptions, MemoryFiles, RepositoryFields, SourceFile, build, discovery_index, verify,
 };
 
-use cases::{FORMATS, Tree};
+/// The files of a folder, by their relative paths.
+pub type Tree = cases::Tree;
+
+/// The formats of the reports, in the order of their numbers.
+pub const FORMATS: [&str; 5] = cases::FORMATS;
 
 static INPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 static OUTPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -32,6 +36,16 @@ pub extern "C" fn input(length: usize) -> *mut u8 {
     let mut input = lock(&INPUT);
     *input = vec![0; length];
     input.as_mut_ptr()
+}
+
+/// Replaces the input.
+pub fn set_input(files: &Tree) {
+    *lock(&INPUT) = serde_json::to_vec(files).expect("paths and bytes");
+}
+
+/// The output of the last call.
+pub fn read_output() -> Vec<u8> {
+    lock(&OUTPUT).clone()
 }
 
 /// The address of the output.
