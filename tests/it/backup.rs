@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Call, CommandOutput, FakeUpstream, Gateway, Server, eventually, heavy_test_lock, request};
+use crate::kit::{Account, Call, CommandOutput, FakeUpstream, Gateway, Server, eventually, request};
 
 /// The exit code of a failure.
 const FAILED: Option<i32> = Some(1);
@@ -67,7 +67,6 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_backup_under_load_holds_whole_records_only() {
-    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]).with_quiet_log();
     let is_over = AtomicBool::new(false);

@@ -7,9 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{
-    Answer, Call, FakeUpstream, Form, Program, Server, SmallDisk, eventually, heavy_test_lock, request, stretched_png,
-};
+use crate::kit::{Answer, Call, FakeUpstream, Form, Program, Server, SmallDisk, eventually, request, stretched_png};
 
 const MIB: usize = 1024 * 1024;
 /// The size of the disk in megabytes.
@@ -102,7 +100,6 @@ fn unfinished(gateway: &SmallDiskGateway, key: &str, length: usize) -> TcpStream
 
 #[test]
 fn unfinished_uploads_of_one_key_do_not_block_other_keys() {
-    let _lock = heavy_test_lock();
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let (bob, eve) = (gateway.key("bob"), gateway.key("eve"));
     let edit = || {
@@ -136,7 +133,6 @@ fn unfinished_uploads_of_one_key_do_not_block_other_keys() {
 
 #[test]
 fn stored_answers_leave_space_for_uploads_and_records() {
-    let _lock = heavy_test_lock();
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let key = gateway.key("ada");
     let keyed = |number: usize| {

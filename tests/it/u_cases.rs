@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::kit::{env_setting, heavy_test_lock};
+use crate::kit::env_setting;
 use fixtures::{CaseFixture, PROMPT, SharedGateway, WARM_UP};
 use report::{Line, Report};
 use row::Row;
@@ -42,7 +42,6 @@ const MAX_PEAK_GROWTH: u64 = 192 << 20;
 
 #[test]
 fn every_upstream_case_holds_for_every_operation() {
-    let _guard = heavy_test_lock();
     let rows: &'static [Row] = Box::leak(selected_rows().into_boxed_slice());
     let shared = SharedGateway::set_up(rows);
     warm_up(&shared);

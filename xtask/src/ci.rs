@@ -249,12 +249,12 @@ fn run_tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsSt
     test_run::run(root, arguments, &variables)
 }
 
-/// Sets two test threads for each core, because most tests wait for a program, a time or a lock.
+/// Sets three test threads for each core, because most tests wait for a program, a time or a lock.
 #[expect(clippy::disallowed_methods, reason = "a number of threads that the user sets is kept")]
 fn test_threads() -> Option<(OsString, OsString)> {
     const NAME: &str = "RUST_TEST_THREADS";
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    env::var_os(NAME).is_none().then(|| (NAME.into(), (cores * 2).to_string().into()))
+    env::var_os(NAME).is_none().then(|| (NAME.into(), (cores * 3).to_string().into()))
 }
 
 /// Runs the tests of further real clients that `cargo xtask test` omits, because they need large installations or take

@@ -162,7 +162,6 @@ fn digest(pieces: &Pieces) -> Vec<u8> {
 
 #[test]
 fn no_file_is_left_after_a_request_or_a_kill() {
-    let _lock = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let names = paths_below_home(&gateway);

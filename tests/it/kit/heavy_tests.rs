@@ -1,4 +1,5 @@
-//! A lock for tests that load the whole machine: they run one at a time, so that none distorts what another measures.
+//! A lock for tests that load the machine and assert a time or the peak memory under that load: they run one at a time, so
+//! that none distorts what another measures. A test that asserts only counts does not need it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -48,7 +48,7 @@ const FAULTS: [(&str, u64); 14] = [
 /// How many requests; another number with `IMAGATE_TEST_CHAOS`.
 fn requests() -> usize {
     env_setting("IMAGATE_TEST_CHAOS")
-        .map_or(10_000, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of requests"))
+        .map_or(5_000, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of requests"))
 }
 
 /// The result of one request.

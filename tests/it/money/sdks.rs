@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::{paid, pool, recorded_attempts};
 use crate::clients::install::{node, python, script};
-use crate::kit::{FakeUpstream, Gateway, heavy_test_lock};
+use crate::kit::{FakeUpstream, Gateway};
 
 const ACTIONS: usize = 100;
 
@@ -64,6 +64,9 @@ impl Client {
 
     #[track_caller]
     fn carry_out(self, plan: &Value) -> ClientRun {
+        // A client sends up to fifty requests at once, and gives up each after two seconds.
+        static ONE_CLIENT: Mutex<()> = Mutex::new(());
+        let _turn = ONE_CLIENT.lock().unwrap_or_else(PoisonError::into_inner);
         let mut command = self.command();
         for name in ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
             command.env_remove(name);
@@ -122,7 +125,6 @@ impl ClientRun {
 /// Checks for each script, with a gateway of its own, that `ACTIONS` actions cost exactly as many attempts.
 #[track_caller]
 fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &ClientRun)) {
-    let _turn = heavy_test_lock();
     for script in scripts {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -159,7 +161,6 @@ fn an_ambiguous_failure_costs_one_attempt(client: Client) {
 
 #[track_caller]
 fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
-    let _turn = heavy_test_lock();
     for twins in [false, true] {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -175,7 +176,6 @@ fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
 
 #[track_caller]
 fn a_repeated_key_is_paid_once(client: Client) {
-    let _turn = heavy_test_lock();
     for (prompt, timeout) in [("a cube", Value::Null), ("a cube [[delay=3000]]", json!(2))] {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -192,7 +192,6 @@ fn a_repeated_key_is_paid_once(client: Client) {
 /// The clients retry by themselves, and their users send each action twice.
 #[track_caller]
 fn a_kill_in_between_never_pays_twice(client: Client) {
-    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = pool(&upstream);
     gateway.keep_address();

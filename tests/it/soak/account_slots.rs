@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{SoakRun, open_node};
-use crate::kit::{Account, Call, FakeUpstream, Gateway, PostgresDatabase, Random, heavy_test_lock, request};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, PostgresDatabase, Random, request};
 
 const SLOTS: usize = 4;
 /// The time after which the slots of a dead node must be in use: they expire after 15 seconds.
@@ -30,7 +30,6 @@ fn generation(node: &Gateway, script: &str) -> Call {
 
 #[test]
 fn two_nodes_never_use_more_slots_than_the_account_has() {
-    let _guard = heavy_test_lock();
     let mut run = SoakRun::new("slots of an account, two nodes, 100 requests each round", 2, 50);
     let upstream = FakeUpstream::start();
     let Some(nodes) = open_nodes(&upstream) else { return };

@@ -11,9 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{SoakRun, TOKEN, open_node};
-use crate::kit::{
-    Account, Call, FakeUpstream, Gateway, PostgresDatabase, Random, eventually, heavy_test_lock, pause, request,
-};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, PostgresDatabase, Random, eventually, pause, request};
 
 /// The number of requests at once.
 const AT_ONCE: usize = 200;
@@ -203,7 +201,6 @@ fn make_key(gateway: &Gateway, number: usize) -> Value {
 #[test]
 fn two_nodes_spend_a_budget_and_no_more() {
     const BUDGET: usize = AFFORDABLE * CENTS_PER_IMAGE;
-    let _guard = heavy_test_lock();
     let mut run = SoakRun::new("budgets of 100 cents, 200 requests of 4 cents at once", 2, 50);
     let upstream = FakeUpstream::start();
     let Some(database) = PostgresDatabase::create() else { return };

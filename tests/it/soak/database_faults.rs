@@ -7,8 +7,7 @@ use super::comparison::assert_views_agree;
 use super::load::{CallerOutcome, CallerResult, MixedLoad};
 use super::{IN_FLIGHT, SoakRun, open_node};
 use crate::kit::{
-    Account, Call, DatabaseProxy, FakeUpstream, Gateway, PostgresDatabase, SmallDisk, eventually, heavy_test_lock,
-    pause, request,
+    Account, Call, DatabaseProxy, FakeUpstream, Gateway, PostgresDatabase, SmallDisk, eventually, pause, request,
 };
 
 /// The time after which a node must serve again when its database is back.
@@ -59,7 +58,6 @@ fn check_without_database(node: &Gateway, secret: &str) {
 
 #[test]
 fn an_absent_database_lets_nobody_in_and_loses_nothing() {
-    let _guard = heavy_test_lock();
     let mut run = SoakRun::new("database stopped and started, two nodes", 1, 20);
     let upstream = FakeUpstream::start();
     let Some(database) = PostgresDatabase::create() else { return };
@@ -99,7 +97,6 @@ fn an_absent_database_lets_nobody_in_and_loses_nothing() {
 
 #[test]
 fn a_connection_that_breaks_in_a_commit_neither_loses_nor_doubles_a_record() {
-    let _guard = heavy_test_lock();
     let mut run = SoakRun::new("connections that break in a commit, 10 each round", 1, 50);
     let upstream = FakeUpstream::start();
     let Some(database) = PostgresDatabase::create() else { return };
@@ -123,7 +120,6 @@ fn a_connection_that_breaks_in_a_commit_neither_loses_nor_doubles_a_record() {
 
 #[test]
 fn a_full_disk_of_the_database_refuses_paid_work_and_loses_nothing() {
-    let _guard = heavy_test_lock();
     let mut run = SoakRun::new("full disk of the database", 1, 20);
     let upstream = FakeUpstream::start();
     let folder = std::env::temp_dir().join(format!("imagate-it-disk-{}", std::process::id()));

@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::comparison::assert_views_agree;
 use super::load::{CallerOutcome, MixedLoad};
 use super::{IN_FLIGHT, SoakRun, open_node};
-use crate::kit::{
-    Account, Answer, Call, FakeUpstream, PostgresDatabase, TEST_TIMEOUT, eventually, heavy_test_lock, pause,
-};
+use crate::kit::{Account, Answer, Call, FakeUpstream, PostgresDatabase, TEST_TIMEOUT, eventually, pause};
 
 /// A node accepts requests until a second signal: the test sends it when the proxy has seen that the node is not ready,
 /// however slow the machine is.
@@ -81,7 +79,6 @@ impl Drop for ClosingGuard<'_> {
 
 #[test]
 fn restarts_of_two_nodes_in_turn_fail_no_request() {
-    let _guard = heavy_test_lock();
     let mut run = SoakRun::new("restarts of two nodes in turn", 1, 100);
     let upstream = FakeUpstream::start();
     let Some(database) = PostgresDatabase::create() else { return };

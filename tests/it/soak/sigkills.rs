@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::comparison::assert_views_agree;
 use super::load::MixedLoad;
 use super::{IN_FLIGHT, QUIET_LOG, SoakRun};
-use crate::kit::{Account, FakeUpstream, Gateway, PostgresDatabase, heavy_test_lock, pause};
+use crate::kit::{Account, FakeUpstream, Gateway, PostgresDatabase, pause};
 
 /// The most calls of the upstream before a kill.
 const MAX_CALLS: u64 = 3 * IN_FLIGHT as u64;
@@ -14,7 +14,6 @@ const MAX_DELAY_MILLIS: u64 = 30;
 
 #[track_caller]
 fn kill_repeatedly(mut run: SoakRun, database_url: &str) {
-    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let account = Account::for_upstream("only", &upstream).with_slots(2 * IN_FLIGHT);
     let mut gateway = Gateway::with_secrets("", &[account], &[("IMAGATE_DATABASE_URL", database_url), QUIET_LOG]);

@@ -8,9 +8,7 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::kit::{
-    Account, Answer, Call, FakeUpstream, Gateway, TEST_TIMEOUT, env_setting, eventually, heavy_test_lock,
-};
+use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, TEST_TIMEOUT, env_setting, eventually};
 
 /// The number of jobs with an idempotency key in flight at each stop.
 const KEYED: usize = 20;
@@ -113,7 +111,6 @@ fn second_payments(upstream: &FakeUpstream) -> usize {
 
 #[test]
 fn graceful_stops_lose_nothing_and_pay_nothing_twice() {
-    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("drain_timeout = \"60s\"", &[Account::for_upstream("only", &upstream)]);
     let mut tally = Tally::default();
@@ -148,7 +145,6 @@ fn graceful_stops_lose_nothing_and_pay_nothing_twice() {
 
 #[test]
 fn kills_pay_nothing_twice() {
-    let _guard = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let mut tally = Tally::default();

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::first_endpoint::FirstEndpoint;
 use super::operation::Operation;
 use super::row::Row;
-use crate::kit::{FakeUpstream, Gateway};
+use crate::kit::{Call, FakeUpstream, Gateway};
 
 /// The text that every prompt contains; nothing else contains it.
 pub(super) const PROMPT: &str = "a red cube, prompt-canary-5d1f";
@@ -20,8 +20,10 @@ pub(super) const PROMPT: &str = "a red cube, prompt-canary-5d1f";
 /// The `user` of requests before the first case.
 pub(super) const WARM_UP: &str = "warm-up";
 
-/// The start of the configuration: the connect deadline.
-const CONFIG_START: &str = "[deadlines]\nconnect = \"1s\"\n";
+/// The start of the configuration: the token of the admin API, and the connect deadline.
+const CONFIG_START: &str = "admin_token = { env = \"IT_ADMIN\" }\n[deadlines]\nconnect = \"1s\"\n";
+/// The token with which the keys are created.
+const ADMIN_TOKEN: &str = "u-cases-admin-token-0123456789abcdef";
 
 pub(super) struct SharedGateway {
     pub(super) gateway: Mutex<Gateway>,
@@ -69,13 +71,15 @@ impl SharedGateway {
         for fixture in &fixtures {
             fixture.configure(&mut config, secrets.path());
         }
-        let gateway = Gateway::with(&config, &[]);
+        let gateway = Gateway::with_secrets(&config, &[], &[("IT_ADMIN", ADMIN_TOKEN)]);
         for fixture in &mut fixtures {
-            let file = fixture.small_config(&gateway);
-            let key = ["key", "create", "--name", "u", "--group", &fixture.group, "--json", "--config"];
-            let key = gateway.program().args(key).args([file]).run().json();
-            let text = |name: &str| key[name].as_str().expect("a text").to_owned();
-            (fixture.secret, fixture.key_id, fixture.address) = (text("secret"), text("id"), gateway.address());
+            // A command for each of the hundreds of keys would take a minute.
+            let create =
+                |path: &str, new: Value| Call::post(path).json(&new).key(ADMIN_TOKEN).send(gateway.address()).ok_json();
+            create("/admin/v1/users", json!({"name": fixture.group}));
+            let key = create("/admin/v1/keys", json!({"name": "u", "user": fixture.group, "group": fixture.group}));
+            let text = |pointer: &str| key.pointer(pointer).and_then(Value::as_str).expect("a text").to_owned();
+            (fixture.secret, fixture.key_id, fixture.address) = (text("/secret"), text("/key/id"), gateway.address());
         }
         Self {
             gateway: Mutex::new(gateway),
@@ -106,7 +110,7 @@ impl SharedGateway {
         if look.started_at.is_none_or(|begun| begun < called_at) {
             let program = {
                 let gateway = self.gateway();
-                let file = gateway.home().join(&self.fixtures[0].group);
+                let file = self.fixtures[0].small_config(&gateway);
                 gateway.program().args(["usage", "--json", "--config"]).args([file])
             };
             look.started_at = Some(Instant::now());
