@@ -204,11 +204,12 @@ impl Client {
         ModelCalls::new(self)
     }
 
-    /// Returns the base URL, the key and the HTTP client, for another protocol of the same service.
+    /// Returns the base URL, the key, the additional headers and the HTTP client, for another protocol of the same
+    /// service.
     #[cfg(feature = "cli")]
-    pub(crate) fn connection(&self) -> (String, &str, &reqwest::Client) {
-        let ClientState { address, http, credentials, .. } = &*self.shared;
-        (address.url(), credentials.key(), http)
+    pub(crate) fn connection(&self) -> (String, &str, &HeaderMap, &reqwest::Client) {
+        let ClientState { address, http, credentials, headers, .. } = &*self.shared;
+        (address.url(), credentials.key(), headers, http)
     }
 
     /// Returns a call whose whole answer is paid for.

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
 use super::installation::block_on;
+use crate::client::reqwest::header::AUTHORIZATION;
 
 /// The end of the base URL of an API, in whose place the path of the protocol is.
 const API_PATH: &str = "/v1";
@@ -33,9 +34,12 @@ pub(super) struct McpCommand {
 impl McpCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let client = self.connection.client()?;
-        let (base_url, key, http) = client.connection();
+        let (base_url, key, headers, http) = client.connection();
         let url = mcp_url(&base_url);
-        let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).auth_header(key);
+        let config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+        // As in the other commands, a header that was given replaces the one with the key.
+        let config = if headers.contains_key(AUTHORIZATION) { config } else { config.auth_header(key) };
+        let config = config.custom_headers(headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect());
         block_on(async {
             let gateway = StreamableHttpClientTransport::with_client(http.clone(), config);
             let agent = IntoTransport::<RoleServer, _, _>::into_transport(stdio_pipes());

@@ -1,10 +1,15 @@
 //! The Model Context Protocol at `/mcp`: the tools, their results, and what they cost.
 
+use std::sync::{Arc, Mutex};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, alpha_png, eventually, format_and_size, sha256};
+use crate::kit::{
+    Account, Answer, Call, FakeUpstream, Gateway, Program, StubServer, alpha_png, eventually, format_and_size, sha256,
+};
 
 /// The largest result: 25,000 tokens of four bytes.
 const RESULT_MAX_BYTES: usize = 100_000;
@@ -268,6 +273,37 @@ fn the_command_answers_every_call_that_came_before_the_end_of_its_input() {
         first_image(&answer["result"]);
     }
     assert_eq!(upstream.attempt_count(), 2);
+}
+
+#[test]
+fn the_command_sends_the_headers_that_were_given() {
+    let seen = Arc::<Mutex<Vec<[Option<String>; 2]>>>::default();
+    let headers = Arc::clone(&seen);
+    let server = StubServer::start(move |request| {
+        let values = ["x-project", "authorization"].map(|name| request.header(name).map(str::to_owned));
+        headers.lock().expect("the headers").push(values);
+        let message: Value = serde_json::from_slice(&request.body).ok()?;
+        let result =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}});
+        Some((200, json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string()))
+    });
+    let home = TempDir::new().expect("a directory");
+    let input = home.path().join("input.jsonl");
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+    }});
+    std::fs::write(&input, format!("{initialize}\n")).expect("a file");
+    for (words, authorization) in [
+        (&["--header", "X-Project: p-1"][..], "Bearer sk-test"),
+        (&["--header", "X-Project: p-1", "--header", "Authorization: Basic eA=="], "Basic eA=="),
+    ] {
+        let command = Program::new(home.path()).args(["mcp", "--api-key", "sk-test"]).args(words);
+        let base_url = format!("http://{}/v1", server.address());
+        let output = command.args(["--base-url", &base_url]).stdin(&input).run();
+        assert!(output.ok_stdout().contains("serverInfo"), "{output:#?}");
+        let expected = ["p-1", authorization].map(|value| Some(value.to_owned()));
+        assert_eq!(seen.lock().expect("the headers").drain(..).next(), Some(expected), "{words:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::http::{find_header, read_headers, read_line};
 pub(crate) struct StubRequest {
     pub(crate) path: String,
     headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The server. Dropping it closes the port.
@@ -23,7 +23,7 @@ pub(crate) struct StubServer {
 // === impl StubRequest ===
 
 impl StubRequest {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find_header(&self.headers, name)
     }
 
