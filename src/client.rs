@@ -78,7 +78,8 @@ pub use retry::Retry;
 pub use retry_notice::{RetryNotice, RetryReason};
 #[cfg(feature = "cli")]
 pub(crate) use save::{
-    format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension, write_new_file,
+    check_writable, format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension,
+    write_new_file,
 };
 #[cfg(not(target_arch = "wasm32"))]
 pub use saved_images::{ImageTarget, SavedImage, SavedImages};

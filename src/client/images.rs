@@ -57,7 +57,8 @@ impl<'a> ImageCalls<'a> {
     /// however large the images are.
     ///
     /// The target is a path as for [`Images::write_all`], or [`ImageTarget::writer`]. A file appears when its image is
-    /// whole. If the answer breaks off, the images that were whole before stay.
+    /// whole. If the answer breaks off, the images that were whole before stay. Nothing is sent if a file with this path
+    /// cannot be written.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -82,7 +83,7 @@ impl<'a> ImageCalls<'a> {
     ) -> Result<SavedImages, Error> {
         let (options, target) = (request.into().into_options(), target.into());
         let count = options.count();
-        target.check_count(count)?;
+        target.check(count)?;
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
         let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
@@ -162,7 +163,7 @@ impl<'a> ImageCalls<'a> {
     ) -> Result<SavedImages, Error> {
         let (request, target) = (request.into(), target.into());
         let count = request.requested_count();
-        target.check_count(count)?;
+        target.check(count)?;
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
         let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));

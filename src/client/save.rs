@@ -11,6 +11,9 @@ use super::Error;
 use super::retry::random_bits;
 use crate::image::Format;
 
+/// The number of bytes that are written to find out if a disk is full (our choice): a block of most file systems.
+const PROBE_BYTES: usize = 4096;
+
 /// Returns the path with the extension of the format. The path stays as it is if its extension already stands for that
 /// format or stands for no image format, or if the format is unknown.
 pub(crate) fn with_format_extension(path: &Path, format: Option<Format>) -> PathBuf {
@@ -123,6 +126,20 @@ pub(crate) fn write_new_file(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     temporary.publish(path, FileNaming::Free)
 }
 
+/// Finds out if a file with this path can be written: writes a temporary one to its folder, and lets the file system
+/// check the name. An existing file is no error, because it may be replaced or get another name.
+pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+    let temporary = TemporaryFile::create(path)?;
+    // A full disk still takes an empty file.
+    (&temporary.file).write_all(&[0; PROBE_BYTES])?;
+    // An image gets an extension if its path has none.
+    let named = path.extension().is_none().then(|| with_format_extension(path, Some(Format::Webp)));
+    match fs::symlink_metadata(named.as_deref().unwrap_or(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// A file that is still being written, under a temporary name that is removed on drop.
 pub(super) struct TemporaryFile {
     file: File,
@@ -135,9 +152,11 @@ pub(super) struct TemporaryFile {
 impl TemporaryFile {
     /// Creates the file in the folder of the target, because a file can be moved in one step only within a file system.
     pub(super) fn create(target: &Path) -> io::Result<Self> {
-        let name =
-            target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-        let path = target.with_file_name(format!(".{}.{:016x}.part", name.to_string_lossy(), random_bits()));
+        if target.file_name().is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
+        }
+        // The name of the target is no part of the temporary one, which would be too long where the target just fits.
+        let path = target.with_file_name(format!(".{:016x}.part", random_bits()));
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         Ok(Self { file, path, is_renamed: false })
     }
@@ -279,6 +298,30 @@ mod tests {
         fs::write(&path, "old").unwrap();
         assert!(write(&"aGVsbG8!", &path, FileNaming::Free).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn every_name_that_the_file_system_accepts_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [1, 232, 233, 240, 251] {
+            let path = folder.path().join(format!("{}.png", "a".repeat(length)));
+            check_writable(&path).unwrap();
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing remains of the check");
+            assert_eq!(write(&"aGVsbG8=", &path, FileNaming::Free).unwrap(), path);
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_found_without_an_image() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = ["a".repeat(252) + ".png", "a".repeat(252)];
+        for name in ["none/a.png", "..", &long[0], &long[1]] {
+            assert!(check_writable(&folder.path().join(name)).is_err(), "{name}");
+        }
+        fs::write(folder.path().join("a.png"), "old").unwrap();
+        check_writable(&folder.path().join("a.png")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -13,7 +13,7 @@ use super::answer_members::AnswerMembers;
 use super::answer_splitter::{AnswerSplitter, ImagePart};
 use super::image_decoder::ImageDecoder;
 use super::raw_json::{UnreadableText, lossy_text};
-use super::save::{FileNaming, TemporaryFile, with_format_extension};
+use super::save::{FileNaming, TemporaryFile, check_writable, numbered_path, with_format_extension};
 use super::session::Session;
 use super::sse::EVENT_MAX_BYTES;
 use super::{AnswerMetadata, Error, Json};
@@ -95,12 +95,17 @@ impl<'a> ImageTarget<'a> {
         Self(TargetKind::Writer(writer))
     }
 
-    /// Returns an error if the target cannot take this number of images.
-    pub(super) fn check_count(&self, count: u64) -> Result<(), Error> {
-        match self.0 {
-            TargetKind::Writer(_) if count > 1 => Err(Error::request("n", "a writer takes one image")),
-            TargetKind::Writer(_) | TargetKind::Path(_) => Ok(()),
-        }
+    /// Returns an error if the target cannot take this number of images, or if its files cannot be written.
+    pub(super) fn check(&self, count: u64) -> Result<(), Error> {
+        let path = match &self.0 {
+            TargetKind::Writer(_) if count > 1 => return Err(Error::request("n", "a writer takes one image")),
+            TargetKind::Writer(_) => return Ok(()),
+            TargetKind::Path(path) => path,
+        };
+        // The last number is the longest.
+        let last = usize::try_from(count).ok().filter(|count| *count > 1).map(|count| numbered_path(path, count));
+        check_writable(last.as_ref().unwrap_or(path))
+            .map_err(|source| Error::file(format!("{} cannot be written", path.display()), source))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of images that are saved while their answer arrives.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::test_images::png;
 use super::{answer, client, run, serve};
-use crate::client::{Error, ErrorKind, GenerateRequest, ImageCount, ImageTarget, SavedImages};
+use crate::client::{EditRequest, Error, ErrorKind, GenerateRequest, ImageCount, ImageTarget, SavedImages};
 use crate::image::Format;
 use crate::testing::Answer;
 
@@ -148,8 +148,26 @@ fn an_unreadable_member_loses_no_image_and_a_writer_gets_only_the_first_one() {
 }
 
 #[test]
-fn a_target_that_cannot_be_written_is_an_error() {
-    let missing: PathBuf = tempfile::tempdir().unwrap().path().join("no/such/folder");
-    let error = save(answer(200, &body(&[entry(&image_file(16))])), 1, &missing).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::File, "{error:?}");
+fn nothing_is_sent_if_the_target_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve([]);
+    let client = client(&server);
+    for (name, count) in [("no/such/folder".to_owned(), 1), ("a".repeat(256), 1), ("a".repeat(250), 2)] {
+        let request = GenerateRequest::new("a fox").count(ImageCount::new(count).unwrap());
+        let error = run(client.images().generate_to(&request, folder.path().join(&name))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::File, "{error:?}");
+        let edit = EditRequest::from(request).image(png(16, 16, true));
+        let error = run(client.images().edit_to(edit, folder.path().join(&name))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::File, "{error:?}");
+    }
+    assert!(server.requests().is_empty() && file_names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_long_name_that_the_file_system_accepts_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve([answer(200, &body(&[entry(&image_file(16))]))]);
+    let name = format!("{}.png", "a".repeat(236));
+    run(client(&server).images().generate_to("a fox", folder.path().join(&name))).unwrap();
+    assert_eq!(file_names(folder.path()), [name]);
 }
