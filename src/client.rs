@@ -181,6 +181,12 @@ impl Client {
         self.shared.address.is_local
     }
 
+    /// Returns the scheme, the host and the port of the service.
+    #[cfg(feature = "cli")]
+    pub(crate) fn origin(&self) -> &str {
+        &self.shared.address.origin
+    }
+
     /// Returns true if the service is that of the provider of the default model, and no gateway.
     #[cfg(feature = "cli")]
     pub(crate) fn is_provider(&self) -> bool {

@@ -10,11 +10,11 @@ use crate::client::{Client, Error};
 #[derive(Debug, Args)]
 pub(super) struct ConnectionArgs {
     /// The base URL of the service [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
-    /// gateway on this machine]
+    /// gateway on this machine; with `OPENAI_API_KEY` alone, the provider]
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The API key. Other users of this machine can see arguments, so prefer the environment [env: `IMAGATE_API_KEY`,
-    /// or `OPENAI_API_KEY` with `OPENAI_BASE_URL`]
+    /// or `OPENAI_API_KEY`, alone or with `OPENAI_BASE_URL`]
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
     /// Allow sending the key over plain http to another machine. Use it only on a network that you trust.

@@ -35,12 +35,13 @@ use crate::wire::types::{Background, Moderation, Quality};
 use advice::with_advice;
 use delivery::ImageDelivery;
 use name_template::NameValues;
+pub(super) use output_image::OutputImage;
 use preview::{ImagePreview, PreviewArgs};
 pub(super) use progress::ProgressDisplay;
 use prompt::PromptArgs;
 pub(super) use report::addresses;
 use target::OutputTarget;
-pub(super) use target::name_from_prompt;
+pub(super) use target::{missing_folder, name_from_prompt, names_file_in_folder};
 use word_parsers::{OpenWordParser, choice_parser, parse_member};
 
 /// Arguments of every command that makes images.
@@ -118,7 +119,7 @@ pub(super) struct ImageArgs {
     /// [default: a new file in the current folder, named after the prompt]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file that `--output` names if it exists.
+    /// Replace the file that `--output` names if it exists, and its description.
     #[arg(long, requires = "output")]
     force: bool,
     /// Write a description of each image next to it, as FILE.json.
@@ -167,10 +168,11 @@ impl ImageArgs {
         if self.upscale && self.size.exact().is_none() {
             return Err(CommandFailure::Usage("--upscale needs a --size in pixels".to_owned()));
         }
-        let target = OutputTarget::new(self.output.as_deref(), &self.name_values(), self.count)?;
+        let target = OutputTarget::new(self.output.as_deref(), &self.name_values(), self.requested_count())?;
         let output = self.output_format(target.format())?;
+        let named_format = output.map_or(Format::Png, Output::format);
         if !self.force {
-            target.check_not_existing(self.count, output.map_or(Format::Png, Output::format))?;
+            target.check_not_existing(named_format, self.sidecar)?;
         }
         if target.is_stdout() && (self.json || self.keep_partials) {
             let option = if self.json { "--json" } else { "--keep-partials" };
@@ -180,8 +182,10 @@ impl ImageArgs {
         let request = build_request(self.request(output));
         block_on(async {
             request.check(self.stream).await.map_err(|error| with_advice(error, &client))?;
+            target.check_writable(named_format)?;
             let delivery = ImageDelivery {
                 target: &target,
+                replaceable: if self.force { target.named_paths(named_format) } else { Vec::new() },
                 preview: self.preview_args.preview(),
                 is_edit: matches!(request, ClientImageRequest::Edit(_)),
                 // An image on standard output has no report with a cost.
@@ -191,6 +195,17 @@ impl ImageArgs {
             self.write_images(&images, delivery).await?;
             self.check_all_arrived(&images)
         })
+    }
+
+    /// Returns the number of images that the request asks for, also if `--set` sets it.
+    fn requested_count(&self) -> usize {
+        let set_by_name = self.set_member("n").and_then(Json::read);
+        set_by_name.or_else(|| self.count.get().try_into().ok()).unwrap_or(1).max(1)
+    }
+
+    /// Returns the value of a field that `--set` sets; the last one counts.
+    fn set_member(&self, name: &str) -> Option<&Json> {
+        self.members.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value)
     }
 
     /// Returns the values of the placeholders in `--output`.
@@ -265,9 +280,14 @@ impl ImageArgs {
         }
     }
 
-    fn start_progress(&self) -> ProgressDisplay {
-        print_event("started", json!({ "size": self.size.to_string(), "count": self.count, "prompt": self.prompt }));
-        ProgressDisplay::start(&format!("waiting for the image, size {}", self.size))
+    /// Prints the service too: it may be one that is paid for, because it can come from the environment.
+    fn start_progress(&self, client: &Client) -> ProgressDisplay {
+        let (size, service) = (self.size.to_string(), client.origin());
+        print_event(
+            "started",
+            json!({ "size": size, "count": self.requested_count(), "prompt": self.prompt, "service": service }),
+        );
+        ProgressDisplay::start(&format!("waiting for the image, size {size}, from {service}"))
     }
 
     /// Waits for the images, shows the progress, and prints a summary.
@@ -278,7 +298,7 @@ impl ImageArgs {
         target: &OutputTarget,
         preview: ImagePreview,
     ) -> Result<Images, CommandFailure> {
-        let progress = self.start_progress();
+        let progress = self.start_progress(client);
         let result = if self.stream {
             let partials_target = self.keep_partials.then_some(target);
             stream_reader::read_stream(

@@ -1,5 +1,7 @@
 //! `imagate generate` as paying users need it: no file is lost, no key goes to the wrong address, and missing images
-//! are reported.
+//! are reported. `files` tests the names of the files, and what becomes of an image that cannot be written.
+
+mod files;
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -94,7 +96,7 @@ fn images_that_were_paid_for_are_kept_when_standard_output_is_closed() {
 fn images_that_were_paid_for_are_kept_when_a_sidecar_cannot_be_written() {
     let gateway = Gateway::simulated();
     std::fs::create_dir(gateway.home().join("boat-1.png.json")).expect("a folder");
-    let done = generate(&gateway, &["-n", "3", "-o", "boat.png", "--sidecar"]);
+    let done = generate(&gateway, &["-n", "3", "-o", "boat.png", "--sidecar", "--force"]);
     assert_eq!((done.code, done.stdout.as_str()), (FAILED, "boat-1.png\nboat-2.png\nboat-3.png\n"), "{done:#?}");
     for name in ["boat-1.png", "boat-2.png", "boat-3.png", "boat-2.png.json", "boat-3.png.json"] {
         assert!(gateway.home().join(name).is_file(), "{name}");

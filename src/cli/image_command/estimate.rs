@@ -6,7 +6,7 @@ use super::report::image_count_text;
 use crate::cli::failure::CommandFailure;
 use crate::cli::installation::block_on;
 use crate::cli::output::{print, print_json, print_message};
-use crate::client::{Client, Error};
+use crate::client::{self, Client, Error};
 use crate::wire::types::CostEstimate;
 
 // === impl ImageArgs ===
@@ -14,8 +14,11 @@ use crate::wire::types::CostEstimate;
 impl ImageArgs {
     /// Prints what the images would cost at most, in US dollars, and makes none.
     pub(in crate::cli) fn print_estimate(mut self) -> Result<(), CommandFailure> {
+        self.progress.apply();
         self.prompt = self.prompt_args.read()?;
-        let (client, request) = (self.connection.client()?, self.request(self.output_format(None)?));
+        // Nothing is written, so the file need not be writable; only its extension counts.
+        let named = self.output.as_deref().filter(|path| !path.is_dir()).and_then(client::format_from_extension);
+        let (client, request) = (self.connection.client()?, self.request(self.output_format(named)?));
         let estimate =
             block_on(async { client.images().estimate(request).await.map_err(|error| failure(error, &client)) })?;
         if self.json {

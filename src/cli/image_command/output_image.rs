@@ -7,7 +7,7 @@ use crate::client::{Error, Image, ResizedImage};
 use crate::image::{Format, Size};
 
 /// An image that is about to be written.
-pub(super) enum OutputImage {
+pub(in crate::cli) enum OutputImage {
     Original(Image),
     Resized(ResizedImage),
 }
@@ -60,9 +60,24 @@ impl OutputImage {
         }
     }
 
-    /// Writes the file; `force` allows an existing file to be replaced.
-    pub(super) async fn write(&self, path: &Path, force: bool) -> Result<PathBuf, Error> {
-        match (self, force) {
+    /// Writes the image to the temporary folder of the system, because it is paid for and its own file cannot be
+    /// written. Prints and returns its file.
+    pub(in crate::cli) async fn keep_in_temporary_folder(&self, name: &str) -> Option<PathBuf> {
+        match self.write(&std::env::temp_dir().join(name), false).await {
+            Ok(path) => {
+                print_message(&format!("note: the image is kept in {}", path.display()));
+                Some(path)
+            }
+            Err(error) => {
+                print_message(&format!("note: the image cannot be kept in the temporary folder either: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Writes the file; `replaces` allows an existing file to be replaced.
+    pub(super) async fn write(&self, path: &Path, replaces: bool) -> Result<PathBuf, Error> {
+        match (self, replaces) {
             (Self::Original(image), false) => image.write_to(path).await,
             (Self::Original(image), true) => image.overwrite(path).await,
             (Self::Resized(resized), false) => resized.write_to(path).await,

@@ -1,10 +1,12 @@
 //! The report on a request and its images, as JSON.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use super::target::description_path;
 use crate::cli::failure::CommandFailure;
 use crate::cli::image_cost::ImageCost;
 use crate::cli::output::{has_events, print_event, print_message};
@@ -17,6 +19,8 @@ pub(super) struct WrittenFile {
     pub(super) image: Image,
     /// The size in which the image was delivered, if it was resized on this machine.
     pub(super) upscaled_from: Option<String>,
+    /// True if the file and its description may replace existing ones.
+    pub(super) replaces: bool,
 }
 
 /// The facts about one request and its answer, and the addresses of the images that are only at an address.
@@ -47,16 +51,21 @@ impl ImageReport {
         report
     }
 
-    /// Writes the report with one image to a file beside that image.
+    /// Writes the report with one image to a file beside that image, which gets a number if it exists.
     pub(super) fn write_sidecar(&self, file: &WrittenFile) -> Result<(), CommandFailure> {
-        let mut name = file.path.as_os_str().to_owned();
-        name.push(".json");
+        let path = description_path(&file.path);
         let mut report = self.0.clone();
         report["revised_prompt"] = file.image.revised_prompt().into();
         report["upscaled_from"] = file.upscaled_from.clone().into();
         let mut text = serde_json::to_string_pretty(&report)?;
         text.push('\n');
-        Ok(client::replace_file(Path::new(&name), text.as_bytes())?)
+        let bytes = text.as_bytes();
+        let written = if file.replaces {
+            client::replace_file(&path, bytes)
+        } else {
+            client::write_new_file(&path, bytes).map(drop)
+        };
+        Ok(written.with_context(|| format!("{} cannot be written", path.display()))?)
     }
 }
 

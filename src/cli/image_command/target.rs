@@ -5,22 +5,26 @@ use std::path::{Path, PathBuf};
 
 use super::name_template::{NameTemplate, NameValues};
 use crate::cli::failure::CommandFailure;
-use crate::client::{self, ImageCount};
+use crate::client;
 use crate::image::Format;
 
 /// The maximum number of characters of the prompt in a file name: enough to recognise the prompt (our choice).
 const NAME_LENGTH: usize = 40;
 
-/// The place that the images are written to.
-#[derive(Debug, PartialEq, Eq)]
+/// The maximum number of names that are checked before the images arrive (our choice). No service makes as many images,
+/// but the number may be mistyped in a field that is sent unchecked.
+const CHECKED_NAMES: usize = 1000;
+
+/// The place that the images are written to. `count` is the number of images that the request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OutputTarget {
     /// Standard output, for a single image.
     Stdout,
     /// The named file; several images are written to numbered files.
-    Named { path: PathBuf, numbered: bool },
+    Named { path: PathBuf, count: usize },
     /// Files in this folder whose names have placeholders. Several images are numbered, by the template if it has a
     /// number.
-    Template { folder: PathBuf, template: NameTemplate, numbered: bool },
+    Template { folder: PathBuf, template: NameTemplate, count: usize },
     /// New files in this folder. This name gets the extension of the image format, and a number if the file exists.
     New { folder: PathBuf, name: String },
 }
@@ -28,32 +32,27 @@ pub(super) enum OutputTarget {
 // === impl OutputTarget ===
 
 impl OutputTarget {
-    pub(super) fn new(output: Option<&Path>, values: &NameValues, count: ImageCount) -> Result<Self, CommandFailure> {
-        let numbered = count.get() > 1;
+    pub(super) fn new(output: Option<&Path>, values: &NameValues, count: usize) -> Result<Self, CommandFailure> {
         let new_in = |folder: &Path| Self::New { folder: folder.to_owned(), name: values.prompt.clone() };
         let target = match output {
             None => new_in(Path::new("")),
-            Some(path) if path == Path::new("-") => Self::stdout(numbered)?,
+            Some(path) if path == Path::new("-") => Self::stdout(count)?,
             Some(path) if path.is_dir() => new_in(path),
-            Some(path) => Self::named(path, values, numbered)?,
+            Some(path) => Self::named(path, values, count)?,
         };
         let folder_file = match &target {
             Self::Named { path, .. } => Some(path.clone()),
             Self::Template { .. } => Some(target.path(0, None)),
             Self::Stdout | Self::New { .. } => None,
         };
-        if let Some(path) = folder_file {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
-            if is_folder || path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
-                return Err(CommandFailure::Usage(format!("the output folder of {} does not exist", path.display())));
-            }
+        match folder_file {
+            Some(path) if !names_file_in_folder(&path) => Err(missing_folder(&path)),
+            Some(_) | None => Ok(target),
         }
-        Ok(target)
     }
 
     /// Returns the target for a path, which may have placeholders in its last part.
-    fn named(path: &Path, values: &NameValues, numbered: bool) -> Result<Self, CommandFailure> {
+    fn named(path: &Path, values: &NameValues, count: usize) -> Result<Self, CommandFailure> {
         let usage = |message: String| CommandFailure::Usage(format!("--output: {message}"));
         let has_brace = |text: &str| text.contains(['{', '}']);
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -63,14 +62,14 @@ impl OutputTarget {
         match path.file_name().and_then(|name| name.to_str()).filter(|name| has_brace(name)) {
             Some(name) => {
                 let template = NameTemplate::parse(name, values).map_err(usage)?;
-                Ok(Self::Template { folder: folder.to_owned(), template, numbered })
+                Ok(Self::Template { folder: folder.to_owned(), template, count })
             }
-            None => Ok(Self::Named { path: path.to_owned(), numbered }),
+            None => Ok(Self::Named { path: path.to_owned(), count }),
         }
     }
 
-    fn stdout(numbered: bool) -> Result<Self, CommandFailure> {
-        if numbered {
+    fn stdout(count: usize) -> Result<Self, CommandFailure> {
+        if count > 1 {
             return Err(CommandFailure::Usage("only one image can be written to standard output".to_owned()));
         }
         if io::stdout().is_terminal() {
@@ -81,22 +80,50 @@ impl OutputTarget {
         Ok(Self::Stdout)
     }
 
-    /// Returns an error if a file exists that would have to be replaced. Only names that are known before the images
-    /// arrive are checked.
-    pub(super) fn check_not_existing(&self, count: ImageCount, format: Format) -> Result<(), CommandFailure> {
-        if matches!(self, Self::Stdout | Self::New { .. }) {
-            return Ok(());
-        }
-        let count = usize::try_from(count.get()).unwrap_or(1);
-        let paths =
-            (0..count).map(|index| client::with_format_extension(&self.path(index, Some(format)), Some(format)));
-        match paths.into_iter().find(|path| path.exists()) {
+    /// Returns the files that the user has named, if the images have this format. The names of new files are not known
+    /// before the images arrive.
+    pub(super) fn named_paths(&self, format: Format) -> Vec<PathBuf> {
+        let count = match self {
+            Self::Stdout | Self::New { .. } => 0,
+            Self::Named { count, .. } | Self::Template { count, .. } => (*count).min(CHECKED_NAMES),
+        };
+        let paths = (0..count).map(|index| self.path(index, Some(format)));
+        paths.map(|path| client::with_format_extension(&path, Some(format))).collect()
+    }
+
+    /// Returns an error if a file exists that would have to be replaced, or a description beside it if there will be
+    /// descriptions.
+    pub(super) fn check_not_existing(&self, format: Format, has_descriptions: bool) -> Result<(), CommandFailure> {
+        let paths = self.named_paths(format);
+        let descriptions = paths.iter().filter(|_| has_descriptions).map(|path| description_path(path));
+        match paths.iter().cloned().chain(descriptions).find(|path| path.exists()) {
             Some(path) => Err(CommandFailure::Usage(format!(
                 "{} already exists: name another file, or replace it with --force",
                 path.display()
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Returns an error if the images cannot be written: they are paid for by then.
+    pub(super) fn check_writable(&self, format: Format) -> Result<(), CommandFailure> {
+        if self.is_stdout() {
+            return Ok(());
+        }
+        // The last number is the longest.
+        let path = self.named_paths(format).pop().unwrap_or_else(|| self.path(0, Some(format)));
+        client::check_writable(&path)
+            .map_err(|error| CommandFailure::Usage(format!("{} cannot be written: {error}", path.display())))
+    }
+
+    /// Returns the target for this number of images that have arrived: a service may send more than were requested.
+    pub(super) fn for_arrived(&self, images: usize) -> Self {
+        let mut target = self.clone();
+        match &mut target {
+            Self::Named { count, .. } | Self::Template { count, .. } => *count = images.max(*count),
+            Self::Stdout | Self::New { .. } => {}
+        }
+        target
     }
 
     pub(super) fn is_stdout(&self) -> bool {
@@ -117,11 +144,11 @@ impl OutputTarget {
     pub(super) fn path(&self, index: usize, format: Option<Format>) -> PathBuf {
         match self {
             Self::Stdout => PathBuf::from("-"),
-            Self::Named { path, numbered: false } => path.clone(),
-            Self::Named { path, numbered: true } => client::numbered_path(path, index + 1),
-            Self::Template { folder, template, numbered } => {
+            Self::Named { path, count: 0..=1 } => path.clone(),
+            Self::Named { path, .. } => client::numbered_path(path, index + 1),
+            Self::Template { folder, template, count } => {
                 let path = folder.join(template.name(index, format));
-                if *numbered && !template.has_number() { client::numbered_path(&path, index + 1) } else { path }
+                if *count > 1 && !template.has_number() { client::numbered_path(&path, index + 1) } else { path }
             }
             Self::New { folder, name } => folder.join(format!("{name}.{}", format.map_or("bin", Format::extension))),
         }
@@ -137,6 +164,24 @@ impl OutputTarget {
         };
         client::path_with_suffix(&path, &format!(".partial-{index}"))
     }
+}
+
+/// Returns the file for the description of an image.
+pub(super) fn description_path(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(".json");
+    PathBuf::from(name)
+}
+
+/// Returns true if the path names a file, and its folder exists.
+pub(in crate::cli) fn names_file_in_folder(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
+    !is_folder && path.file_name().is_some() && folder.is_none_or(Path::is_dir)
+}
+
+pub(in crate::cli) fn missing_folder(path: &Path) -> CommandFailure {
+    CommandFailure::Usage(format!("the output folder of {} does not exist", path.display()))
 }
 
 /// Builds a file name from the first words of the prompt; every file system accepts it.
@@ -160,16 +205,12 @@ pub(in crate::cli) fn name_from_prompt(prompt: &str) -> String {
 mod tests {
     use super::*;
 
-    fn count(number: i64) -> ImageCount {
-        ImageCount::new(number).unwrap()
-    }
-
-    fn new_target(path: impl AsRef<Path>, number: i64) -> Result<OutputTarget, CommandFailure> {
+    fn new_target(path: impl AsRef<Path>, number: usize) -> Result<OutputTarget, CommandFailure> {
         let [prompt, date, model, size] = ["a-fox", "2026-11-27", "gpt-image-2", "auto"].map(str::to_owned);
-        OutputTarget::new(Some(path.as_ref()), &NameValues { prompt, date, model, size }, count(number))
+        OutputTarget::new(Some(path.as_ref()), &NameValues { prompt, date, model, size }, number)
     }
 
-    fn valid_target(path: impl AsRef<Path>, number: i64) -> OutputTarget {
+    fn valid_target(path: impl AsRef<Path>, number: usize) -> OutputTarget {
         new_target(path, number).unwrap()
     }
 
@@ -209,14 +250,44 @@ mod tests {
     #[test]
     fn an_existing_file_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
-        let is_free = |name: &str, number: i64| {
+        let is_free = |name: &str, number: usize| {
             let target = valid_target(folder.path().join(name), number);
-            target.check_not_existing(count(number), Format::Png).is_ok()
+            target.check_not_existing(Format::Png, false).is_ok()
         };
         std::fs::write(folder.path().join("fox-2.png"), "").unwrap();
         assert!(is_free("fox.png", 1) && is_free("fox", 1) && is_free("fox-2.png", 2));
         assert!(!is_free("fox-2.png", 1) && !is_free("fox-2", 1) && !is_free("fox.png", 2) && !is_free("fox", 3));
         assert!(is_free("", 2), "new names are chosen in a folder");
+        std::fs::write(folder.path().join("owl.png.json"), "").unwrap();
+        let target = valid_target(folder.path().join("owl"), 1);
+        assert!(target.check_not_existing(Format::Png, false).is_ok());
+        assert!(target.check_not_existing(Format::Png, true).is_err(), "its description would be replaced");
+    }
+
+    #[test]
+    fn only_named_files_may_be_replaced_also_if_more_images_arrive() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |path: &Path, number: usize| valid_target(path, number).named_paths(Format::Png);
+        assert!(named(folder.path(), 3).is_empty());
+        assert_eq!(named(Path::new("fox"), 1), [PathBuf::from("fox.png")]);
+        assert_eq!(named(Path::new("fox.png"), 2), ["fox-1.png", "fox-2.png"].map(PathBuf::from));
+        assert_eq!(named(Path::new("{n}.{ext}"), 2), ["1.png", "2.png"].map(PathBuf::from));
+        assert_eq!(named(Path::new("fox"), usize::MAX).len(), CHECKED_NAMES);
+        let arrived = valid_target("fox.png", 1).for_arrived(2);
+        assert_eq!([0, 1].map(|index| arrived.path(index, None)), ["fox-1.png", "fox-2.png"].map(PathBuf::from));
+        let arrived = valid_target("fox.png", 2).for_arrived(1);
+        assert_eq!(arrived.path(0, None), PathBuf::from("fox-1.png"));
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_written_is_found_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_writable =
+            |name: &str, number| valid_target(folder.path().join(name), number).check_writable(Format::Png).is_ok();
+        let long = format!("{}.png", "a".repeat(250));
+        assert!(is_writable("", 3) && is_writable("fox", 1) && is_writable(&long, 1));
+        assert!(!is_writable(&long, 2), "a number makes the name too long");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -230,11 +301,9 @@ mod tests {
 
     #[test]
     fn placeholders_name_and_number_the_files() {
-        let paths = |path: &str, number: i64| {
+        let paths = |path: &str, number: usize| {
             let target = valid_target(path, number);
-            (0..number)
-                .map(|index| target.path(usize::try_from(index).unwrap(), Some(Format::Jpeg)))
-                .collect::<Vec<_>>()
+            (0..number).map(|index| target.path(index, Some(Format::Jpeg))).collect::<Vec<_>>()
         };
         assert_eq!(paths("{prompt}-{n}.{ext}", 2), ["a-fox-1.jpg", "a-fox-2.jpg"].map(PathBuf::from));
         assert_eq!(paths("{date}.{ext}", 2), ["2026-11-27-1.jpg", "2026-11-27-2.jpg"].map(PathBuf::from));
@@ -257,8 +326,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a-fox-2.png"), "").unwrap();
         let target = valid_target(folder.path().join("{prompt}-{n}.{ext}"), 2);
-        assert!(target.check_not_existing(count(2), Format::Png).is_err());
-        assert!(target.check_not_existing(count(2), Format::Jpeg).is_ok());
+        assert!(target.check_not_existing(Format::Png, false).is_err());
+        assert!(target.check_not_existing(Format::Jpeg, false).is_ok());
     }
 
     #[test]

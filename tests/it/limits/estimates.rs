@@ -248,6 +248,11 @@ fn the_command_prints_the_estimate_and_makes_no_image() {
     let with_partials = run(&[&small[..], &["--stream", "--partials", "2"]].concat());
     assert_eq!(with_partials.ok_stdout(), "0.01199\n");
     assert!(run(&["--size", "2048x2048"]).code != Some(0));
+    // The file extension stands for the format, as if the image were made.
+    assert_eq!(run(&[&small[..], &["--compression", "50", "-o", "fox.jpg"]].concat()).ok_stdout(), "0.00599\n");
+    let events = run(&[&small[..], &["--progress", "jsonl"]].concat());
+    let note: Value = serde_json::from_str(events.stderr.trim()).expect("one event");
+    assert_eq!((events.ok_stdout(), &note["event"]), ("0.00599\n", &json!("note")));
     assert_eq!((upstream.attempt_count(), gateway.records().len()), (0, 0));
     assert_eq!(draw(&gateway, json!({"size": "1024x1024"})).status, 200);
     let refused = run(&small);
