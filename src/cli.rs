@@ -116,7 +116,7 @@ enum CliCommand {
     Generate(generate::GenerateCommand),
     /// Edit images, or make new ones from them, and write the results to files.
     Edit(edit::EditCommand),
-    /// Make the images of many requests, and go on after an interruption without paying again.
+    /// Make the images of many requests, and go on after an interruption; with a gateway, without paying again.
     Batch(batch::BatchCommand),
     /// Give an agent the image tools of a gateway, over standard input and output (MCP).
     Mcp(mcp::McpCommand),

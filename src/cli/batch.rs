@@ -2,7 +2,8 @@
 //! again.
 //!
 //! Each request has an idempotency key that is derived from its line, so a gateway that has made its image before sends
-//! the same image. A file that exists is not made again.
+//! the same image. A file that exists is not made again. Faults that can be found before anything is sent are reported
+//! then, and a file that cannot be written ends the batch, because images are paid for before they are written.
 
 mod line;
 mod summary;
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
-use super::image_command::{ProgressDisplay, addresses, unread_answer};
+use super::image_command::{OutputImage, ProgressDisplay, addresses, name_from_prompt, unread_answer};
 use super::image_cost::{ImageCost, PriceLookup};
 use super::installation::block_on;
 use super::output::{ProgressArg, has_events, print, print_event, print_json, print_message};
@@ -84,13 +85,32 @@ impl BatchCommand {
         std::fs::create_dir_all(&self.output)
             .map_err(|error| CommandFailure::Usage(format!("{} cannot be made: {error}", self.output.display())))?;
         let client = self.connection.client()?;
-        block_on(self.make_all(client, lines))
+        block_on(async {
+            self.check(&lines).await?;
+            self.make_all(client, lines).await
+        })
+    }
+
+    /// Finds the faults of the folder, and of all lines that are going to be sent, before the first one is sent.
+    async fn check(&self, lines: &[BatchLine]) -> Result<(), CommandFailure> {
+        if has_requests(lines, &self.output) {
+            client::check_writable(&self.output.join("image")).map_err(|error| {
+                CommandFailure::Usage(format!("no file can be written to {}: {error}", self.output.display()))
+            })?;
+        }
+        let mut problems = Vec::new();
+        for line in lines.iter().filter(|line| !is_complete(line, &self.output)) {
+            if let Err(problem) = line.check(&self.output).await {
+                problems.push(format!("line {}: {problem}", line.number));
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(CommandFailure::Input(problems)) }
     }
 
     async fn make_all(&self, client: Client, lines: Vec<BatchLine>) -> Result<(), CommandFailure> {
-        let total = lines.len();
-        print_event("started", json!({ "lines": total }));
-        let progress = ProgressDisplay::start(&format!("making the images of {total} lines"));
+        let (total, service) = (lines.len(), client.origin());
+        print_event("started", json!({ "lines": total, "service": service }));
+        let progress = ProgressDisplay::start(&format!("making the images of {total} lines, from {service}"));
         let mut prices = has_requests(&lines, &self.output).then(|| PriceLookup::start(&client));
         let (permits, mut tasks) = (Arc::new(Semaphore::new(self.concurrency.into())), JoinSet::new());
         for line in lines {
@@ -142,17 +162,29 @@ impl BatchCommand {
 
 /// Returns true if a line has a file that does not exist.
 fn has_requests(lines: &[BatchLine], folder: &Path) -> bool {
-    lines.iter().any(|line| !line.paths(folder).iter().all(|path| exists(path)))
+    lines.iter().any(|line| !is_complete(line, folder))
+}
+
+/// Returns true if all files of a line exist.
+fn is_complete(line: &BatchLine, folder: &Path) -> bool {
+    line.paths(folder).iter().all(|path| exists(path))
 }
 
 /// Makes the images of a line, unless they exist or the batch has been stopped.
 async fn run_line(client: &Client, permits: &Semaphore, line: &BatchLine, folder: &Path) -> LineResult {
-    if line.paths(folder).iter().all(|path| exists(path)) {
+    if is_complete(line, folder) {
         return LineResult::Existing;
     }
     let Ok(_permit) = permits.acquire().await else { return LineResult::NotSent };
     match make_images(client, line).await {
-        Ok(images) => LineResult::Delivered(write_images(images, line, folder).await),
+        Ok(images) => {
+            let delivery = write_images(images, line, folder).await;
+            // The files of all lines are in one folder, so the next images would be paid for and not written either.
+            if delivery.failure.as_ref().is_some_and(|error| error.kind() == ErrorKind::File) {
+                permits.close();
+            }
+            LineResult::Delivered(delivery)
+        }
         Err(error) => {
             if ends_batch(&error) {
                 permits.close();
@@ -174,7 +206,7 @@ async fn make_images(client: &Client, line: &BatchLine) -> Result<Images, Error>
 /// that do not exist, and then files of higher numbers: each has been paid for.
 async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> LineDelivery {
     let mut free_paths = (0..).map(|index| line.path(folder, index)).filter(|path| !exists(path));
-    let (mut files, mut failure) = (Vec::new(), None);
+    let (mut files, mut failure, mut undecodable) = (Vec::new(), None, None);
     for (index, image) in images.iter().enumerate() {
         let path = if images.is_replayed() {
             Some(line.path(folder, index)).filter(|path| !exists(path))
@@ -182,10 +214,21 @@ async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> LineDe
             free_paths.next()
         };
         let Some(path) = path else { continue };
-        match image.write_to(path).await {
+        match image.write_to(&path).await {
             Ok(file) => files.push(file),
-            Err(error) => failure = failure.or(Some(error)),
+            Err(error) => {
+                if error.kind() == ErrorKind::File {
+                    let name = name_from_prompt(&line.prompt);
+                    files.extend(OutputImage::Original(image).keep_in_temporary_folder(&name).await);
+                } else if unread_answer::is_undecodable(&error, &image) {
+                    undecodable = undecodable.or(Some(path));
+                }
+                failure = failure.or(Some(error));
+            }
         }
+    }
+    if let Some(path) = undecodable {
+        unread_answer::keep_text(images.json().text(), &path);
     }
     drop(free_paths);
     let missing = line.paths(folder).iter().filter(|path| !exists(path)).count();

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, CommandOutput, FakeUpstream, Gateway, Program, TEST_TIMEOUT, ends_within, format_and_size};
+use crate::kit::{
+    Account, CommandOutput, FakeUpstream, Gateway, Program, SmallDisk, TEST_TIMEOUT, alpha_png, ends_within,
+    format_and_size,
+};
 
 const USAGE: Option<i32> = Some(2);
 const INCOMPLETE: Option<i32> = Some(3);
@@ -101,6 +104,74 @@ fn lines_that_cannot_be_read_are_refused_together_before_anything_is_sent() {
     let done = run(&gateway, "{\"prompt\": \"a\"}\n[]\n{\"size\": \"auto\"}", &[]);
     assert_eq!((done.code, upstream.attempt_count()), (USAGE, 0), "{done:#?}");
     assert!(done.stderr.contains("line 2: ") && done.stderr.contains("line 3: `prompt` is missing"), "{done:#?}");
+}
+
+#[test]
+fn faults_of_all_requests_are_reported_together_before_anything_is_sent() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    let png = |name: &str, width: u32, height: u32| {
+        std::fs::write(gateway.home().join(name), &alpha_png(width, height)[..]).expect("a file");
+    };
+    png("in.png", 64, 64);
+    png("mask.png", 32, 32);
+    let lines = [
+        json!({"prompt": "good", "image": "in.png", "file": "good"}),
+        json!({"prompt": "a", "image": "none.png"}),
+        json!({"prompt": "a", "image": "in.png", "mask": "mask.png"}),
+        json!({"prompt": "a", "image": vec!["in.png"; 17]}),
+        json!({"prompt": "a".repeat(32_001)}),
+        json!({"prompt": "a", "file": "a".repeat(256)}),
+        json!({"prompt": "a", "image": "none.png", "file": "made"}),
+    ];
+    let input = lines.map(|line| line.to_string()).join("\n");
+    // A line whose files exist is not sent, so its faults do not matter.
+    std::fs::write(gateway.home().join("made.png"), "mine").expect("a file");
+    let done = run(&gateway, &input, &[]);
+    assert_eq!((done.code, upstream.attempt_count()), (USAGE, 0), "{done:#?}");
+    let expected = [
+        "error: line 2: `image`: none.png cannot be read: ",
+        "error: line 3: `mask`: the mask has 32x32 px",
+        "error: line 4: `image`: expected at most 16 images",
+        "error: line 5: `prompt`: the prompt is longer than",
+        "error: line 6: `file`: ",
+    ];
+    let problems: Vec<&str> = done.stderr.lines().collect();
+    assert_eq!(problems.len(), expected.len(), "{done:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+    let good = run(&gateway, &format!("\u{feff}{}", input.lines().next().expect("a line")), &[]);
+    assert_eq!(good.ok_stdout(), "./good.png\n", "a byte order mark is no fault");
+}
+
+#[test]
+fn nothing_is_sent_if_no_file_can_be_written_to_the_folder() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    // Nobody can make a file there, not even root.
+    let done = run(&gateway, "{\"prompt\": \"a boat\"}", &["-o", "/proc"]);
+    assert_eq!((done.code, upstream.attempt_count()), (USAGE, 0), "{done:#?}");
+    assert!(done.stderr.contains("no file can be written to /proc: "), "{done:#?}");
+}
+
+#[test]
+fn a_full_disk_ends_the_batch() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    let folder = gateway.home().join("small");
+    let Some(disk) = SmallDisk::mount(&folder, 2) else { return };
+    disk.fill_except(1);
+    let lines: Vec<String> =
+        (1..=20).map(|number| json!({"prompt": format!("boat {number} [[b64=800000]]")}).to_string()).collect();
+    let done = run(&gateway, &lines.join("\n"), &["-o", "small", "--concurrency", "1"]);
+    assert_eq!((done.code, upstream.attempt_count()), (INCOMPLETE, 2), "{done:#?}");
+    assert!(done.stderr.contains("made 1 (before: 0), existing 0, failed 1, not sent 18"), "{done:#?}");
+    assert!(done.stderr.contains("note: the image is kept in "), "{done:#?}");
+    disk.clear();
+    disk.fill();
+    let refused = run(&gateway, &lines.join("\n"), &["-o", "small"]);
+    assert_eq!((refused.code, upstream.attempt_count()), (USAGE, 2), "a full disk is found before: {refused:#?}");
 }
 
 #[test]

@@ -249,6 +249,8 @@ fn a_program_gets_events_instead_of_messages() {
     let (code, seen) = events(&words);
     assert_eq!((code, names(&seen).join(" ").as_str()), (Some(0), "started partial arrived note saved summary"));
     assert_eq!((&seen[4]["file"], &seen[5]["files"], &seen[5]["attempts"]), (&json!("fox.png"), &json!(1), &json!(1)));
+    let service = json!(format!("http://{}", installation.server.address()));
+    assert_eq!(seen[0]["service"], service);
     let length = std::fs::metadata(installation.home.path().join("fox.png")).expect("a file").len();
     assert_eq!(seen[4]["bytes"], json!(length));
     let (code, seen) = events(&words);
@@ -257,6 +259,7 @@ fn a_program_gets_events_instead_of_messages() {
     let (code, seen) = events(&["batch", "requests.jsonl", "-o", "images", "-c", "1", "--progress", "jsonl"]);
     assert_eq!((code, names(&seen).join(" ").as_str()), (Some(3), "started line line summary failed"), "{seen:?}");
     assert_eq!((&seen[3]["made"], &seen[3]["failed"]), (&json!(1), &json!(1)));
+    assert_eq!(seen[0]["service"], service);
 }
 
 #[test]

@@ -43,14 +43,13 @@ impl BatchLine {
     /// Returns all problems, each with the number of its line.
     pub(super) fn parse_all(text: &str) -> Result<Vec<Self>, Vec<String>> {
         let (mut lines, mut problems) = (Vec::<Self>::new(), Vec::new());
-        let mut numbers_of_files = BTreeMap::<PathBuf, usize>::new();
+        let mut numbers_of_files = BTreeMap::<String, usize>::new();
+        // Some editors begin a file with a byte order mark, which is no part of its text.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let numbered = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
         for (number, text) in numbered {
-            match Self::parse(number, text) {
-                Ok(line) => match numbers_of_files.insert(line.file.clone(), number) {
-                    Some(first) => problems.push(format!("line {number}: `file` is that of line {first}")),
-                    None => lines.push(line),
-                },
+            match Self::parse(number, text).and_then(|line| line.claim_files(&mut numbers_of_files)) {
+                Ok(line) => lines.push(line),
                 Err(problem) => problems.push(format!("line {number}: {problem}")),
             }
         }
@@ -107,6 +106,32 @@ impl BatchLine {
         })
     }
 
+    /// Adds the files of the line to those of the lines before it. Returns an error if one of them has the same file.
+    fn claim_files(self, numbers_of_files: &mut BTreeMap<String, usize>) -> Result<Self, String> {
+        let identities: Vec<String> = self.paths(Path::new("")).iter().map(|path| file_identity(path)).collect();
+        if let Some(first) = identities.iter().find_map(|identity| numbers_of_files.get(identity)) {
+            return Err(format!("`file` is that of line {first}"));
+        }
+        numbers_of_files.extend(identities.into_iter().map(|identity| (identity, self.number)));
+        Ok(self)
+    }
+
+    /// Finds the faults of the request, its images and the names of its files before anything is sent. The error is a
+    /// sentence.
+    pub(super) async fn check(&self, folder: &Path) -> Result<(), String> {
+        let checked = match self.edit_request() {
+            Some(request) => request.check().await,
+            None => self.request().check(),
+        };
+        checked.map_err(|error| match error.param() {
+            Some(param) => format!("`{param}`: {}", error.message()),
+            None => error.to_string(),
+        })?;
+        // The last number is the longest.
+        let path = self.path(folder, self.count() - 1);
+        client::check_writable(&path).map_err(|error| format!("`file`: {} cannot be written: {error}", path.display()))
+    }
+
     /// Returns the files of the images, whose extension may be corrected.
     pub(super) fn paths(&self, folder: &Path) -> Vec<PathBuf> {
         (0..self.count()).map(|index| self.path(folder, index)).collect()
@@ -143,6 +168,14 @@ impl BatchLine {
         let request = self.mask.iter().fold(request, |request, mask| request.mask(mask.as_path()));
         (!self.images.is_empty()).then_some(request)
     }
+}
+
+/// Returns a text that is the same for all names under which an image is one file: the extension of its format may be
+/// corrected, and some file systems do not distinguish capital letters.
+fn file_identity(path: &Path) -> String {
+    let is_corrected = client::format_from_extension(path).is_some();
+    let path = if is_corrected { path.with_extension("") } else { path.to_owned() };
+    path.to_string_lossy().to_lowercase()
 }
 
 fn text_member(members: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
@@ -216,6 +249,28 @@ mod tests {
             assert!(problem.starts_with(expected), "{problem}");
         }
         assert_eq!(problems_of("\n \n"), ["the input has no lines"]);
+    }
+
+    #[test]
+    fn files_that_only_the_format_or_a_capital_letter_distinguishes_are_one_file() {
+        for (first, second) in [
+            (r#""file": "fox.png""#, r#""file": "fox.webp", "output_format": "webp""#),
+            (r#""file": "fox""#, r#""file": "fox.jpeg""#),
+            (r#""file": "fox.png""#, r#""file": "Fox.PNG""#),
+            (r#""file": "fox", "n": 2"#, r#""file": "fox-2.png""#),
+            (r#""file": "fox-2.png""#, r#""file": "fox", "n": 2"#),
+        ] {
+            let text = format!("{{\"prompt\": \"a\", {first}}}\n{{\"prompt\": \"b\", {second}}}");
+            assert_eq!(problems_of(&text), ["line 2: `file` is that of line 1"], "{text}");
+        }
+        let others =
+            ["fox", "fox.v2", "fox-1", "foxes.png"].map(|file| format!("{{\"prompt\": \"a\", \"file\": \"{file}\"}}"));
+        assert_eq!(BatchLine::parse_all(&others.join("\n")).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        assert_eq!(BatchLine::parse_all("\u{feff}{\"prompt\": \"a\"}\n").unwrap().len(), 1);
     }
 
     #[test]

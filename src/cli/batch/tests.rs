@@ -116,6 +116,31 @@ fn addresses_and_answers_that_are_not_understood_are_kept() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_ends_the_batch_and_its_image_is_kept() {
+    let batch = BatchRun::new([]);
+    batch.server.set_default(image_answer(1));
+    fs::remove_dir(batch.folder.path()).unwrap();
+    let (reports, summary) = batch.run(&"{\"prompt\": \"a lost folder\"}\n".repeat(5));
+    assert_eq!((summary.failed, summary.not_sent, batch.server.completions()), (1, 4, 1));
+    let kept = PathBuf::from(reports[0]["files"][0].as_str().unwrap());
+    assert!(kept.starts_with(std::env::temp_dir()), "{kept:?}");
+    assert_eq!(fs::read(&kept).unwrap(), png(16, 16, 0));
+    fs::remove_file(kept).unwrap();
+}
+
+#[test]
+fn an_answer_whose_image_is_not_base64_is_kept() {
+    let answer = json!({"data": [{"b64_json": "not base64!"}, {"b64_json": "neither!"}]});
+    let batch = BatchRun::new([Answer::json(200, &answer)]);
+    let (reports, summary) = batch.run(TWO);
+    assert_eq!(
+        (&reports[0]["result"], summary.failed, batch.names()),
+        (&json!("failed"), 1, vec!["a-1.answer.txt".to_owned()])
+    );
+    assert_eq!(fs::read_to_string(batch.folder.path().join("a-1.answer.txt")).unwrap(), answer.to_string());
+}
+
+#[test]
 fn nothing_is_requested_if_all_files_exist() {
     let folder = TempDir::new().unwrap();
     let lines = BatchLine::parse_all(&format!("{TWO}\n{{\"prompt\": \"b\", \"file\": \"b\"}}")).unwrap();
