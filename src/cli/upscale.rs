@@ -1,16 +1,21 @@
 //! The command `imagate upscale`: enlarges an image file on this machine.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
+use super::image_command::{missing_folder, names_file_in_folder};
 use super::installation::block_on;
 use super::output::{print, print_bytes, print_message};
 use crate::client::{self, Compression, Output, Resize, ResizedImage};
 use crate::image::{Format, Size};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
+
+/// The name of a new file for an image from standard input.
+const STDIN_NAME: &str = "image";
 
 /// Arguments of `upscale`.
 #[derive(Debug, Args)]
@@ -20,7 +25,7 @@ pub(super) struct UpscaleCommand {
     /// Width and height in pixels, such as 3840x2160. The size rules of the API apply.
     #[arg(long, value_name = "SIZE")]
     size: Size,
-    /// The file to write, or `-` for standard output.
+    /// The file to write, a folder for a new file with the name of the image, or `-` for standard output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The file format [default: the format that the file extension of `--output` stands for, or else the format of the
@@ -59,30 +64,43 @@ impl UpscaleCommand {
                 "an image cannot be written to a terminal: name a file, or redirect standard output".to_owned(),
             ));
         }
+        let is_folder = self.output.is_dir();
+        if !is_stdout && !is_folder && !names_file_in_folder(&self.output) {
+            return Err(missing_folder(&self.output));
+        }
         let file = self.read()?;
         let resized = self.resize_file(file, format)?;
-        self.check_result(&resized, is_stdout)?;
+        self.check_result(&resized, !is_stdout && !is_folder)?;
         let (width, height) = resized.original_dimensions();
         print_message(&format!("resized from {width}x{height} to {}", resized.size()));
         if is_stdout {
             return Ok(print_bytes(resized.bytes())?);
         }
+        let path = if is_folder { self.new_file(resized.format()) } else { self.output.clone() };
+        // A file with another name than the given one is not replaced: the extension may have been corrected.
+        let format = client::format_from_extension(&path).filter(|named| *named != resized.format());
+        let replaces = self.force && !is_folder && format.is_none();
         let written = block_on(async {
-            let path = &self.output;
-            Ok(if self.force { resized.overwrite(path).await? } else { resized.write_to(path).await? })
+            Ok(if replaces { resized.overwrite(path).await? } else { resized.write_to(path).await? })
         })?;
         Ok(print(&format!("{}\n", written.display()))?)
     }
 
     /// Returns the requested format, or `None` if the image keeps its own.
     fn output_format(&self) -> Result<Option<Format>, CommandFailure> {
-        let named = client::format_from_extension(&self.output);
+        let named = client::format_from_extension(&self.output).filter(|_| !self.output.is_dir());
         match (self.format, named) {
             (Some(requested), Some(named)) if requested != named => Err(CommandFailure::Usage(format!(
                 "--format {requested} does not match the file extension of --output, which stands for {named}"
             ))),
             (requested, named) => Ok(requested.or(named)),
         }
+    }
+
+    /// Returns the new file in the folder that the user has named.
+    fn new_file(&self, format: Format) -> PathBuf {
+        let name = self.file.file_name().filter(|_| self.file != Path::new("-"));
+        self.output.join(name.unwrap_or(OsStr::new(STDIN_NAME))).with_extension(format.extension())
     }
 
     fn read(&self) -> Result<Vec<u8>, CommandFailure> {
@@ -108,9 +126,9 @@ impl UpscaleCommand {
         Ok(Resize::to(self.size).fit(self.fit.into()).format(output).apply(file)?)
     }
 
-    /// Returns an error if the image is both wider and higher than the requested size, or if a file would be
-    /// overwritten without `--force`.
-    fn check_result(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), CommandFailure> {
+    /// Returns an error if the image is both wider and higher than the requested size, or if the file that the user has
+    /// named would be replaced without `--force`.
+    fn check_result(&self, resized: &ResizedImage, is_named: bool) -> Result<(), CommandFailure> {
         let (width, height) = resized.original_dimensions();
         if width > self.size.width() && height > self.size.height() {
             return Err(CommandFailure::Usage(format!(
@@ -119,7 +137,7 @@ impl UpscaleCommand {
             )));
         }
         let path = client::with_format_extension(&self.output, Some(resized.format()));
-        if !is_stdout && !self.force && path.exists() {
+        if is_named && !self.force && path.exists() {
             return Err(CommandFailure::Usage(format!(
                 "{} already exists: name another file, or replace it with --force",
                 path.display()

@@ -40,6 +40,23 @@ fn upscale_writes_the_format_of_the_output_or_the_input() {
 }
 
 #[test]
+fn a_folder_gets_a_new_file_with_the_name_of_the_image() {
+    let home = folder();
+    std::fs::create_dir(home.path().join("large")).expect("a folder");
+    for (source, output, expected) in
+        [("in.png", "large", "large/in.png"), ("in.png", "large/", "large/in-2.png"), ("in.jpg", ".", "./in-2.jpg")]
+    {
+        let result = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output, "--force"]);
+        assert_eq!(result.ok_stdout(), format!("{expected}\n"), "{source} {output} {result:#?}");
+    }
+    assert!(!home.path().join("large.png").exists());
+    let file = std::fs::read(home.path().join("in.jpg")).expect("the image");
+    assert_eq!(format_and_size(&file).1, "1536x1024", "the image itself is not replaced");
+    let missing = upscale(home.path(), &["in.png", "--size", "3840x2160", "-o", "none/"]);
+    assert!(missing.code == USAGE && missing.stderr.contains("does not exist"), "{missing:#?}");
+}
+
+#[test]
 fn an_image_may_come_from_standard_input() {
     let home = folder();
     let program = Program::new(home.path()).stdin(&home.path().join("in.jpg"));
