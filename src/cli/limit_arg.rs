@@ -38,10 +38,7 @@ pub(super) fn stored_limits(limits: Vec<LimitArg>) -> Result<Option<String>, Com
             return Err(CommandFailure::Usage(format!("the limit {name} is given twice")));
         }
     }
-    check_limits(&by_name).map_err(|problems| {
-        let problems = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        CommandFailure::Failed(anyhow::anyhow!(problems))
-    })
+    check_limits(&by_name).map_err(|problems| CommandFailure::Input(problems.iter().map(ToString::to_string).collect()))
 }
 
 /// Returns the limits in the form in which a request to the admin API has them; `None` if there are none.
@@ -83,7 +80,8 @@ mod tests {
     #[test]
     fn a_limit_that_is_unknown_impossible_or_given_twice_is_refused() {
         for args in [&["image_per_day=5"][..], &["images_per_day=0"], &["images_per_day=1", "images_per_day=2"]] {
-            assert!(stored(args).is_err(), "{args:?}");
+            let failure = stored(args).unwrap_err();
+            assert!(matches!(failure, CommandFailure::Usage(_) | CommandFailure::Input(_)), "{args:?}: {failure:?}");
         }
         assert_eq!(stored(&[]).unwrap(), None);
     }
