@@ -31,6 +31,10 @@ const LIMITS: &[Phrase] = &[
         "has waited for {} seconds returns",
         &[|_| source_number("src/gateway/mcp/image_tools.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
     ),
+    (
+        "At most {} image tools of a request may differ",
+        &[|_| source_number("src/gateway/rules/response/job.rs", "const IMAGE_TOOLS_MAX: usize = ")],
+    ),
     ("never above {}", &[|facts| facts.limit("retry_after_max_seconds")]),
     ("every {} seconds; every reader", &[|facts| facts.limit("heartbeat_seconds")]),
     ("first comment after {} seconds", &[|facts| facts.limit("heartbeat_seconds")]),

@@ -38,6 +38,13 @@ fn draw_with(gateway: &Gateway, secret: &str) -> Answer {
     Call::generation().json(&request(json!({}))).key(secret).send(gateway.address())
 }
 
+/// Sends a request for a response with these fields.
+fn respond(gateway: &Gateway, fields: &Value) -> Answer {
+    let mut body = json!({"model": "gpt-5.5", "input": "a cube"});
+    body.as_object_mut().expect("an object").extend(fields.as_object().expect("fields").clone());
+    Call::post("/v1/responses").json(&body).key(gateway.secret()).send(gateway.address())
+}
+
 /// Asserts that a limit refused the request, and returns the error.
 #[track_caller]
 fn refused(answer: &Answer, code: &str, limit: &str, scope: &str) -> Value {
@@ -94,6 +101,32 @@ fn a_budget_holds_for_simultaneous_requests_and_over_a_restart() {
 }
 
 #[test]
+fn a_response_reserves_the_price_of_its_dearest_image_tool() {
+    let upstream = FakeUpstream::start();
+    let price =
+        |model: &str, figures: &str| format!("[[prices]]\nmodel = \"{model}\"\nfrom = \"2026-01-01\"\n{figures}\n");
+    let settings = format!(
+        "{}{}[[models]]\nid = \"sketch-1\"\n[[models]]\nid = \"sketch-2\"\n[[groups]]\nname = \"default\"\n[groups.limits]\n\
+         budget_usd = 0.1",
+        price("gpt-5.5", "text_input = 2\ntext_output = 8"),
+        price("sketch-1", "per_image = 0.5"),
+    );
+    let account = Account::for_upstream("only", &upstream).with_responses_protocol();
+    let gateway = Gateway::with(&settings, &[account]);
+    let small = json!({"type": "image_generation", "size": "1024x1024", "quality": "low"});
+    let large = json!({"type": "image_generation", "size": "3840x2160", "quality": "high"});
+    let named =
+        |model: &str| json!({"type": "image_generation", "model": model, "size": "1024x1024", "quality": "low"});
+    let ask = |tools: &[&Value]| respond(&gateway, &json!({"tools": tools, "max_output_tokens": 100}));
+    for other in [&large, &named("sketch-1")] {
+        refused(&ask(&[&small, other]), "insufficient_quota", "budget_usd", "group");
+    }
+    assert_eq!(ask(&[&small, &named("sketch-2")]).error_object(503)["code"], "price_unknown");
+    assert_eq!(upstream.attempt_count(), 0);
+    assert_eq!(ask(&[&small]).status, 200);
+}
+
+#[test]
 fn a_failed_request_gives_its_share_back() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream, "budget_usd = 0.0062\nimages_per_day = 1");
@@ -135,13 +168,23 @@ fn size_quality_and_model_are_limited_by_name() {
         let error = draw(&gateway, with(name, value)).error_object(400);
         assert_eq!(error["param"], name, "{value}: {error}");
     }
-    // The image tool of a response keeps the same limits.
-    for (tool, param) in [(json!({"size": "2048x2048", "quality": "low"}), "tools.size"), (json!({}), "tools.size")] {
-        let mut tool = tool;
-        tool["type"] = "image_generation".into();
-        let body = json!({"model": "gpt-5.5", "input": "a cube", "tools": [tool]});
-        let answer = Call::post("/v1/responses").json(&body).key(gateway.secret()).send(gateway.address());
-        assert_eq!(answer.error_object(400)["param"], param);
+    // Every image tool of a response keeps the same limits.
+    let tool = |fields: Value| {
+        let mut tool = json!({"type": "image_generation", "size": "1024x1024", "quality": "low"});
+        tool.as_object_mut().expect("an object").extend(fields.as_object().expect("fields").clone());
+        tool
+    };
+    for (tools, param) in [
+        (vec![tool(json!({"size": "2048x2048"}))], "tools[0].size"),
+        (vec![json!({"type": "image_generation"})], "tools[0].size"),
+        (vec![json!({"type": "function", "name": "f"}), tool(json!({"model": "sketch-1"}))], "tools[1].model"),
+        (vec![tool(json!({})), tool(json!({"size": "3840x2160"}))], "tools[1].size"),
+        (vec![tool(json!({})), tool(json!({"quality": "high"}))], "tools[1].quality"),
+        (vec![tool(json!({"model": "gpt-image-2"})), tool(json!({"model": "sketch-1"}))], "tools[1].model"),
+    ] {
+        let error = respond(&gateway, &json!({ "tools": tools })).error_object(400);
+        let message = error["message"].as_str().expect("a message");
+        assert!(error["param"] == param && message.starts_with(&format!("Invalid '{param}': the limit")), "{error}");
     }
     assert_eq!(upstream.attempt_count(), 0);
     assert_eq!(draw(&gateway, allowed).status, 200);

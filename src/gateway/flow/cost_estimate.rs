@@ -6,11 +6,11 @@ use chrono::Utc;
 
 use super::fallback_order;
 use crate::gateway::Gateway;
-use crate::gateway::config::{FallbackPolicy, ImageModelSpec};
+use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{PriceTable, UnknownPrice, WorkEstimate};
-use crate::gateway::rules::{Job, ResponseJob, SharedTask, TaskRef};
+use crate::gateway::rules::{ImageTool, Job, ResponseJob, SharedTask, TaskRef};
 use crate::image::ByteSource as _;
 
 /// The most that a job can cost.
@@ -37,8 +37,7 @@ pub(super) fn most(
     let job = match task {
         SharedTask::Images(job) => job,
         SharedTask::Response(job) => {
-            let default_model = ImageModelSpec::default_model().name;
-            let most = table.most(&response_work(job, &default_model), Utc::now().date_naive())?;
+            let most = most_for_response(&table, job)?;
             return Ok(CostBound { call: most, job: most });
         }
     };
@@ -91,11 +90,20 @@ fn image_work(job: &Job) -> WorkEstimate<'_> {
     }
 }
 
-/// Returns the work of a response. Its text model chooses the number of images; one is assumed.
-fn response_work<'a>(job: &'a ResponseJob, default_model: &'a str) -> WorkEstimate<'a> {
-    let tool = job.image_tool();
+/// Returns the most that a response can cost. Its text model chooses the image tool; the dearest one counts.
+fn most_for_response(table: &PriceTable, job: &ResponseJob) -> Result<Usd, UnknownPrice> {
+    let day = Utc::now().date_naive();
+    let mut most = table.most(&response_work(job, None), day)?;
+    for tool in job.image_tools() {
+        most = most.max(table.most(&response_work(job, Some(tool)), day)?);
+    }
+    Ok(most)
+}
+
+/// Returns the work of a response that uses this image tool. Its text model chooses the number of images; one is assumed.
+fn response_work<'a>(job: &'a ResponseJob, tool: Option<&'a ImageTool>) -> WorkEstimate<'a> {
     WorkEstimate {
-        image_model: tool.map(|_| default_model),
+        image_model: tool.map(|tool| tool.model.as_str()),
         size: tool.map(|tool| tool.size),
         quality: tool.and_then(|tool| tool.quality.as_deref()),
         images: u64::from(tool.is_some()),

@@ -90,7 +90,7 @@ pub(super) async fn run_image_job(
     if wants_urls {
         count_if_refused(gateway, &caller, url_answer::check(&task))?;
     }
-    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
+    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
     let context = Arc::new(JobContext::new(gateway, caller, options, task));
     let mut answer = repeated_request::answer_request(Arc::clone(&context)).await?;
     if wants_urls {

@@ -7,7 +7,7 @@ use super::{RequestFailure, RequestOptions, cost_estimate, request_adaptation, r
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::{Job, SharedTask};
+use crate::gateway::rules::{Job, SharedTask, TaskRef};
 use crate::gateway::store::CostBasis;
 use crate::wire::types;
 
@@ -58,7 +58,7 @@ async fn estimate_job(
     if wants_urls {
         url_answer::check(&task)?;
     }
-    request_limits::check(gateway, caller, &task)?;
+    request_limits::check(gateway, caller, TaskRef::from(&task))?;
     if gateway.is_group_unusable(caller.group_name()) {
         return Err(Error::Unavailable);
     }

@@ -10,17 +10,16 @@ use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::Caller;
 use crate::gateway::limits::{JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
 use crate::gateway::prices::UnknownPrice;
-use crate::gateway::rules::SharedTask;
+use crate::gateway::rules::{SharedTask, TaskRef};
 use crate::image::SizeRequest;
 
-/// The images that a request asks for.
+/// The images that a request or one of its image tools asks for.
 struct RequestedWork<'a> {
-    /// The image model, if the request names it.
-    model: Option<&'a str>,
+    model: &'a str,
     size: SizeRequest,
     quality: Option<&'a str>,
-    /// The prefix of the parameters in messages.
-    prefix: &'static str,
+    /// The path of the image tool; `None` if these are parameters of the request itself.
+    tool: Option<&'a str>,
 }
 
 /// Checks the size, the quality and the model of a request. Nothing has been reserved or sent yet.
@@ -28,13 +27,13 @@ struct RequestedWork<'a> {
 /// # Errors
 ///
 /// 400 for the first parameter that is above a limit.
-pub(super) fn check(gateway: &Gateway, caller: &Caller, task: &SharedTask) -> Result<(), Error> {
-    let Some(work) = requested_work(task) else { return Ok(()) };
+pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Result<(), Error> {
+    let work = requested_work(task);
     let group_limits = gateway.request_limits(caller.group_name());
     [caller.limits(), caller.user_limits(), group_limits]
         .into_iter()
         .flatten()
-        .try_for_each(|limits| work.check(limits))
+        .try_for_each(|limits| work.iter().try_for_each(|work| work.check(limits)))
 }
 
 /// Reserves what a job asks for.
@@ -99,16 +98,21 @@ fn unlimited_subjects(gateway: &Gateway, caller: &Caller) -> Vec<LimitSubject> {
     [key, user, group].into_iter().flatten().collect()
 }
 
-fn requested_work(task: &SharedTask) -> Option<RequestedWork<'_>> {
-    Some(match task {
-        SharedTask::Images(job) => {
-            RequestedWork { model: Some(job.model()), size: job.size(), quality: job.quality(), prefix: "" }
+fn requested_work(task: TaskRef<'_>) -> Vec<RequestedWork<'_>> {
+    match task {
+        TaskRef::Images(job) => {
+            vec![RequestedWork { model: job.model(), size: job.size(), quality: job.quality(), tool: None }]
         }
-        SharedTask::Response(job) => {
-            let tool = job.image_tool()?;
-            RequestedWork { model: None, size: tool.size, quality: tool.quality.as_deref(), prefix: "tools." }
+        TaskRef::Response(job) => {
+            let work = job.image_tools().iter().map(|tool| RequestedWork {
+                model: &tool.model,
+                size: tool.size,
+                quality: tool.quality.as_deref(),
+                tool: Some(&tool.path),
+            });
+            work.collect()
         }
-    })
+    }
 }
 
 fn to_error(error: LimitError, cost: &Result<CostBound, UnknownPrice>) -> Error {
@@ -132,30 +136,28 @@ fn to_error(error: LimitError, cost: &Result<CostBound, UnknownPrice>) -> Error 
 
 impl RequestedWork<'_> {
     fn check(&self, limits: &RequestLimits) -> Result<(), Error> {
-        let reject = |param: &str, message: String| {
-            let param = format!("{}{param}", self.prefix);
+        let reject = |field: &str, message: String| {
+            let param = self.tool.map_or_else(|| field.to_owned(), |tool| format!("{tool}.{field}"));
+            let message = format!("Invalid '{param}': {message}");
             Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
         };
         if let Some(max) = limits.max_size
             && self.size.exact().is_none_or(|size| size.pixels() > max.pixels())
         {
             let size = self.size;
-            let message = format!("Invalid 'size': the limit 'max_size' allows at most {max}, but got '{size}'.");
-            return reject("size", message);
+            return reject("size", format!("the limit 'max_size' allows at most {max}, but got '{size}'."));
         }
         if let Some(max) = limits.max_quality
             && !max.allows(self.quality)
         {
             let (max, quality) = (max.as_str(), self.quality.unwrap_or("auto"));
-            let message =
-                format!("Invalid 'quality': the limit 'max_quality' allows at most '{max}', but got '{quality}'.");
-            return reject("quality", message);
+            return reject("quality", format!("the limit 'max_quality' allows at most '{max}', but got '{quality}'."));
         }
         if let Some(models) = &limits.models
-            && let Some(model) = self.model.filter(|model| !models.iter().any(|allowed| allowed == model))
+            && !models.iter().any(|allowed| allowed == self.model)
         {
             let models = models.iter().map(|model| format!("'{model}'")).collect::<Vec<_>>().join(", ");
-            return reject("model", format!("Invalid 'model': the limit 'models' allows {models}, but got '{model}'."));
+            return reject("model", format!("the limit 'models' allows {models}, but got '{}'.", self.model));
         }
         Ok(())
     }

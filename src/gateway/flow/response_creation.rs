@@ -14,7 +14,7 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::ResponseAccount;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::{ResponseJob, SharedTask};
+use crate::gateway::rules::{ResponseJob, SharedTask, TaskRef};
 use crate::gateway::spool::SpooledBytes;
 
 /// Handles `POST /v1/responses`.
@@ -50,15 +50,28 @@ async fn answer_job(
 ) -> Result<GatewayAnswer, Error> {
     count_if_refused(gateway, &caller, group_permissions::check(gateway, caller.group_name(), &job))?;
     let job = count_if_refused(gateway, &caller, bind_to_previous_account(gateway, &caller, job).await)?;
-    let injects = gateway.injects_image_tool(caller.group_name()) && job.may_inject_image_tool();
-    let job = if injects { job.with_image_tool() } else { job };
-    tracing::debug!(key = %caller.public_id(), images = job.image_tool().is_some(), injects, "a response begins");
+    let job = inject_image_tool(gateway, &caller, job);
+    let (has_images, injects) = (job.image_tool().is_some(), job.is_tool_injected());
+    tracing::debug!(key = %caller.public_id(), images = has_images, injects, "a response begins");
     // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
-    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, &task))?;
+    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
+}
+
+/// Adds an image tool to the request of an agent, if the group says so. A limit that does not allow the tool must not
+/// refuse a request whose caller has not asked for an image.
+fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> ResponseJob {
+    if !gateway.injects_image_tool(caller.group_name()) || !job.may_inject_image_tool() {
+        return job;
+    }
+    let job = job.with_image_tool();
+    match request_limits::check(gateway, caller, TaskRef::from(&job)) {
+        Ok(()) => job,
+        Err(_) => job.without_injected_tool(),
+    }
 }
 
 /// Restricts a request that continues an earlier response to the account that made that response, because only

@@ -72,6 +72,20 @@ fn an_agent_without_an_image_tool_gets_one_and_no_other_change() {
 }
 
 #[test]
+fn a_limit_that_does_not_allow_the_tool_refuses_no_request_without_one() {
+    let upstream = FakeUpstream::start();
+    for limit in ["max_size = \"2560x1440\"", "max_quality = \"low\"", "models = [\"gpt-image-2-2026-04-21\"]"] {
+        let gateway = gateway_with_group(&upstream, &format!("inject_image_tool = true\n[groups.limits]\n{limit}"));
+        let before = upstream.attempt_count();
+        let answer = agent_call(&gateway, r#"{"model":"gpt-5.5","input":"x"}"#).send(gateway.address());
+        assert_eq!(answer.status, 200, "{limit}: {:.300}", answer.text());
+        let sent = upstream.received_attempts().split_off(before);
+        assert!(sent.len() == 1 && sent[0].body == br#"{"model":"gpt-5.5","input":"x"}"#, "{limit}");
+        assert_eq!(gateway.final_records(1)[0]["injected_tool"], json!(false));
+    }
+}
+
+#[test]
 fn a_request_refused_with_the_tool_is_sent_again_unchanged() {
     let upstream = FakeUpstream::start();
     for script in ["status=400 body=tool", "status=422 body=tool", "status=400 body=error"] {

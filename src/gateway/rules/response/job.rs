@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::body_members::{JsonType, ValueSpan};
 use super::{agent, request_text, tool};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::ImageModelSpec;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{ByteSource as _, Format, SizeRequest};
 
@@ -57,9 +58,9 @@ pub(super) struct BodyLayout {
 /// A summary of the tools of a request. A request may list millions of tools, so the tools themselves are not kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolSummary {
-    first_image_tool: Option<ImageTool>,
+    /// The image tools that ask for different images, at most `IMAGE_TOOLS_MAX`.
+    image_tools: Vec<ImageTool>,
     has_large_image: bool,
-    partial_images: u32,
     count: usize,
     /// True if the request has the agent's own tool for images.
     has_own_image_tool: bool,
@@ -83,12 +84,18 @@ pub(crate) struct HostedTool {
 
 /// The most image tools that may be changed (our choice): each splits the body that is sent.
 const CHANGES_MAX: usize = 16;
+/// The most image tools that may ask for different images (our choice): each is checked against every limit.
+const IMAGE_TOOLS_MAX: usize = 16;
 /// The most types of hosted tools that are recorded: one more than a group can allow.
 const HOSTED_MAX: usize = 65;
 
 /// The options of one image tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ImageTool {
+    /// The path of the tool in the request, such as `tools[0]`.
+    pub(crate) path: String,
+    /// The id of the image model that the tool names, or else of the default model.
+    pub(crate) model: String,
     /// The requested size.
     pub(crate) size: SizeRequest,
     /// `low`, `medium`, `high` or `auto`, if the tool states it.
@@ -104,10 +111,21 @@ pub(crate) struct ImageTool {
 // === impl ToolSummary ===
 
 impl ToolSummary {
-    pub(super) fn add(&mut self, tool: ImageTool) {
+    /// Adds an image tool, unless another one asks for the same image. Rejects more than [`IMAGE_TOOLS_MAX`] of them.
+    pub(super) fn add(&mut self, tool: ImageTool) -> Result<(), Rejection> {
+        if self.image_tools.iter().any(|known| known.asks_for_same_image(&tool)) {
+            return Ok(());
+        }
+        if self.image_tools.len() >= IMAGE_TOOLS_MAX {
+            let message = format!(
+                "Invalid 'tools': at most {IMAGE_TOOLS_MAX} image tools may differ in their model, size, quality or number \
+                 of intermediate images."
+            );
+            return Err(Rejection::new("tools", RejectionReason::InvalidValue, message));
+        }
         self.has_large_image |= tool.size.exact().is_some_and(crate::image::Size::is_large);
-        self.partial_images = self.partial_images.max(tool.partial_images);
-        self.first_image_tool.get_or_insert(tool);
+        self.image_tools.push(tool);
+        Ok(())
     }
 
     /// Notes a change of the tool with this path. Rejects more than [`CHANGES_MAX`] of them.
@@ -159,6 +177,16 @@ impl ToolSummary {
     }
 }
 
+// === impl ImageTool ===
+
+impl ImageTool {
+    /// True if an image of the other tool has the same model and can cost as much.
+    fn asks_for_same_image(&self, other: &Self) -> bool {
+        let properties = |tool: &Self| (tool.size, tool.partial_images);
+        properties(self) == properties(other) && self.model == other.model && self.quality == other.quality
+    }
+}
+
 // === impl ResponseJob ===
 
 impl ResponseJob {
@@ -189,7 +217,12 @@ impl ResponseJob {
 
     /// Returns the options of the first image tool, if there is one.
     pub(crate) const fn image_tool(&self) -> Option<&ImageTool> {
-        self.tools.first_image_tool.as_ref()
+        self.image_tools().first()
+    }
+
+    /// Returns the image tools that ask for different images, in their order.
+    pub(crate) const fn image_tools(&self) -> &[ImageTool] {
+        self.tools.image_tools.as_slice()
     }
 
     /// Returns every change that was made to image tools, as the answer and the record state them.
@@ -255,10 +288,7 @@ impl ResponseJob {
     /// True if the request comes from a coding agent, has neither an image tool nor the agent's own tool for images,
     /// and does not forbid tools.
     pub(crate) fn may_inject_image_tool(&self) -> bool {
-        self.is_agent
-            && self.tools.first_image_tool.is_none()
-            && !self.tools.has_own_image_tool
-            && !self.forbids_tools()
+        self.is_agent && self.tools.image_tools.is_empty() && !self.tools.has_own_image_tool && !self.forbids_tools()
     }
 
     /// Adds an image tool to the tools of the body. Every other byte of the body stays the same.
@@ -279,7 +309,8 @@ impl ResponseJob {
         };
         self.body_pieces =
             vec![body.slice(0, start), SpooledBytes::from(Bytes::from(inserted)), body.slice(end, length)];
-        self.tools.add(ImageTool::default());
+        let (path, model) = (format!("tools[{}]", self.tools.count), ImageModelSpec::default_model().id);
+        self.tools.image_tools = vec![ImageTool { path, model, ..ImageTool::default() }];
         self.is_tool_injected = true;
         self
     }
@@ -289,7 +320,7 @@ impl ResponseJob {
         let mut job = self.clone();
         if job.is_tool_injected {
             job.body_pieces = vec![job.body.clone()];
-            job.tools.first_image_tool = None;
+            job.tools.image_tools.clear();
             job.is_tool_injected = false;
         }
         job

@@ -182,6 +182,24 @@ fn common_values_of_clients_are_accepted() {
 }
 
 #[test]
+fn every_different_image_tool_is_kept_up_to_a_number() {
+    let tool = |quality: &str, partials: u32, format: &str| json!({"type": "image_generation", "quality": quality, "partial_images": partials, "output_format": format});
+    let equal: Vec<_> = (0..40).map(|number| tool("low", 0, ["png", "jpeg"][number % 2])).collect();
+    let named = json!({"type": "image_generation", "model": "gpt-image-2-2026-04-21"});
+    let tools = [equal, vec![json!({"type": "web_search"}), tool("low", 1, "png"), named]].concat();
+    let job = check_accepted(&json!({ "tools": tools }));
+    let kept: Vec<_> = job.image_tools().iter().map(|tool| (tool.path.as_str(), tool.model.as_str())).collect();
+    let expected = [("tools[0]", "gpt-image-2"), ("tools[41]", "gpt-image-2"), ("tools[42]", "gpt-image-2-2026-04-21")];
+    assert_eq!(kept, expected);
+    // Four qualities and four numbers of intermediate images, and one more.
+    let qualities = ["auto", "low", "medium", "high"];
+    let mut tools: Vec<_> = qualities.iter().flat_map(|word| (0..4).map(|count| tool(word, count, "png"))).collect();
+    assert_eq!(check_accepted(&json!({ "tools": tools })).image_tools().len(), 16);
+    tools.push(json!({"type": "image_generation", "size": "1024x1024"}));
+    check_refused(&json!({ "tools": tools }), "tools", RejectionReason::InvalidValue);
+}
+
+#[test]
 fn a_mask_is_a_data_url_of_an_image_with_an_alpha_channel() {
     let url = |file: &[u8]| {
         use base64::Engine as _;
@@ -306,7 +324,9 @@ fn a_tool_is_injected_only_for_an_agent_without_one() {
     let mut expected = plain.clone();
     expected["tools"].as_array_mut().expect("a list").push(json!({"type": "image_generation", "output_format": "png"}));
     assert_eq!(serde_json::from_slice::<Value>(&upstream_body(&injected)).expect("JSON"), expected);
-    assert!(injected.is_tool_injected() && injected.image_tool().is_some_and(|tool| tool.format == Format::Png));
+    let tool = injected.image_tool().expect("the tool");
+    assert_eq!((tool.path.as_str(), tool.model.as_str(), tool.format), ("tools[1]", "gpt-image-2", Format::Png));
+    assert!(injected.is_tool_injected());
     let restored = injected.without_injected_tool();
     assert!(upstream_body(&restored) == plain.to_string().as_bytes(), "the original body");
     assert!(!restored.is_tool_injected() && restored.image_tool().is_none());

@@ -71,7 +71,7 @@ pub(super) fn check_tool(
     if kind == IMAGE_TOOL_TYPE {
         let prefix = &format!("{path}.");
         let (tool, change) = check_image_tool(models, prefix, body, known, changes)?;
-        tools.add(tool);
+        tools.add(tool)?;
         if let Some((span, pieces)) = change {
             tools.replace(prefix, span, pieces)?;
         }
@@ -154,6 +154,8 @@ fn check_image_tool(
     };
     // The check against the table has limited all values, so the conversions cannot fail.
     let tool = ImageTool {
+        path: prefix.trim_end_matches('.').to_owned(),
+        model: model.id.clone(),
         size: text("size").and_then(|size| size.parse::<SizeRequest>().ok()).unwrap_or_default(),
         quality: text("quality").map(str::to_owned),
         format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
