@@ -182,7 +182,8 @@ impl Gateway {
         };
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         accounts.start_tasks().await?;
-        let (metrics, heartbeat) = (Arc::new(Metrics::new()), HeartbeatTask::start(Arc::clone(store) as _).await?);
+        let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
+        let metrics = Arc::new(Metrics::new());
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;

@@ -1,4 +1,5 @@
 //! Tells the other nodes of a shared database that this one lives, and closes the records of nodes that have died.
+//! It also removes what jobs of this node have reserved in limits and could not release.
 //!
 //! This module decides the interval of the heartbeats, and when this node may judge others. It must not know how a
 //! record is closed. With a database of one node alone it has nothing to do: that node closes its own records when it
@@ -13,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval};
 
+use super::limits::RequestLimiter;
 use super::store::{InstallationStore, NODE_TIMEOUT, StoreError};
 
 /// The interval of the heartbeats (our choice): several of them fit into the time after which a node counts as dead.
@@ -31,14 +33,20 @@ impl HeartbeatTask {
     /// # Errors
     ///
     /// Returns an error if the store does not take the heartbeat.
-    pub(crate) async fn start(store: Arc<dyn InstallationStore>) -> Result<Self, StoreError> {
+    pub(crate) async fn start(
+        store: Arc<dyn InstallationStore>,
+        limiter: Arc<RequestLimiter>,
+    ) -> Result<Self, StoreError> {
         store.record_heartbeat().await?;
         let task = Handle::current().spawn(async move {
             let mut history = HeartbeatHistory::new(Instant::now());
             let mut ticks = interval(HEARTBEAT_INTERVAL);
             loop {
                 ticks.tick().await;
-                history.run_once(&*store).await.unwrap_or_else(|error| log_failure(&error));
+                match history.run_once(&*store).await {
+                    Ok(()) => remove_abandoned_reservations(&limiter).await,
+                    Err(error) => log_failure(&error),
+                }
             }
         });
         Ok(Self(task.abort_handle()))
@@ -59,6 +67,17 @@ impl Drop for HeartbeatTask {
 fn log_failure(error: &StoreError) {
     let error = error as &dyn std::error::Error;
     tracing::warn!(error, "the heartbeat could not be written; other nodes may take this one for dead");
+}
+
+async fn remove_abandoned_reservations(limiter: &RequestLimiter) {
+    match limiter.remove_abandoned_reservations().await {
+        Ok(0) => {}
+        Ok(removed) => tracing::warn!(removed, "reservations of jobs that have not begun were removed from limits"),
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "reservations of jobs that have not begun could not be looked for");
+        }
+    }
 }
 
 /// The judgement about other nodes. While the database is away, no node writes heartbeats: after that, every node looks

@@ -9,11 +9,15 @@
 //! costs more than the most that was computed for it.
 //!
 //! If several nodes share a database, the reservations are in it, and a record that is closed ends its reservation in the
-//! same transaction. Otherwise the counters are in memory. Those of a day and of a budget begin with what the store has
-//! counted since the start of the period, so a restart forgets nothing. The counters of a minute begin empty.
+//! same transaction. A reservation that gets no record is removed when its job is dropped, by a later heartbeat if that
+//! fails, and by another node if the process dies.
+//!
+//! Otherwise the counters are in memory. Those of a day and of a budget begin with what the store has counted since the
+//! start of the period, so a restart forgets nothing. The counters of a minute begin empty.
 
 mod counters;
 mod limit_usage;
+mod limiter;
 mod reservation;
 mod shared;
 mod status;
@@ -23,7 +27,6 @@ mod window;
 mod tests;
 
 pub(crate) use limit_usage::{LimitAmounts, LimitState, LimitUsage};
-pub(crate) use reservation::{
-    ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, RequestLimiter, SubjectLimits,
-};
+pub(crate) use limiter::RequestLimiter;
+pub(crate) use reservation::{ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
 pub(crate) use status::LimitStatus;

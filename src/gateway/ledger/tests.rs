@@ -1,6 +1,7 @@
 //! Tests of the ledger: durability, exactly one record for each job, and shared commits.
 
 mod late_commits;
+mod reservations;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,10 +14,8 @@ use tokio::task::JoinSet;
 use super::open_record::CommitFuture;
 use super::*;
 use crate::gateway::money::Usd;
-use crate::gateway::store::CostBasis;
-use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child};
-use crate::gateway::store::{RecordFilter, SqliteStore, UsageStore};
+use crate::gateway::store::{CostBasis, InstallationStore as _, RecordFilter, SqliteStore, UsageStore};
 
 struct Fixture {
     ledger: Ledger,

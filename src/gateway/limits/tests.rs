@@ -1,5 +1,7 @@
 //! Tests of limits, with a real store for what was used before.
 
+mod shared;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +14,8 @@ use super::*;
 use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
-use crate::gateway::store::testing::{finished_record, new_postgres_store, new_store, running_record};
-use crate::gateway::store::{
-    InstallationStore as _, NodeId, PostgresStore, Record, RecordStore as _, RowWrite, SqliteStore, Timestamp,
-    UsageFilter, UsageStore as _,
-};
+use crate::gateway::store::testing::{finished_record, new_store, running_record};
+use crate::gateway::store::{NodeId, Record, RecordStore as _, RowWrite, SqliteStore};
 
 struct Fixture {
     limiter: Arc<RequestLimiter>,
@@ -70,101 +69,6 @@ fn one_image(dollars: f64) -> JobDemand {
 
 fn finished_now(id: &str) -> Record {
     Record { created_at: Utc::now().into(), cost_usd: Some(usd(0.25)), ..finished_record(id) }
-}
-
-/// The same limits on PostgreSQL, for two nodes at once.
-struct SharedFixture {
-    nodes: [Arc<PostgresStore>; 2],
-    limiters: [Arc<RequestLimiter>; 2],
-    _dir: TempDir,
-}
-
-impl SharedFixture {
-    /// `None` if the run of the tests has no server.
-    async fn new() -> Option<Self> {
-        let (dir, url, first) = new_postgres_store().await?;
-        let second = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
-        let limiters = [&first, &second].map(|store| Arc::new(RequestLimiter::new(Arc::clone(store) as _)));
-        Some(Self { nodes: [first, second], limiters, _dir: dir })
-    }
-
-    /// Runs a job from its reservation to its record, and returns false if it was refused.
-    async fn run(&self, number: usize, limits: &RequestLimits, cost: f64) -> bool {
-        let (node, limiter) = (&self.nodes[number % 2], &self.limiters[number % 2]);
-        let id = format!("req_{number}");
-        let subjects = vec![key_limits(limits)];
-        let Ok(reservation) = limiter.reserve(&id.as_str().into(), subjects, one_image(0.04)).await else {
-            return false;
-        };
-        let today = Timestamp::now();
-        let open = Record { max_cost_usd: Some(usd(0.04)), created_at: today, ..running_record(&id) };
-        let close = Record { cost_usd: Some(usd(cost)), created_at: today, ..finished_record(&id) };
-        node.write_rows(&NodeId::only(), &[RowWrite::Open(&open)]).await.unwrap();
-        tokio::task::yield_now().await;
-        node.write_rows(&NodeId::only(), &[RowWrite::Close(&close)]).await.unwrap();
-        reservation.settle(Some(usd(cost)), 1);
-        true
-    }
-}
-
-#[tokio::test]
-async fn two_nodes_together_stay_within_a_budget() {
-    let Some(fixture) = SharedFixture::new().await else { return };
-    let (fixture, limits) = (Arc::new(fixture), budget(1.0, BudgetPeriod::Day));
-    let mut jobs = tokio::task::JoinSet::new();
-    for number in 0..200 {
-        let (fixture, limits) = (Arc::clone(&fixture), limits.clone());
-        jobs.spawn(async move { fixture.run(number, &limits, 0.04).await });
-    }
-    let begun = jobs.join_all().await.into_iter().filter(|begun| *begun).count();
-    assert_eq!(begun, 25);
-    let spent = fixture.nodes[0].total_usage(&UsageFilter::default()).await.unwrap().cost_usd;
-    assert_eq!(spent, usd(1.0));
-}
-
-#[tokio::test]
-async fn a_job_that_does_not_begin_gives_its_money_back_to_all_nodes() {
-    let Some(fixture) = SharedFixture::new().await else { return };
-    let limits = budget(0.05, BudgetPeriod::Day);
-    let reserve = async |node: usize, id: &str| {
-        fixture.limiters[node].reserve(&id.into(), vec![key_limits(&limits)], one_image(0.04)).await
-    };
-    let first = reserve(0, "req_a").await.unwrap();
-    assert!(reserve(1, "req_b").await.is_err());
-    drop(first);
-    // The release is a task of its own.
-    let mut second = reserve(1, "req_c").await;
-    while second.is_err() {
-        tokio::task::yield_now().await;
-        second = reserve(1, "req_c").await;
-    }
-    // The rest of the budget is what the running job has not reserved.
-    assert_eq!(second.unwrap().status().budget_left, Some(usd(0.01)));
-}
-
-#[tokio::test]
-async fn the_requests_and_places_of_a_minute_count_on_all_nodes() {
-    let Some(fixture) = SharedFixture::new().await else { return };
-    let limits = RequestLimits { requests_per_minute: Some(3), concurrent_jobs: Some(2), ..RequestLimits::default() };
-    for number in 0..3 {
-        assert!(fixture.run(number, &limits, 0.0).await, "{number}");
-    }
-    let refused = fixture.limiters[1].reserve(&"req_9".into(), vec![key_limits(&limits)], one_image(0.0)).await;
-    assert!(matches!(refused, Err(LimitError::Reached(refusal)) if refusal.limit == "requests_per_minute"));
-
-    let places = RequestLimits { concurrent_jobs: Some(2), ..RequestLimits::default() };
-    let of_group =
-        || vec![SubjectLimits { subject: LimitSubject::Group("g".to_owned()), limits: Arc::new(places.clone()) }];
-    let mut held = Vec::new();
-    for (node, id) in [(0, "req_x"), (1, "req_y")] {
-        held.push(fixture.limiters[node].reserve(&id.into(), of_group(), one_image(0.0)).await.unwrap());
-    }
-    let refused = fixture.limiters[0].reserve(&"req_z".into(), of_group(), one_image(0.0)).await;
-    assert!(matches!(refused, Err(LimitError::Reached(refusal)) if refusal.limit == "concurrent_jobs"));
-    // A node that starts again gives back what the process before it has reserved without a record.
-    fixture.nodes[0].interrupt_running(fixture.nodes[0].node_id()).await.unwrap();
-    assert!(fixture.limiters[1].reserve(&"req_z".into(), of_group(), one_image(0.0)).await.is_ok());
-    held.into_iter().for_each(|reservation| reservation.settle(None, 0));
 }
 
 #[tokio::test]

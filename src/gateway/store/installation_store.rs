@@ -25,8 +25,8 @@ pub(crate) trait InstallationStore: Send + Sync {
     /// Tells the other nodes of a shared database that this one lives. Does nothing if no other node can share it.
     async fn record_heartbeat(&self) -> Result<(), StoreError>;
 
-    /// Closes as interrupted the running records of nodes that have written no heartbeat for [`NODE_TIMEOUT`], and
-    /// returns their number.
+    /// Closes as interrupted the running records of nodes that have written no heartbeat for [`NODE_TIMEOUT`], removes
+    /// what their jobs without a record have reserved, and returns the number of records.
     async fn close_records_of_dead_nodes(&self) -> Result<u64, StoreError>;
 
     /// Returns the right to serve from the data directory of this node. It is held until the lock is dropped.

@@ -120,6 +120,12 @@ impl PostgresStore {
         nodes::interrupt_dead_nodes(&self.writer).await.map_err(during("closing records of dead nodes"))
     }
 
+    /// Runs statements, in whose effects a test is interested.
+    #[cfg(test)]
+    pub(crate) async fn execute(&self, statements: &'static str) {
+        sqlx::raw_sql(statements).execute(&self.writer).await.unwrap();
+    }
+
     async fn close_connections(&self) {
         self.batch_writer.close().await;
         self.readers.close().await;

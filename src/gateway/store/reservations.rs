@@ -28,6 +28,10 @@ pub(crate) trait SharedReservations: Send + Sync {
 
     /// Removes the reservation of a request that has no record.
     async fn release_reservation(&self, request_id: &RequestId) -> Result<(), StoreError>;
+
+    /// Removes the open reservations of this node that are older than a minute, have no running record, and belong to none
+    /// of these requests, which the process still holds. Returns their number.
+    async fn remove_abandoned(&self, held: &[RequestId]) -> Result<u64, StoreError>;
 }
 
 /// A reservation that is to be made.

@@ -6,7 +6,11 @@ type OpenResult = Result<OpenRecord, LedgerError>;
 
 /// Begins to open a record whose write the store holds back. Returns as soon as the writer has its intent or, behind an
 /// earlier one, when it waits for the writer.
-async fn begin_open<'a>(fixture: &'a Fixture, id: &str, unsettled: usize) -> impl Future<Output = OpenResult> + 'a {
+pub(super) async fn begin_open<'a>(
+    fixture: &'a Fixture,
+    id: &str,
+    unsettled: usize,
+) -> impl Future<Output = OpenResult> + 'a {
     let mut job = Box::pin(fixture.ledger.open_for_test(draft(id)));
     let wait = fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1);
     tokio::select! {

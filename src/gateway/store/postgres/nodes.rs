@@ -6,7 +6,7 @@ use super::reservations;
 use super::sql::records;
 use crate::gateway::store::{NODE_TIMEOUT, NodeId};
 
-/// The time after which the row of a node without running records is removed, in seconds (our choice).
+/// The time after which the row of a node without running records and reservations is removed, in seconds (our choice).
 const ROW_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// Writes the time of this moment into the row of the node.
@@ -26,22 +26,31 @@ pub(super) async fn interrupt_running(pool: &PgPool, node: &NodeId) -> sqlx::Res
     Ok(closed)
 }
 
-/// Closes the running records of nodes without a recent heartbeat, and returns their number. Each statement is a
-/// transaction, and a record changes its state only once, so several nodes may do this at the same time.
+/// The condition for a node that has running records, or jobs that have reserved something and have no record.
+macro_rules! has_jobs {
+    () => {
+        "(EXISTS (SELECT 1 FROM records WHERE records.state = 'running' AND records.node = nodes.id) \
+         OR EXISTS (SELECT 1 FROM limit_reservations AS reserved WHERE reserved.is_open AND reserved.node = nodes.id))"
+    };
+}
+
+/// Ends the jobs of nodes without a recent heartbeat: closes their running records, and removes what those without a record
+/// have reserved. Returns the number of records. Each statement is a transaction, and a record changes its state only once,
+/// so several nodes may do this at the same time.
 pub(super) async fn interrupt_dead_nodes(pool: &PgPool) -> sqlx::Result<u64> {
-    let query = sqlx::query_scalar(
-        "SELECT id FROM nodes WHERE seen_at < now() - make_interval(secs => $1) \
-         AND EXISTS (SELECT 1 FROM records WHERE records.state = 'running' AND records.node = nodes.id)",
-    );
+    let query = sqlx::query_scalar(concat!(
+        "SELECT id FROM nodes WHERE seen_at < now() - make_interval(secs => $1) AND ",
+        has_jobs!()
+    ));
     let dead: Vec<String> = query.bind(NODE_TIMEOUT.as_secs_f64()).fetch_all(pool).await?;
     let mut closed = 0;
     for node in dead {
         closed += interrupt_running(pool, &NodeId::from(node)).await?;
     }
-    let remove = sqlx::query(
-        "DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => $1) \
-         AND NOT EXISTS (SELECT 1 FROM records WHERE records.state = 'running' AND records.node = nodes.id)",
-    );
+    let remove = sqlx::query(concat!(
+        "DELETE FROM nodes WHERE seen_at < now() - make_interval(secs => $1) AND NOT ",
+        has_jobs!()
+    ));
     remove.bind(ROW_KEPT_SECONDS).execute(pool).await?;
     Ok(closed)
 }

@@ -27,6 +27,14 @@ const FIND_RECENT: &str = "SELECT CAST(floor(extract(epoch FROM clock_timestamp(
 const INSERT: &str = "INSERT INTO limit_reservations (request_id, subject, node, day, images, nano_usd, begun_at, is_open) \
     SELECT $1, subject, $3, $4, $5, $6, clock_timestamp(), TRUE FROM unnest($2::TEXT[]) AS subject";
 
+/// The minute is much longer than a statement may take: a request that the process holds only since it has made its list
+/// is younger.
+const REMOVE_ABANDONED: &str = "DELETE FROM limit_reservations AS reserved WHERE is_open AND node = $1 \
+    AND begun_at < clock_timestamp() - interval '1 minute' \
+    AND NOT EXISTS (SELECT 1 FROM unnest($2::TEXT[]) AS held (request_id) WHERE held.request_id = reserved.request_id) \
+    AND NOT EXISTS \
+    (SELECT 1 FROM records WHERE records.request_id = reserved.request_id AND records.state = 'running')";
+
 /// Reads what running jobs have reserved, and what was counted, at the same moment: a job that ends is in one of the two.
 macro_rules! find_usage {
     ($column:literal) => {
@@ -96,6 +104,13 @@ impl SharedReservations for PostgresStore {
     async fn release_reservation(&self, request_id: &RequestId) -> Result<(), StoreError> {
         let query = sqlx::query("DELETE FROM limit_reservations WHERE request_id = $1").bind(request_id.as_str());
         query.execute(&self.writer).await.map(drop).map_err(during("releasing what a job has reserved"))
+    }
+
+    async fn remove_abandoned(&self, held: &[RequestId]) -> Result<u64, StoreError> {
+        let held: Vec<_> = held.iter().map(RequestId::as_str).collect();
+        let query = sqlx::query(REMOVE_ABANDONED).bind(self.node.as_str()).bind(held);
+        let removed = query.execute(&self.writer).await.map_err(during("removing abandoned reservations"))?;
+        Ok(removed.rows_affected())
     }
 }
 

@@ -4,6 +4,7 @@
 //! They pass without a check if the run has no server: `cargo xtask test` starts one.
 
 mod attempts;
+mod reservations;
 mod shared_answers;
 
 use std::sync::Arc;
