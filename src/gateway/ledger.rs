@@ -84,6 +84,8 @@ pub(crate) struct RecordDraft {
     pub(crate) fingerprint: Option<[u8; 32]>,
     /// The most that one call of the job can cost, if it is known.
     pub(crate) max_cost_usd: Option<Usd>,
+    /// The most that the whole job can cost, with its fallbacks, if it is known.
+    pub(crate) max_job_cost_usd: Option<Usd>,
 }
 
 /// The token counts of a job. They are separate for each model, because each model has its own price.
@@ -275,6 +277,7 @@ fn running_record(draft: RecordDraft) -> Record {
         price_version: None,
         adapted: draft.adapted.map(Record::truncate_text),
         max_cost_usd: draft.max_cost_usd,
+        max_job_cost_usd: draft.max_job_cost_usd,
     }
 }
 

@@ -101,6 +101,23 @@ fn a_budget_holds_for_simultaneous_requests_and_over_a_restart() {
 }
 
 #[test]
+fn an_unknown_cost_counts_as_the_most_over_a_restart() {
+    let upstream = FakeUpstream::start();
+    let mut gateway = open(&upstream, "budget_usd = 0.008\nbudget_period = \"day\"");
+    // At most 0.00607 dollars; the model that the upstream names has no price.
+    let small = || json!({"prompt": "a cube [[model=sketch-9]]", "quality": "low", "size": "1024x1024"});
+    assert_eq!(draw(&gateway, small()).status, 200);
+    assert_eq!(gateway.final_records(1)[0]["cost_basis"], "unknown");
+    refused(&draw(&gateway, small()), "insufficient_quota", "budget_usd", "group");
+    gateway.kill();
+    gateway.start();
+    refused(&draw(&gateway, small()), "insufficient_quota", "budget_usd", "group");
+    let usage = ask(&gateway, Call::get("/admin/v1/usage")).ok_json();
+    assert_eq!((&usage["totals"]["cost_usd"], &usage["totals"]["cost_unknown"]), (&json!(0.0), &json!(1)), "{usage}");
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
 fn a_response_reserves_the_price_of_its_dearest_image_tool() {
     let upstream = FakeUpstream::start();
     let price =

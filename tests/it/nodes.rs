@@ -82,6 +82,24 @@ fn two_nodes_stay_within_one_budget() {
 }
 
 #[test]
+fn an_unknown_cost_counts_as_the_most_on_every_node() {
+    let upstream = FakeUpstream::start();
+    let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 0.008\nbudget_period = \"day\"";
+    let Some(nodes) = NodePair::open(&upstream, settings) else { return };
+    // The model that the upstream names has no price.
+    let draw = |gateway: &Gateway| {
+        let fields = json!({"prompt": "a cube [[model=foreign-1]]", "quality": "low", "size": "1024x1024"});
+        draw_with(gateway, gateway.secret(), fields)
+    };
+    assert_eq!(draw(&nodes.first).status, 200);
+    assert_eq!(nodes.second.final_records(1)[0]["cost_basis"], "unknown");
+    for node in [&nodes.first, &nodes.second] {
+        assert_eq!(draw(node).error_object(429)["limit"], "budget_usd");
+    }
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
 fn the_money_of_a_killed_node_stays_reserved_and_is_counted_when_it_starts_again() {
     let upstream = FakeUpstream::start();
     let settings = "[[groups]]\nname = \"default\"\n[groups.limits]\nbudget_usd = 0.007\nbudget_period = \"day\"";

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tracing::Instrument as _;
 
 use super::attempt::{JobFailure, JobSuccess};
+use super::cost_estimate::CostBound;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
@@ -18,7 +19,6 @@ use crate::gateway::accounts::{AccountFeedback, Lease};
 use crate::gateway::config::DeliveryPolicy;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, JobOutcome, OpenRecord, RecordDraft};
-use crate::gateway::money::Usd;
 use crate::gateway::relay::{
     self, AnswerSummary, AnswerUsage, ClosingFuture, DeliveredImage, RelayBody, RelayError, RelayOutcome,
 };
@@ -197,9 +197,8 @@ fn answer_headers(
     headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Returns the draft of a job's record, which is stored as the intent, with the most that one try at its images can
-/// cost.
-pub(super) fn record_draft(context: &JobContext, max_cost_usd: Option<Usd>) -> RecordDraft {
+/// Returns the draft of a job's record, which is stored as the intent, with the most that the job can cost.
+pub(super) fn record_draft(context: &JobContext, most: Option<CostBound>) -> RecordDraft {
     let (caller, task) = (&context.caller, &context.task);
     let (image, tool) = match task {
         SharedTask::Images(job) => (Some(job), None),
@@ -227,7 +226,8 @@ pub(super) fn record_draft(context: &JobContext, max_cost_usd: Option<Usd>) -> R
         injected_tool: task.is_tool_injected(),
         adapted: task.adapted_text(),
         fingerprint: context.fingerprint(),
-        max_cost_usd,
+        max_cost_usd: most.map(|bound| bound.call),
+        max_job_cost_usd: most.map(|bound| bound.job),
     }
 }
 

@@ -94,7 +94,7 @@ impl JobContext {
         }
         let cost = cost_estimate::most(&self.gateway, &self.caller, &self.task, self.fallback_policy());
         let reservation = request_limits::reserve(self, &cost).await?;
-        let draft = delivery::record_draft(self, cost.ok().map(|bound| bound.call));
+        let draft = delivery::record_draft(self, cost.ok());
         self.gateway.ledger().open(draft, reservation).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
             Error::Unavailable

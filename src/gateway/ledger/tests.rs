@@ -88,6 +88,7 @@ fn draft(id: &str) -> RecordDraft {
         adapted: None,
         fingerprint: Some([7; 32]),
         max_cost_usd: Some(Usd::from_nanos(211_000_000)),
+        max_job_cost_usd: None,
     }
 }
 

@@ -208,14 +208,15 @@ impl RequestLimiter {
             if UtcDay::from(record.created_at) == UtcDay::from(today) {
                 stored.images_today += u64::from(record.n.unwrap_or(1));
             }
-            stored.reserved = stored.reserved.plus(record.max_cost_usd.unwrap_or_default());
+            let most = record.max_job_cost_usd.or(record.max_cost_usd);
+            stored.reserved = stored.reserved.plus(most.unwrap_or_default());
         }
         if limits.images_per_day.is_some() {
             stored.images_today += self.usage.total_usage(&usage_filter(subject, today)).await?.images;
         }
         if limits.budget.is_some() {
-            let spent = self.usage.total_usage(&usage_filter(subject, begin)).await?.cost_usd;
-            stored.spent = spent;
+            let (kind, id) = subject.kind_and_id();
+            stored.spent = self.usage.budget_spending(kind, id, UtcDay::from(begin)).await?;
         }
         Ok(stored)
     }

@@ -41,7 +41,8 @@ impl Fixture {
     }
 
     async fn write(&self, record: &Record) {
-        let open = Record { max_cost_usd: record.max_cost_usd, ..running_record(record.request_id.as_str()) };
+        let Record { max_cost_usd, max_job_cost_usd, .. } = *record;
+        let open = Record { max_cost_usd, max_job_cost_usd, ..running_record(record.request_id.as_str()) };
         let open = Record { created_at: record.created_at, n: record.n, ..open };
         let close = RowWrite::Close(record);
         let writes = [RowWrite::Open(&open), close];
@@ -117,6 +118,23 @@ async fn what_was_used_before_a_restart_counts() {
     // Records of another key or of another month do not count.
     let other = SubjectLimits { subject: LimitSubject::Key("key_2".into()), limits: Arc::new(limits.clone()) };
     assert!(fixture.limiter.reserve(&"req_1".into(), vec![other], one_image(1.0)).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_unknown_cost_counts_as_the_most_after_a_restart() {
+    let fixture = Fixture::new().await;
+    let limits = budget(1.0, BudgetPeriod::Day);
+    // A job whose one call can cost 0.1, and 0.4 with its fallbacks.
+    let (max_cost_usd, max_job_cost_usd) = (Some(usd(0.1)), Some(usd(0.4)));
+    let unknown = Record { cost_usd: None, max_cost_usd, max_job_cost_usd, ..finished_now("r1") };
+    fixture.write(&unknown).await;
+    fixture.write(&Record { max_job_cost_usd: None, ..finished_now("r2") }).await;
+    fixture.write(&Record { latency_ms: None, request_id: "r3".into(), ..unknown }).await;
+    // Left: 1.0 - 0.4 - 0.25 - 0.4, which the running job has reserved.
+    assert_eq!(fixture.hit(&limits, one_image(0.0)).await.limit, "budget_usd");
+    let more = budget(1.06, BudgetPeriod::Day);
+    assert_eq!(fixture.hit(&more, one_image(0.02)).await.limit, "budget_usd");
+    fixture.reserve(&more, one_image(0.01)).await.unwrap().settle(Some(usd(0.01)), 1);
 }
 
 #[tokio::test]

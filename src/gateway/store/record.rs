@@ -92,6 +92,9 @@ pub(crate) struct Record {
     /// the cost of the record.
     #[serde(skip)]
     pub(crate) max_cost_usd: Option<Usd>,
+    /// The most that the whole job can cost, with its fallbacks. If the cost is unknown, this counts against budgets.
+    #[serde(skip)]
+    pub(crate) max_job_cost_usd: Option<Usd>,
 }
 
 // === impl Record ===

@@ -132,6 +132,7 @@ pub(crate) fn running_record(request_id: &str) -> Record {
         price_version: None,
         adapted: None,
         max_cost_usd: None,
+        max_job_cost_usd: None,
     }
 }
 

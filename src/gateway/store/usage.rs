@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{
-    KeyId, Record, RecordFilter, RequestId, SharedReservations, StoreError, Timestamp, UsageDetailStore, UsageGrouping,
-    UserId, UtcDay,
+    KeyId, Record, RecordFilter, RequestId, ReservationSubjectKind, SharedReservations, StoreError, Timestamp,
+    UsageDetailStore, UsageGrouping, UserId, UtcDay,
 };
 use crate::gateway::money::Usd;
 
@@ -157,6 +157,10 @@ pub(crate) trait UsageStore: UsageDetailStore {
 
     /// Returns the sum of all counts.
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
+
+    /// Returns what counts against the budget of a subject since this day: the known costs, and the most that the other jobs
+    /// can have cost.
+    async fn budget_spending(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError>;
 
     /// Returns the total usage of each of these keys. A key without an entry has no usage that is still stored.
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;

@@ -177,3 +177,26 @@ async fn a_reservation_whose_release_has_failed_is_removed_later() {
     assert_eq!(limiter.remove_abandoned_reservations().await.unwrap(), 0);
     assert!(fixture.take_place(1, "req_c").await.is_err());
 }
+
+#[tokio::test]
+async fn an_unknown_cost_counts_as_the_most_on_all_nodes() {
+    let Some(fixture) = SharedFixture::new().await else { return };
+    let limits = budget(1.0, BudgetPeriod::Day);
+    let reserve = async |node: usize, id: &str, cost| {
+        fixture.limiters[node].reserve(&id.into(), vec![key_limits(&limits)], one_image(cost)).await
+    };
+    let reservation = reserve(0, "req_a", 0.4).await.unwrap();
+    let (max_cost_usd, max_job_cost_usd) = (Some(usd(0.1)), Some(usd(0.4)));
+    let created_at = Timestamp::now();
+    let open = Record { created_at, max_cost_usd, max_job_cost_usd, ..running_record("req_a") };
+    let close = Record { created_at, cost_usd: None, ..finished_record("req_a") };
+    for write in [RowWrite::Open(&open), RowWrite::Close(&close)] {
+        fixture.nodes[0].write_rows(&NodeId::only(), &[write]).await.unwrap();
+    }
+    reservation.settle(None, 1);
+    assert!(reserve(1, "req_b", 0.61).await.is_err(), "0.4 count");
+    assert_eq!(reserve(1, "req_c", 0.6).await.unwrap().status().budget_left, Some(Usd::ZERO));
+    let usage = fixture.limiters[1].usage(&[key_limits(&limits)]).await.unwrap();
+    let amounts = usage[0][0].amounts;
+    assert!(matches!(amounts, LimitAmounts::Money { used, .. } if used == usd(0.4)), "{amounts:?}");
+}

@@ -21,9 +21,11 @@ pub(super) enum RecordStatement {
 }
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
-    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, adapted) \
+    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, \
+    max_job_cost_nano_usd, adapted) \
     SELECT request_id, node, created_at, operation, model, stream, 'running', size, quality, output_format, n, account, \
-    group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, adapted \
+    group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, \
+    max_job_cost_nano_usd, adapted \
     FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) ON CONFLICT DO NOTHING RETURNING request_id";
 
 const RECORD_ATTEMPTS: &str = "UPDATE records SET attempts = new.attempts, account = new.account, \
@@ -110,6 +112,7 @@ fn intent_row(node: &NodeId, record: &Record) -> Value {
         "injected_tool": record.injected_tool,
         "fingerprint": fingerprint,
         "max_cost_nano_usd": to_sql_integer(record.max_cost_usd.map(Usd::nanos)),
+        "max_job_cost_nano_usd": to_sql_integer(record.max_job_cost_usd.map(Usd::nanos)),
         "adapted": record.adapted,
     })
 }

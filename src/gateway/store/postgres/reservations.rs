@@ -45,7 +45,7 @@ macro_rules! find_usage {
             "capped(coalesce(sum(nano_usd) FILTER (WHERE day >= $3), 0)) AS nano_usd ",
             "FROM limit_reservations WHERE subject = $1 AND is_open) AS running, ",
             "(SELECT CAST(coalesce(sum(images) FILTER (WHERE day = $2), 0) AS BIGINT) AS images, ",
-            "capped(coalesce(sum(cost_nano_usd), 0)) AS nano_usd ",
+            "capped(coalesce(sum(CAST(cost_nano_usd AS NUMERIC) + assumed_nano_usd), 0)) AS nano_usd ",
             "FROM usage_days WHERE day >= $3 AND ",
             $column,
             " = $4) AS counted"
@@ -65,7 +65,7 @@ macro_rules! find_all_usage {
             "capped(coalesce(sum(nano_usd) FILTER (WHERE day >= wanted.since), 0)) AS nano_usd ",
             "FROM limit_reservations WHERE subject = wanted.subject AND is_open) AS running ",
             "CROSS JOIN LATERAL (SELECT CAST(coalesce(sum(images) FILTER (WHERE day = $4), 0) AS BIGINT) AS images, ",
-            "capped(coalesce(sum(cost_nano_usd), 0)) AS nano_usd ",
+            "capped(coalesce(sum(CAST(cost_nano_usd AS NUMERIC) + assumed_nano_usd), 0)) AS nano_usd ",
             "FROM usage_days WHERE day >= wanted.since AND ",
             $column,
             " = wanted.id) AS counted ",

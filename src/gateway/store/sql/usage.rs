@@ -15,8 +15,9 @@ use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
 use super::transaction;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId, SharedReservations,
-    StoreError, Timestamp, UsageCounters, UsageFilter, UsageGrouping, UsageStore, UsedModel, UserId,
+    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId,
+    ReservationSubjectKind, SharedReservations, StoreError, Timestamp, UsageCounters, UsageFilter, UsageGrouping,
+    UsageStore, UsedModel, UserId, UtcDay,
 };
 
 // Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
@@ -64,6 +65,11 @@ impl UsageStore for SqlStore {
 
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
         Ok(self.fetch_rows(total_query(filter), counters_from_row).await?.pop().unwrap_or_default())
+    }
+
+    async fn budget_spending(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError> {
+        let from_row = |row: &DbRow| Ok(Usd::from_parts(count(row, "whole_usd")?, count(row, "nano_usd")?));
+        Ok(self.fetch_rows(spending_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
     }
 
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
@@ -181,6 +187,22 @@ pub(in super::super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Db> {
     query
 }
 
+fn spending_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(concat!(
+        "SELECT ",
+        sum!("cost_nano_usd / 1000000000 + assumed_nano_usd / 1000000000"),
+        " AS whole_usd, CAST(coalesce(sum(cost_nano_usd % 1000000000 + assumed_nano_usd % 1000000000), 0) AS BIGINT) ",
+        "AS nano_usd FROM usage_days WHERE day >= "
+    ));
+    let column = match kind {
+        ReservationSubjectKind::Key => " AND key_id = ",
+        ReservationSubjectKind::User => " AND user_id = ",
+        ReservationSubjectKind::Group => " AND group_name = ",
+    };
+    query.push_bind(since.to_string()).push(column).push_bind(id.to_owned());
+    query
+}
+
 /// Returns the ids as one bound value, so that the statement is the same for any number of ids.
 fn json_list(keys: &[impl Serialize]) -> Result<String, StoreError> {
     serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
@@ -246,11 +268,13 @@ pub(super) fn push_day_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFi
     }
 }
 
+fn count(row: &DbRow, column: &str) -> sqlx::Result<u64> {
+    let count: i64 = row.try_get(column)?;
+    u64::try_from(count).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
 fn counters_from_row(row: &DbRow) -> sqlx::Result<UsageCounters> {
-    let count = |column: &str| {
-        let count: i64 = row.try_get(column)?;
-        u64::try_from(count).map_err(|error| sqlx::Error::Decode(error.into()))
-    };
+    let count = |column: &str| count(row, column);
     Ok(UsageCounters {
         requests: count("requests")?,
         succeeded: count("succeeded")?,

@@ -8,8 +8,9 @@ use crate::gateway::money::Usd;
 use crate::gateway::store::{CostBasis, CostReason, NodeId, Record};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
-    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, adapted) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) \
+    output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, \
+    max_job_cost_nano_usd, adapted) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) \
     ON CONFLICT DO NOTHING";
 
 const CLOSE: &str = "UPDATE records SET state = ?2, error_code = ?3, delivered = ?4, input_tokens = ?5, \
@@ -46,6 +47,7 @@ pub(super) fn open(connection: &Connection, node: &NodeId, record: &Record) -> r
         record.injected_tool,
         record.fingerprint.as_ref().map(<[u8; 32]>::as_slice),
         to_sql_integer(record.max_cost_usd.map(Usd::nanos)),
+        to_sql_integer(record.max_job_cost_usd.map(Usd::nanos)),
         record.adapted,
     ])
 }

@@ -214,6 +214,7 @@ fn record_from_row(row: &DbRow) -> sqlx::Result<Record> {
         price_version: row.try_get("price_version")?,
         adapted: row.try_get("adapted")?,
         max_cost_usd: optional_usd(row, "max_cost_nano_usd")?,
+        max_job_cost_usd: optional_usd(row, "max_job_cost_nano_usd")?,
     };
     record.missing = record.count_missing();
     Ok(record)
