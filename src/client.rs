@@ -47,6 +47,7 @@ mod retry_notice;
 mod save;
 #[cfg(not(target_arch = "wasm32"))]
 mod saved_images;
+mod secrets;
 mod session;
 mod sse;
 mod stream;

@@ -61,7 +61,7 @@ impl Images {
         let text = String::from_utf8(body).unwrap_or_else(|error| lossy_text(error.as_bytes()));
         let members = AnswerMembers::read(text).map_err(|UnreadableText { error, text }| {
             let unreadable = Error::unintelligible("this version does not understand the answer", session.head());
-            unreadable.with_source(error).with_body(text)
+            unreadable.with_source(error).with_body(text, &session.secrets())
         })?;
         Self::from_members(members, requested, session)
     }

@@ -1,9 +1,11 @@
 //! Errors: why a call failed, as far as a program or a person can act on it.
 //!
-//! The type is opaque, so that later versions can add details. It never holds the key or the headers of a request.
+//! The type is opaque, so that later versions can add details. It never contains the key or another secret of a request:
+//! they are removed from every text of the service before it is kept.
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 mod admin;
+mod classification;
 mod conversions;
 mod detail;
 mod display;
@@ -16,22 +18,13 @@ use std::time::Duration;
 use progenitor_client::Error as WireError;
 
 use super::metadata::AnswerMetadata;
-use super::raw_json::Json;
+use super::raw_json::{Json, lossy_text};
 use super::retry;
-use super::session::{BearerCredentials, Session, TimeLimit};
+use super::secrets::Secrets;
+use super::session::{Session, TimeLimit};
 use super::transport::TransportError;
 use crate::wire::types;
 use detail::ServiceErrorDetail;
-
-/// These codes are checked in addition to the status, because an error inside a stream follows a status of 200.
-const RATE_LIMIT_EXCEEDED: &str = "rate_limit_exceeded";
-const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
-/// The codes of an exhausted usage window, quota or budget: the first two are those of the gateway, the last two those of
-/// the provider.
-const USAGE_LIMITS: [&str; 3] = ["usage_limit_reached", "insufficient_quota", "billing_hard_limit_reached"];
-/// The codes with which other services refuse content; the gateway has a reason instead.
-const CONTENT_REFUSALS: [&str; 3] = ["moderation_blocked", "content_policy_violation", "content_filter"];
-const CONTENT_REFUSED: &str = "content_refused";
 
 /// The message of an error without one.
 const NO_REASON: &str = "the request failed";
@@ -117,7 +110,7 @@ impl Error {
 
     /// Creates the error that an error event of a stream or a failed response reports, after a status of success.
     pub(super) fn from_stream_event(event: &Json, session: &Session) -> Self {
-        let mut error = Self::from_detail(ServiceErrorDetail::from_event(event), session.credentials());
+        let mut error = Self::from_detail(ServiceErrorDetail::from_event(event), &session.secrets());
         error.0.head = session.head().cloned();
         error
     }
@@ -174,7 +167,8 @@ impl Error {
 
     /// Creates the error of an answer with a status of success that holds neither an image nor an error.
     pub(super) fn no_image(answer: &Json, session: &Session) -> Self {
-        Self::unintelligible("the answer holds no image", session.head()).with_body(answer.text().to_owned())
+        let error = Self::unintelligible("the answer holds no image", session.head());
+        error.with_body(answer.text().to_owned(), &session.secrets())
     }
 
     /// Creates the error of an image that is not in the answer but at this address.
@@ -193,13 +187,12 @@ impl Error {
             WireError::CommunicationError(source)
             | WireError::InvalidUpgrade(source)
             | WireError::ResponseBodyError(source) => Self::from_transport(source, session),
-            WireError::ErrorResponse(value) => {
-                Self::from_detail(value.into_inner().error.into(), session.credentials())
+            WireError::ErrorResponse(value) => Self::from_detail(value.into_inner().error.into(), &session.secrets()),
+            WireError::InvalidResponsePayload(body, source) if head.is_none_or(AnswerMetadata::is_success) => {
+                let error = Self::new(ErrorKind::Unintelligible, "this version does not understand the answer");
+                error.with_source(source).with_body(lossy_text(&body), &session.secrets())
             }
-            WireError::InvalidResponsePayload(_, source) if head.is_none_or(AnswerMetadata::is_success) => {
-                Self::new(ErrorKind::Unintelligible, "this version does not understand the answer").with_source(source)
-            }
-            WireError::InvalidResponsePayload(body, _) => Self::from_refusal(&body, head, session.credentials()),
+            WireError::InvalidResponsePayload(body, _) => Self::from_refusal(&body, head, &session.secrets()),
             WireError::UnexpectedResponse(_) => {
                 Self::new(ErrorKind::Unintelligible, "the service answered with an unexpected status")
             }
@@ -228,25 +221,26 @@ impl Error {
     }
 
     /// Creates the error of an answer that is not as the API document describes errors.
-    fn from_refusal(body: &[u8], head: Option<&AnswerMetadata>, credentials: &BearerCredentials) -> Self {
-        let mut detail = ServiceErrorDetail::parse(body);
-        let text = String::from_utf8_lossy(body).into_owned();
+    fn from_refusal(body: &[u8], head: Option<&AnswerMetadata>, secrets: &Secrets<'_>) -> Self {
+        // The whole text is redacted, because the part that is shown could end within a secret.
+        let text = secrets.redact(lossy_text(body));
+        let mut detail = ServiceErrorDetail::parse(&text);
         if let Some(target) = head.and_then(AnswerMetadata::redirect_target) {
             detail.message = Some(format!("the service redirects to {target}, and redirects are not followed"));
         }
         detail.message = detail.message.or_else(|| Some(format!("{NO_REASON}: {}", detail::excerpt(&text)?)));
-        Self::from_detail(detail, credentials).with_body(credentials.redact(text))
+        Self::from_detail(detail, secrets).with_body(text, secrets)
     }
 
     /// Creates the error that an answer with a status of success reports in place of its images.
     pub(super) fn from_answer(answer: &Json, session: &Session) -> Self {
-        let error = Self::from_stream_event(answer, session);
-        error.with_body(session.credentials().redact(answer.text().to_owned()))
+        Self::from_stream_event(answer, session).with_body(answer.text().to_owned(), &session.secrets())
     }
 
-    fn from_detail(detail: ServiceErrorDetail, credentials: &BearerCredentials) -> Self {
+    fn from_detail(detail: ServiceErrorDetail, secrets: &Secrets<'_>) -> Self {
+        let detail = detail.redacted(secrets);
         let reported = detail.message.clone().filter(|message| !message.is_empty());
-        let message = reported.map_or_else(|| NO_REASON.to_owned(), |message| credentials.redact(message));
+        let message = reported.unwrap_or_else(|| NO_REASON.to_owned());
         let mut error = Self::new(ErrorKind::Answer, message);
         error.0.detail = detail;
         error
@@ -278,9 +272,10 @@ impl Error {
         self
     }
 
-    /// Keeps the answer that is not understood: it may have been paid for.
-    pub(super) fn with_body(mut self, body: String) -> Self {
-        self.0.body = Some(body);
+    /// Keeps the answer that is not understood: it may have been paid for. A source that repeats a secret is left out.
+    pub(super) fn with_body(mut self, body: String, secrets: &Secrets<'_>) -> Self {
+        self.0.source.take_if(|source| secrets.are_in(&source.to_string()));
+        self.0.body = Some(secrets.redact(body));
         self
     }
 
@@ -310,7 +305,8 @@ impl Error {
 
     /// Returns the whole answer of an error of the kind [`ErrorKind::Unintelligible`]: it may hold an image in a form
     /// that this version does not know. For the kind [`ErrorKind::Answer`], returns an answer that does not have the form
-    /// of the API document. Returns `None` if there was no such answer, or if it was a stream.
+    /// of the API document. Of a stream, only a final event that is not understood is kept. Returns `None` if there was
+    /// no such answer or event.
     #[must_use]
     pub fn body(&self) -> Option<&str> {
         self.0.body.as_deref()
@@ -366,71 +362,10 @@ impl Error {
         self.meta()?.retry_after()
     }
 
-    /// Returns the time until an exhausted usage window opens again, if it is known.
+    /// Returns the time until an exhausted usage window opens again or a limit allows more, in whole seconds, if it is
+    /// known.
     #[must_use]
     pub fn resets_in(&self) -> Option<Duration> {
         self.0.detail.resets_in_seconds.map(Duration::from_secs)
-    }
-
-    /// Returns true if the same request, sent again later, can succeed without an image being paid for twice.
-    ///
-    /// When an error is returned, the retries that the client makes itself are already over.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        match (self.0.kind, &self.0.head) {
-            (ErrorKind::Connect, _) => true,
-            (ErrorKind::Answer, Some(head)) => {
-                // A 5xx without `x-should-retry` does not tell whether an image was made.
-                head.should_retry().unwrap_or(head.status == 429 && !self.is_usage_limit())
-            }
-            _ => false,
-        }
-    }
-
-    /// Returns true if there were too many requests; a short wait helps.
-    #[must_use]
-    pub fn is_rate_limited(&self) -> bool {
-        let is_reported = self.status() == Some(429) || self.code() == Some(RATE_LIMIT_EXCEEDED);
-        is_reported && !self.is_usage_limit()
-    }
-
-    /// Returns true if a usage window, a quota or a budget is exhausted, so that a short wait does not help; see
-    /// [`Error::resets_in`].
-    #[must_use]
-    pub fn is_usage_limit(&self) -> bool {
-        self.code().is_some_and(|code| USAGE_LIMITS.contains(&code))
-    }
-
-    /// Returns true if the request is invalid; see [`Error::param`]. The client finds some of these errors itself,
-    /// before it sends the request.
-    #[must_use]
-    pub fn is_invalid_request(&self) -> bool {
-        let is_reported =
-            matches!(self.status(), Some(400 | 413 | 415 | 422)) || self.code() == Some(INVALID_REQUEST_ERROR);
-        self.0.kind == ErrorKind::Request || is_reported
-    }
-
-    /// Returns true if the service refuses the key.
-    #[must_use]
-    pub fn is_invalid_key(&self) -> bool {
-        self.status() == Some(401)
-    }
-
-    /// Returns true if the content was refused; the same prompt will be refused again.
-    #[must_use]
-    pub fn is_refused(&self) -> bool {
-        self.reason() == Some(CONTENT_REFUSED) || self.code().is_some_and(|code| CONTENT_REFUSALS.contains(&code))
-    }
-
-    /// Returns true if the time limit was exceeded before the answer was complete.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.0.kind == ErrorKind::Timeout
-    }
-
-    /// Returns true if no service was reached, so that nothing can have been paid for.
-    #[must_use]
-    pub fn is_connect(&self) -> bool {
-        self.0.kind == ErrorKind::Connect
     }
 }

@@ -1,7 +1,8 @@
 //! Reads the events of an image stream.
 //!
-//! The members of an event are read in one pass, directly from the received bytes. An event of an unknown type is passed on unchanged, unless it holds an image. An intermediate image that cannot be
-//! read is skipped, because the final image is the one that was paid for.
+//! The members of an event are read in one pass, directly from the received bytes. An event of an unknown type is passed
+//! on unchanged, unless it holds an image. An intermediate image that cannot be read is skipped, because the final image
+//! is the one that was paid for.
 
 use super::answer_members::AnswerMembers;
 use super::raw_json::{UnreadableText, lossy_text};
@@ -98,7 +99,7 @@ fn read_opaque_event(
     match step {
         COMPLETED if FAMILIES.contains(&family) => {
             let error = Error::unintelligible(UNREADABLE, session.head()).with_source(error);
-            Err(error.with_body(json.text().to_owned()))
+            Err(error.with_body(json.text().to_owned(), &session.secrets()))
         }
         PARTIAL_IMAGE if FAMILIES.contains(&family) => Ok(None),
         ERROR => Err(Error::from_stream_event(&json, session)),

@@ -6,7 +6,7 @@ use progenitor_client::{Error as WireError, ResponseValue};
 use serde::Serialize;
 
 use super::metadata::AnswerMetadata;
-use super::raw_json::Json;
+use super::raw_json::{Json, lossy_text};
 #[cfg(feature = "cli")]
 use super::retry::Retry;
 use super::session::{CallOptions, Session, TimeLimit};
@@ -51,12 +51,11 @@ impl<'a> ModelCalls<'a> {
     pub async fn list(&self) -> Result<Vec<Model>, Error> {
         let call = self.client.call(CallOptions::new(LIMIT));
         let answer = read_answer(call.list_models().send().await, &call.inner)?;
-        Model::read_list(&answer)
-            .ok_or_else(|| Error::unintelligible("the answer has no list of models", call.inner.head()))
+        Model::read_list(&answer).ok_or_else(|| unreadable(NO_LIST, &answer, &call.inner))
     }
 
-    /// Returns the image models that the key may use, with their parameters. Only this service has the call; another one
-    /// answers with status 404.
+    /// Returns the image models that the key may use, with their parameters. Of the services with this API, only the
+    /// gateway has this call.
     ///
     /// # Errors
     ///
@@ -75,8 +74,7 @@ impl<'a> ModelCalls<'a> {
     async fn read_images(&self, options: CallOptions) -> Result<Vec<ImageModel>, Error> {
         let call = self.client.call(options);
         let answer = read_answer(call.list_image_models().send().await, &call.inner)?;
-        ImageModel::read_list(&answer)
-            .ok_or_else(|| Error::unintelligible("the answer has no list of models", call.inner.head()))
+        ImageModel::read_list(&answer).ok_or_else(|| unreadable(NO_LIST, &answer, &call.inner))
     }
 
     /// Returns the model with this name.
@@ -87,7 +85,7 @@ impl<'a> ModelCalls<'a> {
     pub async fn retrieve(&self, id: &str) -> Result<Model, Error> {
         let call = self.client.call(CallOptions::new(LIMIT));
         let answer = read_answer(call.retrieve_model().model(id).send().await, &call.inner)?;
-        Model::read(answer).ok_or_else(|| Error::unintelligible("the answer has no name of a model", call.inner.head()))
+        Model::read(answer.clone()).ok_or_else(|| unreadable("the answer has no name of a model", &answer, &call.inner))
     }
 }
 
@@ -112,16 +110,24 @@ impl Model {
     }
 }
 
+const NO_LIST: &str = "the answer has no list of models";
+
+/// Returns the error of an answer of JSON whose content is not understood.
+fn unreadable(message: &str, answer: &Json, session: &Session) -> Error {
+    Error::unintelligible(message, session.head()).with_body(answer.text().to_owned(), &session.secrets())
+}
+
 /// Returns the answer as JSON, also if the document demands members that another service leaves out.
 fn read_answer<T: Serialize>(
     result: Result<ResponseValue<T>, WireError<ErrorResponse>>,
     session: &Session,
 ) -> Result<Json, Error> {
-    let to_error = |error| Error::unintelligible("the answer is not JSON", session.head()).with_source(error);
+    let not_json = |error| Error::unintelligible("the answer is not JSON", session.head()).with_source(error);
     match result {
-        Ok(value) => serde_json::to_string(&value.into_inner()).and_then(Json::read_text).map_err(to_error),
+        Ok(value) => serde_json::to_string(&value.into_inner()).and_then(Json::read_text).map_err(not_json),
         Err(WireError::InvalidResponsePayload(body, _)) if session.head().is_some_and(AnswerMetadata::is_success) => {
-            Json::read_text(String::from_utf8_lossy(&body).into_owned()).map_err(to_error)
+            let text = lossy_text(&body);
+            Json::read_text(text.clone()).map_err(|error| not_json(error).with_body(text, &session.secrets()))
         }
         Err(error) => Err(Error::from_call(error, session)),
     }

@@ -209,7 +209,7 @@ impl ImageSaver<'_> {
                 Err(error) => {
                     let answer = [&std::mem::take(splitter).into_rest(), input].concat();
                     let unreadable = Error::unintelligible(UNREADABLE, session.head()).with_source(error);
-                    return Err(unreadable.with_body(lossy_text(&answer)));
+                    return Err(unreadable.with_body(lossy_text(&answer), &session.secrets()));
                 }
             }
         }
@@ -252,7 +252,8 @@ impl ImageSaver<'_> {
                 return Ok(SavedImages { images: self.images, json, usage: None, missing, meta });
             }
             Err(UnreadableText { error, text }) => {
-                return Err(Error::unintelligible(UNREADABLE, session.head()).with_source(error).with_body(text));
+                let unreadable = Error::unintelligible(UNREADABLE, session.head()).with_source(error);
+                return Err(unreadable.with_body(text, &session.secrets()));
             }
         };
         if self.images.is_empty() {

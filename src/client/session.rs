@@ -16,6 +16,7 @@ use super::builder::DEFAULT_BASE_PATH;
 use super::metadata::AnswerMetadata;
 use super::retry::{self, Retry, SendOutcome};
 use super::retry_notice::{RetryNotice, RetryObserver, RetryReason};
+use super::secrets::Secrets;
 use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
 use crate::wire::client::Client;
@@ -114,9 +115,9 @@ impl BearerCredentials {
         self.authorization.clone()
     }
 
-    /// Removes the key from a text of the service, which may repeat it.
-    pub(super) fn redact(&self, text: String) -> String {
-        if text.contains(&*self.key) { text.replace(&*self.key, "[redacted]") } else { text }
+    /// Returns the texts that no error may contain.
+    pub(super) fn secrets(&self) -> Secrets<'_> {
+        Secrets::new(&self.key)
     }
 }
 
@@ -156,8 +157,9 @@ impl Session {
         self.head.get_or_init(AnswerMetadata::default)
     }
 
-    pub(super) fn credentials(&self) -> &BearerCredentials {
-        &self.credentials
+    /// Returns the texts that no error may contain: the key, and secrets in additional headers.
+    pub(super) fn secrets(&self) -> Secrets<'_> {
+        self.credentials.secrets().with_headers(&self.headers)
     }
 
     pub(super) fn limit(&self) -> TimeLimit {

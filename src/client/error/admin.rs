@@ -8,6 +8,7 @@ use reqwest::Response;
 use super::detail::ServiceErrorDetail;
 use super::{Error, ErrorKind};
 use crate::client::metadata::AnswerMetadata;
+use crate::client::raw_json::lossy_text;
 use crate::client::retry;
 use crate::client::session::BearerCredentials;
 use crate::tables::MAX_JSON_BODY_BYTES;
@@ -36,7 +37,7 @@ impl Error {
             | WireError::ResponseBodyError(source) => Self::from_admin_transport(source, limit),
             WireError::InvalidResponsePayload(body, source) => {
                 let error = Self::new(ErrorKind::Unintelligible, "this version does not understand the answer");
-                error.with_source(source).with_body(String::from_utf8_lossy(&body).into_owned())
+                error.with_source(source).with_body(lossy_text(&body), &credentials.secrets())
             }
             WireError::UnexpectedResponse(response) => Self::from_admin_answer(response, credentials).await,
             // The document for the client describes no answer of an error.
@@ -71,11 +72,11 @@ impl Error {
                 break;
             }
         }
-        let mut detail = ServiceErrorDetail::parse(&body);
+        let mut detail = ServiceErrorDetail::parse(&lossy_text(&body));
         if detail.message.as_ref().is_none_or(String::is_empty) {
             detail.message = Some(message_of_status(head.status()).to_owned());
         }
-        let mut error = Self::from_detail(detail, credentials);
+        let mut error = Self::from_detail(detail, &credentials.secrets());
         error.0.head = Some(head);
         error
     }

@@ -1,6 +1,7 @@
 //! The details that a service reports about a failure, in any shape.
 
 use crate::client::raw_json::Json;
+use crate::client::secrets::Secrets;
 use crate::tables::MAX_JSON_BODY_BYTES;
 use crate::wire::types;
 
@@ -26,10 +27,10 @@ pub(super) struct ServiceErrorDetail {
 impl ServiceErrorDetail {
     /// Reads as much as possible from a body that does not match the API document, because it comes from another
     /// service or a proxy.
-    pub(super) fn parse(body: &[u8]) -> Self {
-        // A longer body is cut and then fails to parse; no service sends such a long error.
-        let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
-        let json = Json::read_text(String::from_utf8_lossy(body).into_owned()).ok();
+    pub(super) fn parse(body: &str) -> Self {
+        // No service sends an error of this length.
+        let is_short = u64::try_from(body.len()).is_ok_and(|length| length <= MAX_JSON_BODY_BYTES);
+        let json = is_short.then(|| Json::read_text(body.to_owned()).ok()).flatten();
         // Some services send a list with one error.
         json.map(|body| Self::from_body(body.elements().first().unwrap_or(&body))).unwrap_or_default()
     }
@@ -68,6 +69,18 @@ impl ServiceErrorDetail {
             param: text(param),
             reason: text(reason),
             resets_in_seconds: resets_in_seconds.and_then(|seconds| seconds.read()),
+        }
+    }
+
+    /// Removes the secrets from every text.
+    pub(super) fn redacted(self, secrets: &Secrets<'_>) -> Self {
+        let redact = |text: Option<String>| text.map(|text| secrets.redact(text));
+        Self {
+            message: redact(self.message),
+            code: redact(self.code),
+            param: redact(self.param),
+            reason: redact(self.reason),
+            ..self
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{KEY, answer, client, failure, generate, image, run, serve};
-use crate::client::{Error, ErrorKind, GenerateRequest};
+use crate::client::{Client, Error, ErrorKind, GenerateRequest};
 use crate::testing::Answer;
 use crate::wire::types::ErrorCode;
 
@@ -41,6 +41,21 @@ fn the_beginning_of_a_page_is_shown() {
     assert_eq!(error.body(), Some(&*page));
     assert_eq!(error_of(Answer::new(500, "")).to_string(), "the request failed (status 500)");
     assert!(!error_of(Answer::new(500, format!("no {KEY}"))).message().contains(KEY));
+}
+
+#[test]
+fn no_error_contains_a_part_of_a_secret() {
+    const OTHER: &str = "another-secret-4711";
+    let pages = (0..=210).map(|offset| Answer::new(500, format!("{} {KEY} {OTHER}", "x".repeat(offset))));
+    let server = serve(pages);
+    let builder = Client::builder().base_url(server.base_url()).api_key(KEY).header("api-key", OTHER);
+    let client = builder.build().unwrap();
+    for offset in 0..=210 {
+        let error = run(client.images().generate("a fox")).unwrap_err();
+        let text = format!("{error} {error:?} {}", error.body().unwrap());
+        assert!(!text.contains(&KEY[..12]) && !text.contains(&OTHER[..12]), "{offset}: {text}");
+        assert!(text.contains("[redacted]"), "{offset}: {text}");
+    }
 }
 
 #[test]

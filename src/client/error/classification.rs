@@ -1,0 +1,79 @@
+//! The classes of errors, by which a program decides how to react.
+
+use super::{Error, ErrorKind};
+
+/// These codes are checked in addition to the status, because an error inside a stream follows a status of 200.
+const RATE_LIMIT_EXCEEDED: &str = "rate_limit_exceeded";
+const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
+/// The codes of an exhausted usage window, quota or budget: the first two are those of the gateway, the last two those of
+/// the provider.
+const USAGE_LIMITS: [&str; 3] = ["usage_limit_reached", "insufficient_quota", "billing_hard_limit_reached"];
+/// The codes with which other services refuse content; the gateway has a reason instead.
+const CONTENT_REFUSALS: [&str; 3] = ["moderation_blocked", "content_policy_violation", "content_filter"];
+const CONTENT_REFUSED: &str = "content_refused";
+
+// === impl Error ===
+
+impl Error {
+    /// Returns true if the same request, sent again later, can succeed without an image being paid for twice.
+    ///
+    /// When an error is returned, the retries that the client makes itself are already over.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match (self.0.kind, &self.0.head) {
+            (ErrorKind::Connect, _) => true,
+            (ErrorKind::Answer, Some(head)) => {
+                // A 5xx without `x-should-retry` does not tell whether an image was made.
+                head.should_retry().unwrap_or(head.status == 429 && !self.is_usage_limit())
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns true if there were too many requests; a short wait helps.
+    #[must_use]
+    pub fn is_rate_limited(&self) -> bool {
+        let is_reported = self.status() == Some(429) || self.code() == Some(RATE_LIMIT_EXCEEDED);
+        is_reported && !self.is_usage_limit()
+    }
+
+    /// Returns true if a usage window, a quota or a budget is exhausted, so that a short wait does not help; see
+    /// [`Error::resets_in`].
+    #[must_use]
+    pub fn is_usage_limit(&self) -> bool {
+        self.code().is_some_and(|code| USAGE_LIMITS.contains(&code))
+    }
+
+    /// Returns true if the request is invalid; see [`Error::param`]. The client finds some of these errors itself,
+    /// before it sends the request.
+    #[must_use]
+    pub fn is_invalid_request(&self) -> bool {
+        let is_reported =
+            matches!(self.status(), Some(400 | 413 | 415 | 422)) || self.code() == Some(INVALID_REQUEST_ERROR);
+        self.0.kind == ErrorKind::Request || is_reported
+    }
+
+    /// Returns true if the service refuses the key.
+    #[must_use]
+    pub fn is_invalid_key(&self) -> bool {
+        self.status() == Some(401)
+    }
+
+    /// Returns true if the content was refused; the same prompt will be refused again.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.reason() == Some(CONTENT_REFUSED) || self.code().is_some_and(|code| CONTENT_REFUSALS.contains(&code))
+    }
+
+    /// Returns true if the time limit was exceeded before the answer was complete.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.0.kind == ErrorKind::Timeout
+    }
+
+    /// Returns true if no service was reached, so that nothing can have been paid for.
+    #[must_use]
+    pub fn is_connect(&self) -> bool {
+        self.0.kind == ErrorKind::Connect
+    }
+}
