@@ -5,6 +5,8 @@
 #![cfg(feature = "gateway")]
 #![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "drift/accessors.rs"]
+mod accessors;
 #[path = "drift/admin.rs"]
 mod admin;
 #[path = "drift/answers.rs"]

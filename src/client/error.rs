@@ -368,4 +368,30 @@ impl Error {
     pub fn resets_in(&self) -> Option<Duration> {
         self.0.detail.resets_in_seconds.map(Duration::from_secs)
     }
+
+    /// Returns the time at which an exhausted usage window opens again or a limit allows more, in seconds since 1970-01-01
+    /// UTC, if it is known.
+    #[must_use]
+    pub fn resets_at(&self) -> Option<i64> {
+        self.0.detail.resets_at
+    }
+
+    /// Returns the name of the limit of the gateway that refuses the request, such as `images_per_day`. An exhausted usage
+    /// window of an upstream account has no name.
+    #[must_use]
+    pub fn limit(&self) -> Option<&str> {
+        self.0.detail.limit.as_deref()
+    }
+
+    /// Returns the owner of the limit: `key`, `user` or `group`.
+    #[must_use]
+    pub fn limit_scope(&self) -> Option<&str> {
+        self.0.detail.limit_scope.as_deref()
+    }
+
+    /// Returns the value of the limit as text, such as `50`.
+    #[must_use]
+    pub fn limit_value(&self) -> Option<&str> {
+        self.0.detail.limit_value.as_deref()
+    }
 }

@@ -19,6 +19,10 @@ pub(super) struct ServiceErrorDetail {
     pub(super) code: Option<String>,
     pub(super) param: Option<String>,
     pub(super) reason: Option<String>,
+    pub(super) limit: Option<String>,
+    pub(super) limit_scope: Option<String>,
+    pub(super) limit_value: Option<String>,
+    pub(super) resets_at: Option<i64>,
     pub(super) resets_in_seconds: Option<u64>,
 }
 
@@ -60,14 +64,29 @@ impl ServiceErrorDetail {
 
     /// Reads the members of an error object. A member of an unexpected type is ignored and does not affect the others.
     fn from_members(error: &Json) -> Self {
-        let names = ["message", "code", "param", "reason", "resets_in_seconds"];
-        let [message, code, param, reason, resets_in_seconds] = error.members(names);
+        let names = [
+            "message",
+            "code",
+            "param",
+            "reason",
+            "limit",
+            "limit_scope",
+            "limit_value",
+            "resets_at",
+            "resets_in_seconds",
+        ];
+        let [message, code, param, reason, limit, limit_scope, limit_value, resets_at, resets_in_seconds] =
+            error.members(names);
         let text = |member: Option<Json>| member.and_then(|text| text.read::<String>());
         Self {
             message: text(message),
             code: text(code),
             param: text(param),
             reason: text(reason),
+            limit: text(limit),
+            limit_scope: text(limit_scope),
+            limit_value: text(limit_value),
+            resets_at: resets_at.and_then(|seconds| seconds.read()),
             resets_in_seconds: resets_in_seconds.and_then(|seconds| seconds.read()),
         }
     }
@@ -80,6 +99,9 @@ impl ServiceErrorDetail {
             code: redact(self.code),
             param: redact(self.param),
             reason: redact(self.reason),
+            limit: redact(self.limit),
+            limit_scope: redact(self.limit_scope),
+            limit_value: redact(self.limit_value),
             ..self
         }
     }
@@ -126,6 +148,10 @@ impl From<types::ErrorDetail> for ServiceErrorDetail {
             code: detail.code.map(|code| code.to_string()),
             param: detail.param,
             reason: detail.reason.map(|reason| reason.to_string()),
+            limit: detail.limit,
+            limit_scope: detail.limit_scope,
+            limit_value: detail.limit_value,
+            resets_at: detail.resets_at,
             resets_in_seconds: detail.resets_in_seconds,
         }
     }

@@ -1,9 +1,11 @@
 //! Tests of errors as other services and proxies write them: the reason is shown whatever its form, and stays readable.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{KEY, answer, client, failure, generate, image, run, serve};
-use crate::client::{Client, Error, ErrorKind, GenerateRequest};
+use crate::client::{Client, Error, ErrorKind, GenerateRequest, ResponseRequest};
 use crate::testing::Answer;
 use crate::wire::types::ErrorCode;
 
@@ -56,6 +58,42 @@ fn no_error_contains_a_part_of_a_secret() {
         assert!(!text.contains(&KEY[..12]) && !text.contains(&OTHER[..12]), "{offset}: {text}");
         assert!(text.contains("[redacted]"), "{offset}: {text}");
     }
+}
+
+#[test]
+fn a_secret_is_removed_from_every_text_of_an_error() {
+    let texts = |error: &Error| {
+        let words =
+            [error.code(), error.reason(), error.param(), error.limit(), error.limit_scope(), error.limit_value()];
+        format!("{error} {error:?} {words:?} {:?}", error.body())
+    };
+    let members =
+        json!({"message": KEY, "param": KEY, "reason": KEY, "limit": KEY, "limit_scope": KEY, "limit_value": KEY});
+    let text = texts(&error_of(answer(400, &failure(KEY, &members))));
+    assert!(!text.contains(KEY) && text.matches("[redacted]").count() > 6, "{text}");
+    for unreadable in [json!(KEY), json!({"data": KEY}), json!({"error": {"message": KEY}})] {
+        let text = texts(&error_of(answer(200, &unreadable)));
+        assert!(!text.contains(KEY) && text.contains("[redacted]"), "{unreadable}: {text}");
+        let server = serve([answer(200, &unreadable), answer(200, &unreadable)]);
+        let client = client(&server);
+        let create = run(client.responses().create(ResponseRequest::new("m", "a fox"))).unwrap_err();
+        let list = run(client.models().list()).unwrap_err();
+        assert!(!texts(&create).contains(KEY) && !texts(&list).contains(KEY), "{unreadable}: {create:?} {list:?}");
+    }
+}
+
+#[test]
+fn a_limit_is_stated_with_its_owner_and_value() {
+    let limit = json!({"limit": "images_per_day", "limit_scope": "user", "limit_value": "50",
+        "resets_at": 1_764_547_200, "resets_in_seconds": 60});
+    for body in [failure("insufficient_quota", &limit), failure("a_word_of_another_service", &limit)] {
+        let error = error_of(answer(429, &body));
+        let stated = (error.limit(), error.limit_scope(), error.limit_value(), error.resets_at());
+        assert_eq!(stated, (Some("images_per_day"), Some("user"), Some("50"), Some(1_764_547_200)));
+        assert_eq!(error.resets_in(), Some(Duration::from_mins(1)));
+    }
+    let error = error_of(answer(429, &failure("usage_limit_reached", &json!({}))));
+    assert_eq!((error.limit(), error.limit_scope(), error.limit_value(), error.resets_at()), (None, None, None, None));
 }
 
 #[test]
