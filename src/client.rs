@@ -222,10 +222,11 @@ impl Client {
 
     /// Returns a call whose whole answer is paid for.
     fn paid_call(&self, mut options: CallOptions, operation: ApiOperation, body: CallBody) -> PaidCall {
+        let has_own_key = options.has_idempotency_key();
         if self.shared.adds_idempotency_keys {
             options.add_idempotency_key();
         }
-        PaidCall { client: self.call(options), operation, body }
+        PaidCall { client: self.call(options), operation, body, has_own_key }
     }
 
     /// Returns the generated client for one call.

@@ -59,6 +59,15 @@ impl ApiCall<'_> {
         }
     }
 
+    /// Makes the call like [`ApiCall::send`], for an answer that is read as a stream: the call is not made again after
+    /// this.
+    pub(super) async fn begin_stream(
+        &self,
+        add_body: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
+    ) -> Result<Response, Error> {
+        self.send(add_body).await.map_err(|error| error.of_call(&self.client.inner))
+    }
+
     async fn request(
         &self,
         add_body: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,

@@ -54,6 +54,10 @@ struct ClientErrorState {
     head: Option<AnswerMetadata>,
     detail: ServiceErrorDetail,
     body: Option<String>,
+    /// The key with which the call was sent.
+    idempotency_key: Option<String>,
+    /// True if an image may be paid for again unless a new call has the same idempotency key as this one.
+    needs_same_key: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -253,6 +257,8 @@ impl Error {
             head: None,
             detail: ServiceErrorDetail::default(),
             body: None,
+            idempotency_key: None,
+            needs_same_key: false,
             source: None,
         }))
     }
@@ -276,6 +282,27 @@ impl Error {
     pub(super) fn with_body(mut self, body: String, secrets: &Secrets<'_>) -> Self {
         self.0.source.take_if(|source| secrets.are_in(&source.to_string()));
         self.0.body = Some(secrets.redact(body));
+        self
+    }
+
+    /// Adds what a program needs to know about the whole call: its idempotency key, and whether an attempt before the one
+    /// of this error may have been paid for.
+    pub(super) fn of_call(mut self, session: &Session) -> Self {
+        self.0.idempotency_key = session.idempotency_key().map(str::to_owned);
+        if session.may_be_paid() {
+            // Nothing was sent in the last attempt, but the call as a whole is not one that never reached the service.
+            if self.0.kind == ErrorKind::Connect {
+                self.0.kind = ErrorKind::Broken;
+            }
+            let message = self.0.message.trim_end_matches('.');
+            self.0.message = format!("{message}; an earlier attempt of the call may have been paid for");
+        }
+        self
+    }
+
+    /// Records that an image may be paid for again unless a new call has the idempotency key of this one.
+    pub(super) fn needing_same_key(mut self) -> Self {
+        self.0.needs_same_key = true;
         self
     }
 
@@ -310,6 +337,15 @@ impl Error {
     #[must_use]
     pub fn body(&self) -> Option<&str> {
         self.0.body.as_deref()
+    }
+
+    /// Returns the idempotency key with which the call was sent, also if the client itself has given it one. If the service
+    /// pays for a key once, as a gateway does, the same request with this key gets the image that may have been paid for:
+    /// see [`GenerateRequest::idempotency_key`](super::GenerateRequest::idempotency_key). `None` if nothing was sent, or
+    /// if the call had no key.
+    #[must_use]
+    pub fn idempotency_key(&self) -> Option<&str> {
+        self.0.idempotency_key.as_deref()
     }
 
     /// Returns the HTTP status, if there was an answer.

@@ -50,15 +50,17 @@ impl<'a> ImageCalls<'a> {
         let (count, call_options) = (options.count(), options.call_options(TimeLimit::Total(options.time_limit()))?);
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
         let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
-        Images::parse(call.read_answer().await?, count, call.session())
+        let answer = call.read_answer().await;
+        call.finish(answer.and_then(|answer| Images::parse(answer, count, call.session())))
     }
 
     /// Makes images like [`ImageCalls::generate`], and saves them while the answer arrives: in a few megabytes of memory,
     /// however large the images are.
     ///
     /// The target is a path as for [`Images::write_all`], or [`ImageTarget::writer`]. A file appears when its image is
-    /// whole. If the answer breaks off, the images that were whole before stay. Nothing is sent if a file with this path
-    /// cannot be written.
+    /// whole. If the answer breaks off, the images that were whole before stay; if there is none, and a writer has got no
+    /// byte, the call is made again as [`Retry`](super::Retry) says. Nothing is sent if a file with this path cannot be
+    /// written.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -87,7 +89,7 @@ impl<'a> ImageCalls<'a> {
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
         let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
-        save_answer(call.begin_answer().await?, target, count, call.session()).await
+        save_answer(&mut call, target, count).await
     }
 
     /// Asks what [`ImageCalls::generate`] would cost at most for this request, and whether a limit would refuse it now.
@@ -125,7 +127,7 @@ impl<'a> ImageCalls<'a> {
         let client = self.client.call(call_options);
         let operation = ApiOperation::CREATE_IMAGE;
         let call = ApiCall { client: &client, operation, accept: EVENTS };
-        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
+        let response = call.begin_stream(|request| Ok(with_json_body(request, &body))).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
 
@@ -134,7 +136,7 @@ impl<'a> ImageCalls<'a> {
     /// another limit.
     ///
     /// The images are checked against the rules of the service before anything is sent. Files are read while they are
-    /// sent. The request is sent again only if the service was not reached, or if the service allows it.
+    /// sent, also for each retry.
     ///
     /// # Errors
     ///
@@ -147,7 +149,8 @@ impl<'a> ImageCalls<'a> {
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
         let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
-        Images::parse(call.read_answer().await?, count, call.session())
+        let answer = call.read_answer().await;
+        call.finish(answer.and_then(|answer| Images::parse(answer, count, call.session())))
     }
 
     /// Changes images like [`ImageCalls::edit`], and saves the result like [`ImageCalls::generate_to`].
@@ -167,7 +170,7 @@ impl<'a> ImageCalls<'a> {
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
         let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
-        save_answer(call.begin_answer().await?, target, count, call.session()).await
+        save_answer(&mut call, target, count).await
     }
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.
@@ -183,7 +186,7 @@ impl<'a> ImageCalls<'a> {
         let form = EditForm::new(request.into(), AnswerMode::Events).await?;
         let client = self.client.call(form.call_options(TimeLimit::Idle(form.time_limit())));
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: EVENTS };
-        let response = call.send(|request| with_form(request, &form)).await?;
+        let response = call.begin_stream(|request| with_form(request, &form)).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
 }

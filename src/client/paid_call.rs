@@ -2,7 +2,7 @@
 //!
 //! Between the attempts of one request, [`retry`](super::retry) decides. This module decides about an answer that was
 //! lost after it may have been paid for: the call is made again with its idempotency key, if the service has shown that
-//! it pays for a key once.
+//! it pays for a key once. If that does not give the answer either, the error says that an image may have been paid for.
 
 use bytes::Bytes;
 use reqwest::header::CONTENT_TYPE;
@@ -12,6 +12,7 @@ use super::body_reader::read_body;
 use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
 use super::images::JSON;
+use super::retry::is_in_progress;
 use super::session::Session;
 use super::{Error, ErrorKind};
 use crate::wire::client::Client;
@@ -21,6 +22,8 @@ pub(super) struct PaidCall {
     pub(super) client: Client,
     pub(super) operation: ApiOperation,
     pub(super) body: CallBody,
+    /// True if the request has an idempotency key of its own, so that the next call with it has the same key.
+    pub(super) has_own_key: bool,
 }
 
 /// The body of a request, which can be sent several times.
@@ -35,22 +38,11 @@ impl PaidCall {
     /// Makes the call, and returns the whole body of a successful answer.
     pub(super) async fn read_answer(&mut self) -> Result<Vec<u8>, Error> {
         loop {
-            let result = match self.send_once().await {
+            let result = match self.send().await {
                 Ok(response) => read_body(response, self.session()).await,
                 Err(error) => Err(error),
             };
             match result {
-                Err(error) if self.prepare_repetition(&error).await => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// Makes the call, and returns a successful answer whose body has not been read.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(super) async fn begin_answer(&mut self) -> Result<Response, Error> {
-        loop {
-            match self.send_once().await {
                 Err(error) if self.prepare_repetition(&error).await => {}
                 result => return result,
             }
@@ -62,13 +54,24 @@ impl PaidCall {
         &self.client.inner
     }
 
-    async fn send_once(&self) -> Result<Response, Error> {
+    /// Completes the error of a call that is not made again.
+    pub(super) fn finish<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|error| {
+            let may_be_paid = self.session().may_be_paid() || error.meta().is_some_and(is_in_progress);
+            let error = error.of_call(self.session());
+            if may_be_paid && !self.has_own_key { error.needing_same_key() } else { error }
+        })
+    }
+
+    /// Sends the request, again as often as the service allows it, and returns a successful answer whose body has not
+    /// been read.
+    pub(super) async fn send(&self) -> Result<Response, Error> {
         let call = ApiCall { client: &self.client, operation: self.operation, accept: JSON };
         call.send(|request| self.body.add_to(request)).await
     }
 
     /// Waits before the call is made again; returns false if it must not be made again after this error.
-    async fn prepare_repetition(&mut self, error: &Error) -> bool {
+    pub(super) async fn prepare_repetition(&mut self, error: &Error) -> bool {
         let repeats = is_answer_lost(error) && self.session().wait_for_repetition(error).await;
         if repeats {
             self.client.inner = self.session().for_new_answer();

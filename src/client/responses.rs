@@ -50,8 +50,6 @@ impl<'a> ResponseCalls<'a> {
 
     /// Runs a task and waits for the whole response: up to 300 seconds, unless the request sets another limit.
     ///
-    /// The request is sent again only if no service was reached, or if the service allows it.
-    ///
     /// ```no_run
     /// # async fn run() -> Result<(), imagate::client::Error> {
     /// use imagate::client::{Client, ImageTool, ResponseRequest};
@@ -77,11 +75,8 @@ impl<'a> ResponseCalls<'a> {
         let options = request.call_options(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)))?;
         let body = Bytes::from(request.body(false));
         let mut call = self.client.paid_call(options, ApiOperation::CREATE_RESPONSE, CallBody::Json(body));
-        let response = Response::parse(call.read_answer().await?, call.session())?;
-        match response.failure(call.session()) {
-            Some(error) => Err(error),
-            None => Ok(response),
-        }
+        let answer = call.read_answer().await;
+        call.finish(answer.and_then(|answer| Response::parse(answer, call.session())?.or_failure(call.session())))
     }
 
     /// Runs a task and returns its events as they happen.
@@ -97,7 +92,7 @@ impl<'a> ResponseCalls<'a> {
         let client = self.client.call(request.call_options(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)))?);
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: EVENTS };
         let body = Bytes::from(request.body(true));
-        let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
+        let answer = call.begin_stream(|request| Ok(with_json_body(request, &body))).await?;
         Ok(ResponseStream::new(answer, client.inner.clone()))
     }
 }

@@ -105,6 +105,11 @@ impl SendOutcome {
         }
     }
 
+    /// Returns true if the service goes on making the image, whose answer only a request with the same key gets.
+    pub(super) fn is_in_progress(&self) -> bool {
+        matches!(self, Self::Answer(head) if is_in_progress(head))
+    }
+
     /// Replaces an answer by [`Self::Unknown`] if it has no `x-should-retry: true` and does not show by its status that
     /// nothing was made.
     pub(super) fn without_implicit_retry(self) -> Self {
@@ -127,12 +132,16 @@ pub(super) fn was_never_sent(_: &reqwest::Error) -> bool {
     false
 }
 
-/// Returns true if the status and `x-should-retry` of an answer allow the same request again. A 409 with
-/// `x-should-retry: true` is `image_in_progress`: the repeated request waits for the same image. Nothing is spent for a
+/// Returns true for `image_in_progress`, a 409 with `x-should-retry: true`: the repeated request waits for the same image.
+pub(super) fn is_in_progress(head: &AnswerMetadata) -> bool {
+    head.status == 409 && head.should_retry() == Some(true)
+}
+
+/// Returns true if the status and `x-should-retry` of an answer allow the same request again. Nothing is spent for a
 /// 429, but without a wait it may mean an exhausted quota.
 pub(super) fn allows_retry(head: &AnswerMetadata) -> bool {
     match head.status {
-        409 => head.should_retry() == Some(true),
+        409 => is_in_progress(head),
         429 => head.should_retry().unwrap_or(head.retry_after().is_some()),
         502..=504 => head.should_retry() != Some(false),
         _ => false,

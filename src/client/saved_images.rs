@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use reqwest::Response;
 use tokio::fs::File;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use super::answer_members::AnswerMembers;
 use super::answer_splitter::{AnswerSplitter, ImagePart};
 use super::image_decoder::ImageDecoder;
+use super::paid_call::PaidCall;
 use super::raw_json::{UnreadableText, lossy_text};
 use super::save::{FileNaming, TemporaryFile, check_writable, numbered_path, with_format_extension};
 use super::session::Session;
@@ -157,20 +157,25 @@ impl SavedImages {
     }
 }
 
-/// Saves the images of an answer. `count` is the number of images that were requested.
+/// Makes a call, and saves the images of its answer. `count` is the number of images that were requested.
 pub(super) async fn save_answer(
-    response: Response,
+    call: &mut PaidCall,
     target: ImageTarget<'_>,
     count: u64,
-    session: &Session,
 ) -> Result<SavedImages, Error> {
     let naming = if count > 1 { FileNaming::Numbered } else { FileNaming::Free };
     let requested = usize::try_from(count).unwrap_or(0);
     let mut saver = ImageSaver { target: target.0, requested, naming, open: None, images: Vec::new(), failure: None };
-    let read = saver.read(response, session).await;
-    match saver.failure.take().map_or(read, Err) {
-        Ok(rest) => saver.finish(&rest, session),
-        Err(error) => Err(error.with_saved_files(saver.images.iter().filter_map(|image| image.path.as_deref()))),
+    loop {
+        match saver.save(call).await {
+            Ok(rest) => return call.finish(saver.finish(&rest, call.session())),
+            // The parts of an image that was cut off are dropped.
+            Err(error) if saver.is_empty() && call.prepare_repetition(&error).await => saver.open = None,
+            Err(error) => {
+                let files = saver.images.iter().filter_map(|image| image.path.as_deref());
+                return call.finish(Err(error.with_saved_files(files)));
+            }
+        }
     }
 }
 
@@ -179,8 +184,24 @@ const UNREADABLE: &str = "this version does not understand the answer";
 // === impl ImageSaver ===
 
 impl ImageSaver<'_> {
-    /// Saves the images while the answer arrives; returns the rest of the answer.
-    async fn read(&mut self, mut response: Response, session: &Session) -> Result<Vec<u8>, Error> {
+    /// Sends the request, and saves the images while the answer arrives; returns the rest of the answer.
+    async fn save(&mut self, call: &PaidCall) -> Result<Vec<u8>, Error> {
+        let response = call.send().await?;
+        let read = self.read(response, call.session()).await;
+        self.failure.take().map_or(read, Err)
+    }
+
+    /// Returns true if nothing of the answer was kept, so that another answer can take its place. A writer keeps every
+    /// byte that it gets.
+    fn is_empty(&self) -> bool {
+        let has_written = match self.target {
+            TargetKind::Writer(_) => self.open.as_ref().is_some_and(|open| open.length > 0),
+            TargetKind::Path(_) => false,
+        };
+        self.images.is_empty() && !has_written
+    }
+
+    async fn read(&mut self, mut response: reqwest::Response, session: &Session) -> Result<Vec<u8>, Error> {
         let mut splitter = AnswerSplitter::default();
         while let Some(bytes) = response.chunk().await.map_err(|error| Error::from_stream(error, session))? {
             self.take_images(&mut splitter, &bytes, session).await?;

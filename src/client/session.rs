@@ -59,6 +59,8 @@ pub struct Session {
     head: Arc<OnceLock<AnswerMetadata>>,
     /// The number of times that the call was sent again.
     retries: Arc<AtomicU32>,
+    /// True if the call was sent again after an attempt that may have been paid for.
+    may_be_paid: Arc<AtomicBool>,
     /// True once an answer of the service has shown that it pays for an idempotency key once. Shared by all calls of
     /// the client.
     honors_keys: Arc<AtomicBool>,
@@ -135,6 +137,7 @@ impl Session {
             base_path: Arc::clone(&client.address.base_path),
             head: Arc::default(),
             retries: Arc::default(),
+            may_be_paid: Arc::default(),
             honors_keys: Arc::clone(&client.honors_keys),
             transport: client.transport.clone(),
             retry_observer: client.retry_observer.clone(),
@@ -160,6 +163,16 @@ impl Session {
     /// Returns the texts that no error may contain: the key, and secrets in additional headers.
     pub(super) fn secrets(&self) -> Secrets<'_> {
         self.credentials.secrets().with_headers(&self.headers)
+    }
+
+    /// Returns the idempotency key of the call, if it has one.
+    pub(super) fn idempotency_key(&self) -> Option<&str> {
+        self.headers.get(IDEMPOTENCY_KEY)?.to_str().ok()
+    }
+
+    /// Returns true if the call was sent again after an attempt that may have been paid for.
+    pub(super) fn may_be_paid(&self) -> bool {
+        self.may_be_paid.load(Ordering::Relaxed)
     }
 
     pub(super) fn limit(&self) -> TimeLimit {
@@ -216,18 +229,22 @@ impl Session {
     /// Waits before the next attempt; returns false if there must not be one.
     pub(super) async fn wait_for_retry(&self, outcome: &SendOutcome) -> bool {
         let pause = retry::retry_pause(outcome, self.retry, self.retries(), retry::jitter());
-        self.wait(pause, RetryReason::of_outcome(outcome)).await
+        let waited = self.wait(pause, RetryReason::of_outcome(outcome)).await;
+        self.may_be_paid.fetch_or(waited && outcome.is_in_progress(), Ordering::Relaxed);
+        waited
     }
 
     /// Waits before the call is made again after an error that lost its answer; returns false if it must not be made
     /// again. It may be if the service pays for its idempotency key once.
     pub(super) async fn wait_for_repetition(&self, error: &Error) -> bool {
-        let is_paid_once = self.honors_keys.load(Ordering::Relaxed) && self.headers.contains_key(IDEMPOTENCY_KEY);
+        let is_paid_once = self.honors_keys.load(Ordering::Relaxed) && self.idempotency_key().is_some();
         if !is_paid_once || !self.has_retries_left() {
             return false;
         }
         let pause = retry::pause(error.retry_after(), self.retry, self.retries(), retry::jitter());
-        self.wait(pause, RetryReason::of_error(error)).await
+        let waited = self.wait(pause, RetryReason::of_error(error)).await;
+        self.may_be_paid.fetch_or(waited, Ordering::Relaxed);
+        waited
     }
 
     async fn wait(&self, pause: Option<Duration>, reason: RetryReason) -> bool {
@@ -255,10 +272,14 @@ impl CallOptions {
         Self { limit, headers: HeaderMap::new(), retry: None }
     }
 
+    pub(super) fn has_idempotency_key(&self) -> bool {
+        self.headers.contains_key(IDEMPOTENCY_KEY)
+    }
+
     /// Adds an idempotency key that no other call has, unless there is one.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn add_idempotency_key(&mut self) {
-        if !self.headers.contains_key(IDEMPOTENCY_KEY) {
+        if !self.has_idempotency_key() {
             let key = format!("imagate-{:016x}{:016x}", retry::random_bits(), retry::random_bits());
             self.headers.extend(HeaderValue::try_from(key).ok().map(|key| (IDEMPOTENCY_KEY, key)));
         }

@@ -138,7 +138,8 @@ impl ImageStream {
         }
     }
 
-    /// Updates the state for an event that is about to be returned: the final image and an error end the stream.
+    /// Updates the state for an event that is about to be returned: the final image and an error end the stream. An error
+    /// is completed.
     fn update_state_for(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
         match &event {
             Ok(ImageEvent::PartialImage { .. }) => self.partials = self.partials.saturating_add(1),
@@ -152,7 +153,7 @@ impl ImageStream {
                 self.body.close();
             }
         }
-        event
+        event.map_err(|error| error.of_call(&self.session))
     }
 
     fn unfinished_error(&self) -> Error {

@@ -15,14 +15,16 @@ const CONTENT_REFUSED: &str = "content_refused";
 // === impl Error ===
 
 impl Error {
-    /// Returns true if the same request, sent again later, can succeed without an image being paid for twice.
+    /// Returns true if the same call, made again later, can succeed without an image being paid for twice.
     ///
-    /// When an error is returned, the retries that the client makes itself are already over.
+    /// It is false after an attempt that may have been paid for, because a new call has another idempotency key, unless
+    /// its request sets one. With the key of this call, [`Error::idempotency_key`], a service that pays for a key once
+    /// charges nothing again. When an error is returned, the retries that the client makes itself are already over.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match (self.0.kind, &self.0.head) {
             (ErrorKind::Connect, _) => true,
-            (ErrorKind::Answer, Some(head)) => {
+            (ErrorKind::Answer, Some(head)) if !self.0.needs_same_key => {
                 // A 5xx without `x-should-retry` does not tell whether an image was made.
                 head.should_retry().unwrap_or(head.status == 429 && !self.is_usage_limit())
             }

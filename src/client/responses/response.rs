@@ -151,6 +151,11 @@ impl Response {
         self.meta.is_simulated()
     }
 
+    /// Returns the error of the response in its place, if it failed.
+    pub(super) fn or_failure(self, session: &Session) -> Result<Self, Error> {
+        self.failure(session).map_or(Ok(self), Err)
+    }
+
     /// Returns the error of the response, if it failed.
     pub(super) fn failure(&self, session: &Session) -> Option<Error> {
         let has_failed = self.status.as_deref() == Some(FAILED);

@@ -166,11 +166,8 @@ impl ResponseStream {
             }
             ResponseStreamState::PlainJson(body) => {
                 let response = Response::parse(body, &self.session);
-                let result = response.and_then(|response| match response.failure(&self.session) {
-                    Some(error) => Err(error),
-                    None => Ok(ResponseEvent::from_response(response)),
-                });
-                Some(result)
+                let response = response.and_then(|response| response.or_failure(&self.session));
+                Some(response.map(ResponseEvent::from_response))
             }
             ResponseStreamState::Ended => None,
         }
@@ -195,7 +192,7 @@ impl ResponseStream {
     fn fail(&mut self, error: Error) -> Error {
         self.state = ResponseStreamState::Ended;
         self.body.close();
-        self.failure.take().unwrap_or(error)
+        self.failure.take().unwrap_or(error).of_call(&self.session)
     }
 
     fn unfinished_error(&self) -> Error {
@@ -219,7 +216,10 @@ impl Stream for ResponseStream {
                 HttpBodyEvent::Failure(error) if !matches!(this.state, ResponseStreamState::Ended) => {
                     return Poll::Ready(Some(Err(this.fail(error))));
                 }
-                HttpBodyEvent::Failure(_) | HttpBodyEvent::End => return Poll::Ready(this.finish()),
+                HttpBodyEvent::Failure(_) | HttpBodyEvent::End => {
+                    let last = this.finish();
+                    return Poll::Ready(last.map(|event| event.map_err(|error| error.of_call(&this.session))));
+                }
             }
         }
     }

@@ -139,6 +139,19 @@ fn a_request_is_sent_again_only_if_the_transport_did_not_send_it() {
 }
 
 #[test]
+fn a_request_that_is_not_sent_after_a_lost_answer_is_not_retryable() {
+    let first = http::Response::builder().header("x-imagate-replayed", "false").body(image().to_string()).unwrap();
+    let lost = Err(TransportError::unknown("cut off"));
+    let transport = ScriptedTransport::new([Ok(first.into()), lost, Err(not_sent()), Err(not_sent())]);
+    let client = client(&transport);
+    run(client.images().generate("a fox")).unwrap();
+    let error = run(client.images().generate("a fox")).unwrap_err();
+    assert_eq!((error.kind(), error.is_connect(), error.is_retryable()), (ErrorKind::Broken, false, false));
+    assert!(error.message().ends_with("may have been paid for") && error.idempotency_key().is_some(), "{error}");
+    assert_eq!(transport.lines().len(), 4);
+}
+
+#[test]
 fn the_error_of_a_transport_is_that_of_a_call_about_models() {
     let list = |error: TransportError| {
         let transport = ScriptedTransport::new([Err(error)]);
