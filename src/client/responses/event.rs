@@ -4,11 +4,14 @@ use super::image::ResponseImage;
 use super::item::OutputItem;
 use super::response::Response;
 use crate::client::Error;
-use crate::client::raw_json::Json;
+use crate::client::raw_json::{Json, UnreadableText, lossy_text};
 use crate::client::session::Session;
 use crate::client::sse::SseEvent;
 
 const ERROR: &str = "error";
+/// The types of the events that end the stream, with the whole response.
+const FINAL_EVENTS: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
+const UNREADABLE: &str = "this version does not understand an event of the stream";
 
 /// An event of the stream of a response.
 #[derive(Clone, Debug)]
@@ -134,7 +137,7 @@ impl ResponseEvent {
         &self.kind
     }
 
-    /// Returns the event as it was received.
+    /// Returns the event as it was received; a JSON string if it is not JSON.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
@@ -168,15 +171,11 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     if event.data == b"[DONE]" || event.data.is_empty() {
         return Ok(SseEventContent::Nothing);
     }
-    let unreadable =
-        || Error::unintelligible("this version does not understand an event of the stream", session.head());
-    let text = String::from_utf8(event.data).map_err(|error| unreadable().with_source(error))?;
-    let json = if event.name.starts_with("response.") {
-        Json::read_text(text).map_err(|error| unreadable().with_source(error))?
-    } else {
-        Json::from_text_or_string(text)
+    let text = String::from_utf8(event.data).unwrap_or_else(|error| lossy_text(error.as_bytes()));
+    let (json, [kind, error]) = match Json::read_object(text, ["type", "error"]) {
+        Ok(members) => members,
+        Err(unreadable) => return read_opaque_event(event.name, unreadable, session),
     };
-    let [kind, error] = json.members(["type", "error"]);
     let is_untyped_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
     let has_error_name = event.name == ERROR;
     let kind = kind.and_then(|kind| kind.read()).unwrap_or(event.name);
@@ -187,6 +186,23 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     }
     let step = parse_step(&kind, &json, session).unwrap_or(ResponseStep::Other);
     Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step })))
+}
+
+/// Reads an event whose data is not a JSON object. Only its name tells its type.
+fn read_opaque_event(
+    kind: String,
+    UnreadableText { error, text }: UnreadableText,
+    session: &Session,
+) -> Result<SseEventContent, Error> {
+    if FINAL_EVENTS.contains(&&*kind) {
+        let error = Error::unintelligible(UNREADABLE, session.head()).with_source(error);
+        return Err(error.with_body(text, &session.secrets()));
+    }
+    let json = Json::from_text_or_string(text);
+    if kind == ERROR {
+        return Ok(SseEventContent::Failure(Error::from_stream_event(&json, session)));
+    }
+    Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step: ResponseStep::Other })))
 }
 
 /// Returns the meaning of an event. `None` if the type is unknown, or if the content (the response, item, text or

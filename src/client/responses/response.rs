@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::image::ResponseImage;
 use super::item::OutputItem;
-use crate::client::raw_json::Json;
+use crate::client::raw_json::{Json, UnreadableText, lossy_text};
 use crate::client::session::Session;
 use crate::client::{AnswerMetadata, Error};
 use crate::wire::types::{ImageUsage, ResponseToolUsage, ResponseUsage};
@@ -32,13 +32,16 @@ pub struct Response {
 impl Response {
     /// Reads an answer that is not a stream.
     pub(super) fn parse(body: Vec<u8>, session: &Session) -> Result<Self, Error> {
-        let not_a_response = || Error::unintelligible("the answer is not a response", session.head());
-        let text = String::from_utf8(body).map_err(|error| not_a_response().with_source(error))?;
-        let json = Json::read_text(text).map_err(|error| not_a_response().with_source(error))?;
-        if json.member("output").is_none() {
-            return Err(not_a_response());
+        let not_a_response = Error::unintelligible("the answer is not a response", session.head());
+        let text = String::from_utf8(body).unwrap_or_else(|error| lossy_text(error.as_bytes()));
+        match Json::read_object(text, ["output", "error"]) {
+            Ok((json, [Some(_), _])) => Ok(Self::new(json, session)),
+            Ok((json, [None, Some(error)])) if !error.is_null() => Err(Error::from_answer(&json, session)),
+            Ok((json, [None, _])) => Err(not_a_response.with_body(json.text().to_owned(), &session.secrets())),
+            Err(UnreadableText { error, text }) => {
+                Err(not_a_response.with_source(error).with_body(text, &session.secrets()))
+            }
         }
-        Ok(Self::new(json, session))
     }
 
     /// Reads the members. A member that is missing or of an unexpected type does not affect the others.

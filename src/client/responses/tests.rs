@@ -6,8 +6,8 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::client::Json;
 use crate::client::tests::{answer, client, line, run, serve};
+use crate::client::{ErrorKind, Json};
 use crate::testing::{Answer, ReceivedRequest};
 
 /// A response with members that this version of the client does not know, and with unusual spellings of numbers, texts
@@ -161,6 +161,59 @@ fn an_answer_that_is_not_a_response_is_an_error() {
     let failed = json!({"id": "resp_1", "status": "failed", "output": [], "error": {"code": "invalid_prompt", "message": "No."}});
     let error = create(answer(200, &failed)).unwrap_err();
     assert_eq!((error.code(), error.message()), (Some("invalid_prompt"), "No."));
+}
+
+#[test]
+fn an_answer_that_is_not_understood_is_kept() {
+    for body in [RESPONSE.replace("1e2", "Infinity"), RESPONSE.replace("output", "outputs"), "<html>".to_owned()] {
+        let plain = || Answer::new(200, &body).header("content-type", "application/json");
+        let (_, stream_error) = collect_events(plain());
+        for error in [create(plain()).unwrap_err(), stream_error.unwrap()] {
+            assert_eq!((error.kind(), error.body()), (ErrorKind::Unintelligible, Some(&*body)), "{error:?}");
+        }
+    }
+    let error = create(answer(200, &json!({"error": {"message": "No.", "code": "model_busy"}}))).unwrap_err();
+    assert_eq!((error.kind(), error.code(), error.message()), (ErrorKind::Answer, Some("model_busy"), "No."));
+}
+
+#[test]
+fn a_byte_that_is_not_utf_8_loses_no_image() {
+    let damage = |text: &str, before: &str| {
+        let at = text.find(before).unwrap();
+        [&text.as_bytes()[..at], b"\xff", &text.as_bytes()[at..]].concat()
+    };
+    let response = create(Answer::new(200, damage(RESPONSE, "Here "))).unwrap();
+    assert_eq!(
+        (response.images().next().unwrap().bytes().unwrap(), &*response.text()),
+        (b"hello".to_vec(), "\u{fffd}Here it is.")
+    );
+
+    let completed: Value = serde_json::from_str(RESPONSE).unwrap();
+    let delta = frame(&json!({"type": "response.output_text.delta", "delta": "Here "}));
+    let completed = frame(&json!({"type": "response.completed", "response": completed}));
+    let stream = [damage(&delta, "Here "), completed.as_bytes().to_vec()].concat();
+    let (events, stream_error) = collect_events(Answer::events(stream));
+    let [ResponseStep::TextDelta { delta }, ResponseStep::Completed { response }] =
+        [events[0].step(), events[1].step()]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((delta.as_str(), response.images().count(), stream_error.is_none()), ("\u{fffd}Here ", 1, true));
+}
+
+#[test]
+fn an_event_that_is_not_json_ends_the_stream_only_if_it_is_the_last_one() {
+    let completed = frame(&json!({"type": "response.completed", "response": {"id": "resp_1", "output": []}}));
+    for name in ["response.output_text.delta", "response.image_generation_call.generating"] {
+        let (events, stream_error) =
+            collect_events(Answer::events(format!("event: {name}\ndata: {{cut\n\n{completed}")));
+        assert!(matches!(events[0].step(), ResponseStep::Other) && stream_error.is_none(), "{events:?}");
+        assert_eq!((kinds(&events), events[0].json().text()), (vec![name, "response.completed"], "\"{cut\""));
+    }
+    let last = "{\"response\": {\"weight\": Infinity}}";
+    let (events, stream_error) = collect_events(Answer::events(format!("event: response.completed\ndata: {last}\n\n")));
+    let stream_error = stream_error.unwrap();
+    assert_eq!((events.len(), stream_error.kind(), stream_error.body()), (0, ErrorKind::Unintelligible, Some(last)));
 }
 
 #[test]
