@@ -293,8 +293,9 @@ impl Image {
         self.members().url.as_deref()
     }
 
-    /// Returns the base64 text as the service sent it, in the standard alphabet and padded; empty if the service sent
-    /// only an address, see [`Image::url`].
+    /// Returns the base64 text as the service sent it; empty if the service sent only an address, see [`Image::url`]. A
+    /// gateway sends it padded and without line breaks; another service may leave out the padding, break lines, or send a
+    /// data URL, all of which [`Image::bytes`] reads.
     #[must_use]
     pub fn base64(&self) -> Cow<'_, str> {
         self.members().base64.as_ref().map(Base64Text::text).unwrap_or_default()

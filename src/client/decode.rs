@@ -1,5 +1,6 @@
-//! Decodes base64 to bytes, at once or in chunks.
+//! Decodes base64 to bytes, at once or in chunks. White space is skipped: some encoders write lines of 76 characters.
 
+use std::borrow::Cow;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use std::sync::LazyLock;
 
@@ -36,14 +37,15 @@ const HEAD_CHARS: usize = 128 * 1024;
 
 /// Decodes the whole text.
 pub(super) fn decode_all(text: &str) -> Result<Vec<u8>, Error> {
-    ENGINE.decode(payload(text)).map_err(|_| not_base64())
+    ENGINE.decode(characters(payload(text))).map_err(|_| not_base64())
 }
 
 /// Decodes the text in chunks, and passes each chunk to `sink` before it decodes the next.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn decode_chunks(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let mut buffer = vec![0; CHUNK_BYTES];
-    let mut chunks = payload(text).as_bytes().chunks(CHUNK_CHARS).peekable();
+    let characters = characters(payload(text));
+    let mut chunks = characters.chunks(CHUNK_CHARS).peekable();
     while let Some(chunk) = chunks.next() {
         let length = ENGINE.decode_slice(chunk, &mut buffer).map_err(|_: DecodeSliceError| not_base64())?;
         // Padding is allowed only at the end of the text. The engine sees one chunk and cannot check that.
@@ -57,15 +59,32 @@ pub(super) fn decode_chunks(text: &str, mut sink: impl FnMut(&[u8]) -> Result<()
 
 /// Returns the format and pixel size of the file, read from its first bytes.
 pub(super) fn image_properties(text: &str) -> Option<ImageProperties> {
-    let characters = payload(text).as_bytes();
-    let head = characters.get(..HEAD_CHARS).unwrap_or(characters);
-    probe(&ENGINE.decode(head).ok()?)
+    let text = payload(text);
+    let Some(head) = text.get(..HEAD_CHARS) else { return probe(&ENGINE.decode(characters(text)).ok()?) };
+    let characters = characters(head);
+    // Only whole groups of four can be decoded.
+    probe(&ENGINE.decode(&characters[..characters.len() / 4 * 4]).ok()?)
 }
 
 /// Returns the base64 text of a data URL, which some services send; any other text unchanged.
 fn payload(text: &str) -> &str {
     let data = text.strip_prefix("data:").and_then(|data| data.split_once(','));
     data.filter(|(media_type, _)| media_type.ends_with(";base64")).map_or(text, |(_, payload)| payload)
+}
+
+/// Returns true if the text has white space or a control character.
+pub(super) fn has_white_space(text: &[u8]) -> bool {
+    // All bytes are examined, because the compiler vectorizes only a loop without an early exit. The characters of base64
+    // come after the space.
+    text.iter().fold(false, |has_space, byte| has_space | (*byte <= b' '))
+}
+
+/// Returns the characters without white space; the text itself if it has none.
+fn characters(text: &str) -> Cow<'_, [u8]> {
+    if !has_white_space(text.as_bytes()) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    Cow::Owned(text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect())
 }
 
 pub(super) fn not_base64() -> Error {
@@ -99,14 +118,46 @@ mod tests {
     #[test]
     fn invalid_base64_is_refused_at_once_and_in_chunks() {
         let padded = ENGINE.encode(bytes(CHUNK_BYTES - 1));
-        for text in ["!", "a", "aaaa=", "aa aaaa=", "aaaa\n", "data:image/png,aaaa", &(padded + "aaaa")] {
+        for text in
+            ["!", "a", "aaaa=", "aa==aaaa", "aaaa\u{b}", "aaaa\u{a0}", "data:image/png,aaaa", &(padded + "aaaa")]
+        {
             assert!(decode_all(text).is_err() && decode_chunks(text, |_| Ok(())).is_err(), "{}", text.len());
+        }
+    }
+
+    /// Breaks a text into lines, as mail and some libraries do.
+    fn wrapped(text: &str, line_break: &str) -> String {
+        let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        lines.join(line_break) + line_break
+    }
+
+    #[test]
+    fn lines_are_joined() {
+        for line_break in ["\n", "\r\n", "\n\t "] {
+            let text = wrapped(&ENGINE.encode(bytes(2 * CHUNK_BYTES + 1)), line_break);
+            let mut joined = Vec::new();
+            decode_chunks(&text, |chunk| {
+                joined.extend_from_slice(chunk);
+                Ok(())
+            })
+            .unwrap();
+            assert!(joined == bytes(2 * CHUNK_BYTES + 1) && decode_all(&text).unwrap() == joined, "{line_break:?}");
+            let long = [crate::client::tests::test_images::png(16, 32, true), bytes(HEAD_CHARS)].concat();
+            let properties = image_properties(&wrapped(&ENGINE.encode(long), line_break)).unwrap();
+            assert_eq!((properties.format, properties.width), (Format::Png, 16), "{line_break:?}");
         }
     }
 
     #[test]
     fn text_without_padding_and_data_urls_are_read() {
-        for text in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "data:image/webp;base64,aGVsbG8"] {
+        for text in [
+            "aGVsbG8=",
+            "aGVsbG8",
+            "aGVs\nbG8=\n",
+            " aG Vs\r\nbG8",
+            "data:image/png;base64,aGVsbG8=",
+            "data:image/webp;base64,\naGVsbG8\n",
+        ] {
             let mut joined = Vec::new();
             decode_chunks(text, |chunk| {
                 joined.extend_from_slice(chunk);

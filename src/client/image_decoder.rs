@@ -1,4 +1,4 @@
-//! Decodes the base64 text of an image that comes in pieces: with or without padding, also as a data URL.
+//! Decodes the base64 text of an image that comes in pieces: with or without padding or white space, also as a data URL.
 
 use super::{Error, decode};
 use crate::image::Base64Decoder;
@@ -50,7 +50,11 @@ impl ImageDecoder {
     }
 
     fn decode(&mut self, text: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
-        self.base64.push(text, output).map_err(|_| decode::not_base64())
+        let mut push = |text| self.base64.push(text, output).map_err(|_| decode::not_base64());
+        if !decode::has_white_space(text) {
+            return push(text);
+        }
+        text.split(u8::is_ascii_whitespace).try_for_each(push)
     }
 }
 
@@ -76,7 +80,14 @@ mod tests {
 
     #[test]
     fn every_form_of_the_text_is_decoded_wherever_it_is_cut() {
-        for text in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "data:,aGVsbG8"] {
+        for text in [
+            "aGVsbG8=",
+            "aGVsbG8",
+            "aGVs\nbG8=\n",
+            " aG Vs\r\n\tbG8\n",
+            "data:image/png;base64,aGVsbG8=",
+            "data:,\naGVsbG8",
+        ] {
             for piece in 1..text.len() {
                 assert_eq!(decode(text, piece).unwrap(), b"hello", "{text} {piece}");
             }

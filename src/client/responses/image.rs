@@ -37,7 +37,7 @@ impl ResponseImage {
         self.base64.decode()
     }
 
-    /// Returns the image as the service sent it: base64 text in the standard alphabet, padded.
+    /// Returns the base64 text as the service sent it, which may lack padding or have line breaks.
     #[must_use]
     pub fn base64(&self) -> Cow<'_, str> {
         self.base64.text()

@@ -148,6 +148,31 @@ fn an_unreadable_member_loses_no_image_and_a_writer_gets_only_the_first_one() {
 }
 
 #[test]
+fn base64_with_line_breaks_is_decoded_by_every_call() {
+    let file = image_file(16);
+    let text = STANDARD.encode(&file);
+    let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    let wrapped = lines.join("\n") + "\n";
+    let event = json!({"type": "image_generation.completed", "b64_json": wrapped});
+    let entries = body(&[json!({ "b64_json": wrapped })]);
+    // Some servers write the line breaks without escapes, which is not JSON.
+    let unescaped = entries.to_string().replace("\\n", "\n");
+    let folder = tempfile::tempdir().unwrap();
+    for play in [answer(200, &entries), Answer::new(200, &unescaped)] {
+        let server = serve([play.clone(), play, Answer::events(format!("data: {event}\n\n"))]);
+        let client = client(&server);
+        run(async {
+            let image = client.images().generate("a fox").await.unwrap().first();
+            assert!(image.bytes().unwrap() == file && image.dimensions() == Some((16, 32)));
+            let saved = client.images().generate_to("a fox", folder.path().join("a")).await.unwrap();
+            assert!(std::fs::read(saved.paths().next().unwrap()).unwrap() == file);
+            let image = client.images().generate_stream("a fox").await.unwrap().collect_image().await.unwrap();
+            assert!(std::fs::read(image.write_to(folder.path().join("b")).await.unwrap()).unwrap() == file);
+        });
+    }
+}
+
+#[test]
 fn nothing_is_sent_if_the_target_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve([]);
