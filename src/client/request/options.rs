@@ -181,7 +181,8 @@ macro_rules! setters {
                 self
             }
 
-            /// Sets the time limit of each attempt, instead of 120 seconds, or 300 above 2560x1440.
+            /// Sets the time limit of each attempt, instead of 120 seconds, or 300 above 2560x1440; an edit also has the
+            /// time to send its images at one megabyte per second.
             ///
             /// Without a stream the limit applies to the whole answer; with a stream it applies to the time until the
             /// service begins to answer, and to each pause after that. An image may be made and charged for although
