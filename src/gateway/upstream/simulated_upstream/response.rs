@@ -244,7 +244,7 @@ impl<'a> ResponseBuilder<'a> {
             "parallel_tool_calls": true, "previous_response_id": null, "reasoning": {"effort": null, "summary": null},
             "service_tier": "default", "store": false, "temperature": 1.0, "text": {"format": {"type": "text"}},
             "tool_choice": echoed(self.job.tool_choice().cloned(), json!("auto")),
-            "tools": echoed(tools.and_then(|raw| serde_json::from_slice(&raw).ok()), json!([])),
+            "tools": tools.and_then(|raw| serde_json::from_slice(&raw).ok()).map_or_else(|| json!([]), stated_tools),
             "top_p": 1.0, "truncation": "disabled", "usage": null, "user": null, "metadata": {},
         });
         if status == "completed" {
@@ -267,6 +267,28 @@ impl<'a> ResponseBuilder<'a> {
             "output_tokens": output, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": input + output,
         })
     }
+}
+
+/// Returns the tools of a request as a service states them: with the default of each option that an image tool leaves
+/// out.
+fn stated_tools(mut tools: Value) -> Value {
+    let list = tools.as_array_mut().into_iter().flatten().filter(|tool| tool["type"] == "image_generation");
+    for tool in list.filter_map(Value::as_object_mut) {
+        for (name, default) in [
+            ("background", json!("auto")),
+            ("moderation", json!("auto")),
+            ("output_compression", json!(100)),
+            ("output_format", json!("png")),
+            ("quality", json!("auto")),
+            ("size", json!("auto")),
+        ] {
+            let option = tool.entry(name).or_insert(Value::Null);
+            if option.is_null() {
+                *option = default;
+            }
+        }
+    }
+    if tools.is_null() { json!([]) } else { tools }
 }
 
 fn text_part(text: &str) -> Value {
@@ -344,7 +366,13 @@ mod tests {
         assert_eq!((&call["type"], &call["size"]), (&json!("image_generation_call"), &json!("1024x640")));
         assert!(call["result"].as_str().is_some_and(|result| result.starts_with("/9j/")), "the image must be a JPEG");
         assert_eq!(response["output"][1]["type"], "message");
-        assert_eq!(response["tools"], tools);
+        let mut stated = tools;
+        for (name, default) in
+            [("background", json!("auto")), ("moderation", json!("auto")), ("output_compression", json!(100))]
+        {
+            stated[0][name] = default;
+        }
+        assert_eq!(response["tools"], stated);
         assert!(response["tool_usage"]["image_gen"]["total_tokens"].is_u64());
     }
 
@@ -357,6 +385,7 @@ mod tests {
         ] {
             let response: Value = serde_json::from_str(&answer(&request).await).expect("JSON");
             assert_eq!(response["output"].as_array().map(Vec::len), Some(1));
+            assert_eq!(response["tools"].as_array().map(Vec::len), Some(1));
             assert_eq!(response["output"][0]["type"], "message");
         }
     }
