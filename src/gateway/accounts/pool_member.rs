@@ -283,9 +283,10 @@ impl PoolMember {
         (until != self.saved_ejection_end).then_some((until, stored_ejection))
     }
 
-    /// Notes that the store has the health.
+    /// Notes that the store has the health. A read that began before that does not show it, so its result is older.
     pub(super) const fn mark_health_saved(&mut self, until: Option<Instant>) {
         self.saved_ejection_end = until;
+        self.version += 1;
     }
 
     /// Queues a change to be stored. A disabling takes precedence over every later cooldown.
@@ -326,6 +327,10 @@ impl PoolMember {
             }
         }
         self.disabled_reason.clone_from(&state.disabled_reason);
+        // Only a command that enables the account removes the stored begin of an ejection.
+        if self.saved_ejection_end.is_some() && state.ejected_since.is_none() {
+            (self.health, self.saved_ejection_end) = (AccountHealth::default(), None);
+        }
         if self.stored_cooldown_end == state.cooling_until {
             return;
         }

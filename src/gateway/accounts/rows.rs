@@ -24,6 +24,8 @@ pub(super) struct StoredAccountState {
     pub(super) disabled_reason: Option<String>,
     pub(super) cooling_until: Option<Timestamp>,
     pub(super) cooling_cause: Option<String>,
+    /// The begin of the last ejection by any node; `None` if the account was enabled since.
+    pub(super) ejected_since: Option<Timestamp>,
 }
 
 /// The account rows of the store, and the accounts that were built from the new and changed rows.
@@ -168,6 +170,7 @@ impl StoredAccountState {
             disabled_reason: row.disabled_at.map(|_| row.disabled_reason.clone().unwrap_or_default()),
             cooling_until: row.cooldown_until,
             cooling_cause: row.cooldown_cause.clone(),
+            ejected_since: row.ejected_since,
         }
     }
 }

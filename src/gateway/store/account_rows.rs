@@ -113,7 +113,8 @@ pub(crate) struct AccountRow {
     pub(crate) cooldown_cause: Option<String>,
     /// The time until which the running gateway uses the account only if no other is left. It has no effect after that.
     pub(crate) ejected_until: Option<Timestamp>,
-    /// The time at which the ejection began.
+    /// The time at which the last ejection began; `None` if the account was enabled since. It stays when the ejection
+    /// ends, so that nodes that share the row can tell the two events apart: each node ejects for itself.
     pub(crate) ejected_since: Option<Timestamp>,
     /// The reason for the ejection, for admins and operators.
     pub(crate) ejection_reason: Option<String>,
@@ -173,7 +174,7 @@ pub(crate) enum AccountChange {
     /// Removes the cooldown only if it has ended at the time of the change: a late success must not end a cooldown that
     /// has begun since.
     EndCooldown,
-    /// The running gateway ejects the account, or ends its ejection.
+    /// The running gateway ejects the account, or ends its own ejection.
     SetEjection(Option<StoredEjection>),
     /// Replaces the credentials. The token that was fetched with the old ones is deleted.
     ReplaceCredentials(Vec<u8>),

@@ -46,6 +46,50 @@ async fn enabling_an_account_ends_its_cooldown() {
     assert!(lease(&accounts).await.is_ok());
 }
 
+/// Has the account ejected, and the ejection stored.
+async fn eject(accounts: &Arc<Accounts>) {
+    for _ in 0..3 {
+        accounts.apply_feedback(&lease(accounts).await.unwrap(), AccountFeedback::Failed).await;
+    }
+    assert!(is_ejected(accounts));
+    refresh(accounts).await;
+}
+
+fn is_ejected(accounts: &Accounts) -> bool {
+    matches!(accounts.live_accounts()[0].state, LiveAccountState::Ejected { .. })
+}
+
+#[tokio::test]
+async fn enabling_an_account_ends_its_ejection_on_every_node() {
+    let (_dir, store) = new_store().await;
+    let endpoint = FakeCredentialService::rotating();
+    let (one, two) = (
+        start(&store, "one", &[with_key("a")], &endpoint).await,
+        start(&store, "two", &[with_key("a")], &endpoint).await,
+    );
+    eject(&one).await;
+    refresh(&two).await;
+    assert!(!is_ejected(&two), "each node ejects for itself");
+    eject(&two).await;
+    two.apply_feedback(&lease(&two).await.unwrap(), AccountFeedback::Success).await;
+    for node in [&two, &one, &two] {
+        refresh(node).await;
+    }
+    assert_eq!((is_ejected(&one), is_ejected(&two)), (true, false), "the end of one ejection is not that of the other");
+    eject(&two).await;
+    change(&store, "a", AccountChange::Enable).await;
+    for node in [&two, &one] {
+        refresh(node).await;
+        assert!(!is_ejected(node));
+    }
+    assert_eq!(row(&store, "a").await.ejected_since, None, "no node has written its ejection again");
+    // This read is older than the ejection.
+    let (before, rows) = (PoolSnapshot::from_pool(&one.pool), store.list_accounts().await.unwrap());
+    eject(&one).await;
+    AccountRows::read(rows, &before, store.vault()).apply(&one.pool, &before);
+    assert!(is_ejected(&one));
+}
+
 #[tokio::test]
 async fn a_stored_cooldown_from_a_wrong_clock_is_capped() {
     let (_dir, store) = new_store().await;

@@ -203,8 +203,10 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
         AccountChange::SetEjection(ejection) => {
             let (since, until) = ejection.as_ref().map(|ejection| (ejection.since, ejection.until)).unzip();
             vec![
+                // The end of an ejection leaves the time of its begin.
                 sqlx::query(
-                    "UPDATE accounts SET failing_until = $2, failing_since = $3, failing_reason = $4 WHERE name = $1",
+                    "UPDATE accounts SET failing_until = $2, failing_since = coalesce($3, failing_since), \
+                     failing_reason = $4 WHERE name = $1",
                 )
                 .bind(name)
                 .bind(until.map(|until| until.to_string()))

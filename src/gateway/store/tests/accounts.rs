@@ -127,6 +127,24 @@ async fn the_later_end_of_two_cooldowns_applies() {
 }
 
 #[tokio::test]
+async fn the_begin_of_an_ejection_stays_until_the_account_is_enabled() {
+    for Fixture { store, .. } in stores().await {
+        store.sync_account(FILE_ACCOUNT).await.unwrap();
+        let ejection = StoredEjection { since: time(1), until: time(11), reason: "it failed".to_owned() };
+        for (new_state, since, until) in [
+            (AccountChange::SetEjection(Some(ejection)), Some(time(1)), Some(time(11))),
+            (AccountChange::SetEjection(None), Some(time(1)), None),
+            (AccountChange::Enable, None, None),
+            (AccountChange::SetEjection(None), None, None),
+        ] {
+            let row = change(&*store, "primary", new_state.clone(), 2).await.unwrap();
+            assert_eq!((row.ejected_since, row.ejected_until), (since, until), "{new_state:?}");
+            assert_eq!(row.ejection_reason.is_some(), until.is_some(), "{new_state:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn enabling_ends_a_cooldown_but_a_late_success_does_not() {
     for Fixture { store, .. } in stores().await {
         let row = store.sync_account(FILE_ACCOUNT).await.unwrap();
