@@ -140,8 +140,10 @@ use pending_work::PendingWork;
 const FOLDER: &str = "replays";
 /// The share of orphans in the disk space for stored answers: one part in this many (our choice).
 const ORPHAN_SHARE_DIVISOR: u64 = 4;
-/// The longest time that a plain job can take.
+/// The longest time that a job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
+/// The time for which a claim without an answer is valid (our choice): longer than a job and the storage of its answer.
+const LONGEST_CLAIM: Duration = LONGEST_JOB.saturating_add(Duration::from_secs(60));
 /// The longest time that a retry waits for the end of a record in state `running`, or for a claimed answer, of a job that
 /// this process does not know (our choice).
 const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);

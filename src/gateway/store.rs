@@ -85,7 +85,9 @@ pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, RecordSort, TokenDetails,
     TokenUsage,
 };
-pub(crate) use replay::{ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay};
+pub(crate) use replay::{
+    JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,
+};
 pub(crate) use reservations::{
     NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
 };

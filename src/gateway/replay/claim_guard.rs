@@ -8,7 +8,6 @@ use http_body_util::Full;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ReplayError;
 use super::answer_head::{AnswerHead, RecordableAnswer, error_answer, is_final};
 use super::answer_reader::AnswerReader;
 use super::answer_recorder::AnswerRecorder;
@@ -18,12 +17,11 @@ use super::idempotent_answers::{ClaimHandover, ClaimOutcome, IdempotentAnswers, 
 use super::pending_work::PendingGuard;
 use super::sealed_file::SealedFile;
 use super::stored_answer::StoredAnswerEnd;
+use super::{LONGEST_CLAIM, ReplayError};
 use crate::error::Error;
 use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
-use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
+use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome, Timestamp};
 
-/// The longest wait for an answer of another node (our choice): longer than the longest image deadline.
-const OTHER_NODE_WAIT_MAX: Duration = Duration::from_secs(330);
 /// The pause between two reads of another node's claim (our choice).
 const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
 /// The longest time that the end of an answer waits for the disk and the store, and that each piece waits for the disk
@@ -51,7 +49,7 @@ impl ClaimGuard {
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
     /// waits is released.
     pub(super) async fn acquire(self, reply: oneshot::Sender<Result<ClaimHandover, ReplayError>>) {
-        let deadline = Instant::now() + OTHER_NODE_WAIT_MAX;
+        let deadline = Instant::now() + LONGEST_CLAIM;
         let outcome = loop {
             let mut claim = pin!(self.write_claim());
             let Ok(write_result) = timeout(OPEN_TIMEOUT, &mut claim).await else {
@@ -66,15 +64,12 @@ impl ClaimGuard {
                 Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),
                 Err(error) => break Err(error.into()),
             };
-            if let Some(outcome) =
-                self.idempotent_answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await
-            {
-                break Ok(outcome);
+            match self.idempotent_answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await {
+                Ok(Some(outcome)) => break Ok(outcome),
+                Ok(None) if Instant::now() >= deadline || reply.is_closed() => break Ok(ClaimOutcome::AnswerLost),
+                Ok(None) => sleep(OTHER_NODE_PAUSE).await,
+                Err(error) => break Err(error),
             }
-            if Instant::now() >= deadline || reply.is_closed() {
-                break Ok(ClaimOutcome::AnswerLost);
-            }
-            sleep(OTHER_NODE_PAUSE).await;
         };
         drop(reply.send(outcome.map(ClaimHandover::new)));
     }
@@ -158,8 +153,11 @@ impl ClaimGuard {
 
     async fn commit_answer(&self, answer: PendingFile, frames: &Arc<SealedFile>) -> Result<(), AnswerStorageError> {
         let file = answer.file.clone();
-        self.idempotent_answers.commit_answer(&self.row, answer, frames, self.live.answer.length()).await?;
-        self.idempotent_answers.folder.add_finished(file, self.row.expires_at, self.live.answer.take_reservation());
+        // The time for which the answer is kept begins now: the job may have taken longer than that.
+        let expires_at = Timestamp::now() + self.idempotent_answers.retention_window;
+        let row = ReplayClaim { expires_at, ..self.row.clone() };
+        self.idempotent_answers.commit_answer(&row, answer, frames, self.live.answer.length()).await?;
+        self.idempotent_answers.folder.add_finished(file, expires_at, self.live.answer.take_reservation());
         Ok(())
     }
 }

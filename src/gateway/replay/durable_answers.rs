@@ -53,8 +53,8 @@ pub(super) enum OrphanAnswer {
 const EQUAL_RECORDS_MAX: u32 = 64;
 
 impl IdempotentAnswers {
-    /// Makes an answer durable: first its bytes, then its row. After that, its bytes are written for other nodes; nobody
-    /// waits for that.
+    /// Makes an answer durable, until `row` expires: first its bytes, then its row. After that, its bytes are written for
+    /// other nodes; nobody waits for that.
     pub(super) async fn commit_answer(
         &self,
         row: &ReplayClaim,
@@ -76,8 +76,8 @@ impl IdempotentAnswers {
             sealed_key: self.vault.seal(&sealing_context(&row.scope, size), key.expose())?,
         };
         let shared_bytes = slot.as_ref().map(SharingSlot::bytes);
-        let finish =
-            ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), answer: done, shared_bytes };
+        let ReplayClaim { scope, request_id, expires_at, .. } = row.clone();
+        let finish = ReplayWrite::Finish { scope, request_id, expires_at, answer: done, shared_bytes };
         match self.ledger.write_replay(finish).await? {
             RowWriteOutcome::Done => {
                 if let Some(slot) = slot {

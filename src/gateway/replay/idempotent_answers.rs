@@ -4,18 +4,17 @@
 //! the claim, and is durable before anything is spent. The map in memory has the claims that this process holds or is
 //! about to make. If a row of this node is in state `Running` but has no entry in the map, the process that ran the job
 //! died, or the answer was not stored, or the row could not be deleted after a failure: the answer counts as lost, and
-//! the job is not run again until the row has expired or is deleted.
+//! the job is not run again until the row has expired or is deleted. The same applies to a row of another node whose job
+//! has ended, by its record, and whose answer has not been stored since.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::Utc;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::ReplayError;
 use super::answer_folder::AnswerFolder;
 use super::answer_head::AnswerHead;
 use super::answer_reader::AnswerReader;
@@ -24,16 +23,21 @@ use super::claim_guard::ClaimGuard;
 use super::fingerprint::ReplayDigest;
 use super::pending_work::{PendingGuard, PendingWork};
 use super::stored_answer::StoredAnswer;
+use super::{LONGEST_CLAIM, ReplayError};
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::store::{
-    KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoredAnswerRow, StoredReplay,
-    Timestamp, Vault,
+    JobProgress, JobState, KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoreError,
+    StoredAnswerRow, StoredReplay, Timestamp, Vault,
 };
 
 /// The maximum number of expired rows that are deleted at once (our choice).
 const SWEEP_BATCH_SIZE: u32 = 500;
 /// The pause after each batch, in which other tasks use the store (our choice).
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
+/// The time after the end of a job from which the answer of another node counts as lost (our choice): that node stores it
+/// in less time, and the clocks of two nodes differ by some seconds.
+const OTHER_NODE_STORAGE_TIME: Duration = Duration::from_secs(30);
 
 /// The answers and claims of all idempotency keys.
 pub(super) struct IdempotentAnswers {
@@ -45,7 +49,8 @@ pub(super) struct IdempotentAnswers {
     pub(super) node: NodeId,
     /// The bytes of the answers of all nodes; `None` if no other node can share them.
     pub(super) sharing: Option<AnswerSharing>,
-    retention_window: Duration,
+    /// The time for which an answer is kept.
+    pub(super) retention_window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
     /// Rows that the store failed to delete: claims for which nothing was spent, and orphans whose answers were read to
     /// the end. The next sweep tries again.
@@ -233,11 +238,9 @@ impl IdempotentAnswers {
         scope: ReplayDigest,
         request_id: &str,
     ) -> Result<ClaimOutcome, ReplayError> {
-        let now = Utc::now();
-        let window = chrono::TimeDelta::from_std(self.retention_window).unwrap_or(chrono::TimeDelta::MAX);
-        let expires_at = now.checked_add_signed(window).unwrap_or(chrono::DateTime::<Utc>::MAX_UTC);
-        let (request_id, node) = (request_id.into(), self.node.clone());
-        let (created_at, expires_at) = (now.into(), expires_at.into());
+        let (request_id, node, created_at) = (request_id.into(), self.node.clone(), Timestamp::now());
+        // While the job runs, nobody may claim the scope again.
+        let expires_at = created_at + self.retention_window.max(LONGEST_CLAIM);
         let row = ReplayClaim { scope, digest: live.request_digest, request_id, node, created_at, expires_at };
         let guard = ClaimGuard::new(Arc::clone(self), live, row);
         let (reply, receiver) = oneshot::channel();
@@ -265,20 +268,40 @@ impl IdempotentAnswers {
         self.live_claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the outcome for a claim that is already in the store; `None` if the claim belongs to another node and
-    /// has no answer yet.
+    /// Returns the outcome for a claim that is already in the store; `None` if the claim belongs to another node, which
+    /// may still store the answer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
     pub(super) async fn outcome_of_stored_claim(
         &self,
         stored_claim: &StoredReplay,
         digest: &ReplayDigest,
-    ) -> Option<ClaimOutcome> {
-        if stored_claim.claim.digest != *digest {
-            return Some(ClaimOutcome::Conflict);
+    ) -> Result<Option<ClaimOutcome>, ReplayError> {
+        let claim = &stored_claim.claim;
+        if claim.digest != *digest {
+            return Ok(Some(ClaimOutcome::Conflict));
         }
-        match &stored_claim.state {
-            ReplayState::Stored(row) => Some(self.reopen(&stored_claim.claim, row).await),
-            ReplayState::Running => (stored_claim.claim.node == self.node).then_some(ClaimOutcome::AnswerLost),
+        Ok(match &stored_claim.state {
+            ReplayState::Stored(row) => Some(self.reopen(claim, row).await),
+            ReplayState::Running => self.is_answer_lost(claim).await?.then_some(ClaimOutcome::AnswerLost),
+        })
+    }
+
+    /// True if the answer of a claim in state `Running`, which this process does not hold, will not be stored any more.
+    async fn is_answer_lost(&self, claim: &ReplayClaim) -> Result<bool, StoreError> {
+        if claim.node == self.node {
+            return Ok(true);
         }
+        let ended_at = match self.store.job_progress(&claim.request_id).await? {
+            Some(JobProgress { state: JobState::Running, .. }) => return Ok(false),
+            Some(JobProgress { ended_at: None, .. }) => return Ok(true),
+            Some(JobProgress { ended_at: Some(ended_at), .. }) => ended_at,
+            // The record is opened just after the claim.
+            None => claim.created_at,
+        };
+        Ok(Timestamp::now() >= ended_at + OTHER_NODE_STORAGE_TIME)
     }
 
     /// Returns the request whose claim has this scope, and its answer.
@@ -291,9 +314,12 @@ impl IdempotentAnswers {
             let reader = AnswerReader::new(&Arc::new(stored));
             answer = reader.head().await.ok().map(|head| (head, reader));
         }
-        // A claim of this node that it does not hold any more belongs to a job that has ended without a stored answer.
-        let is_held = claim.node != self.node || self.live_claims().contains_key(&claim.scope);
-        let is_running = state == ReplayState::Running && is_held;
+        let is_held = self.live_claims().contains_key(&claim.scope);
+        let is_running = match state {
+            ReplayState::Stored(_) => false,
+            ReplayState::Running if claim.node == self.node => is_held,
+            ReplayState::Running => !self.is_answer_lost(&claim).await?,
+        };
         let ReplayClaim { scope, request_id, expires_at, .. } = claim;
         Ok(Some(EarlierAnswer { request_id, scope, expires_at, is_running, answer }))
     }

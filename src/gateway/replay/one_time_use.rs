@@ -83,8 +83,8 @@ impl OneTimeClaim {
             size: 0,
             sealed_key: Vec::new(),
         };
-        let (scope, request_id) = (self.row.scope, self.row.request_id.clone());
-        let write = ReplayWrite::Finish { scope, request_id, answer, shared_bytes: None };
+        let ReplayClaim { scope, request_id, expires_at, .. } = self.row.clone();
+        let write = ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes: None };
         if let Err(error) = self.answers.ledger.write_replay(write).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "a repeated form will not show what the first one created");

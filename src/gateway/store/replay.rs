@@ -26,6 +26,9 @@ pub(crate) trait ReplayStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError>;
 
+    /// Returns the progress of the job of this request; `None` if it has no record.
+    async fn job_progress(&self, request_id: &RequestId) -> Result<Option<JobProgress>, StoreError>;
+
     /// Returns the bytes of the answers of all nodes, if several nodes share them.
     fn shared_answers(&self) -> Option<&dyn SharedAnswers>;
 }
@@ -44,8 +47,19 @@ pub(crate) struct ReplayClaim {
     pub(crate) node: NodeId,
     /// The time at which the claim was made.
     pub(crate) created_at: Timestamp,
-    /// The time from which the scope may be claimed again.
+    /// The time from which the scope may be claimed again. Until the claim has an answer, it is later than the end of
+    /// the job.
     pub(crate) expires_at: Timestamp,
+}
+
+/// The progress of a job, as its record states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobProgress {
+    /// The state of the job.
+    pub(crate) state: JobState,
+    /// The time at which the process of the job closed the record. `None` if the job runs, or if its process died and
+    /// another one closed the record.
+    pub(crate) ended_at: Option<Timestamp>,
 }
 
 /// An answer that was stored.
@@ -94,6 +108,8 @@ pub(crate) enum ReplayWrite {
         scope: [u8; 32],
         /// The request that holds the claim.
         request_id: RequestId,
+        /// The time from which the scope may be claimed again.
+        expires_at: Timestamp,
         /// The answer.
         answer: StoredAnswerRow,
         /// The bytes that the pieces of the answer will take, if they are to be written to the database. `None` if other

@@ -1,6 +1,7 @@
 //! Answers that were paid for, on all nodes: each node sends the answer that another one has made.
 
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,6 +10,8 @@ use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase,
 
 /// The header that the official clients send with their first automatic retry.
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
+/// The settings of a node that answers a plain request after a second.
+const SHORT_DEADLINE: &str = "answer_deadline = \"1s\"\n";
 /// The base64 characters of an image of 28 MB.
 const IMAGE_CHARS: usize = 38_000_000;
 /// The most memory that such an image may take on a node: much less than the image.
@@ -171,6 +174,41 @@ fn a_retry_on_another_node_does_not_pay_while_the_answer_is_being_stored() {
     nodes.wait_until_shared(1);
     let answer = call("2").send(nodes.second.address());
     assert_eq!(answer.ok_json()["data"][0]["b64_json"], json!(upstream.received_attempts()[0].images[0]));
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[track_caller]
+fn assert_in_progress(answer: &Answer) {
+    assert_eq!(answer.error_object(409)["code"], "image_in_progress");
+    assert_eq!(answer.should_retry(), Some("true"));
+}
+
+#[test]
+fn the_key_of_a_job_whose_node_was_killed_has_an_unknown_outcome() {
+    let upstream = FakeUpstream::start();
+    let Some(mut nodes) = NodePair::open(&upstream, SHORT_DEADLINE) else { return };
+    let call = nodes.call("a cube [[gate=open]]", "order-4714");
+    assert_in_progress(&call.clone().send(nodes.first.address()));
+    assert_in_progress(&call.clone().send(nodes.second.address()));
+    nodes.first.kill();
+    assert_in_progress(&call.clone().send(nodes.second.address()));
+    // The second node does this itself after a minute without a heartbeat of the first.
+    nodes.database.run("UPDATE records SET state = 'interrupted', cost_basis = 'unknown' WHERE state = 'running'");
+    let answer = call.send(nodes.second.address());
+    assert_eq!(answer.error_object(502)["reason"], "outcome_unknown");
+    assert_eq!(answer.should_retry(), Some("false"));
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
+fn a_job_keeps_its_key_for_longer_than_the_window() {
+    let upstream = FakeUpstream::start();
+    let settings = format!("{SHORT_DEADLINE}[replay]\nidempotency_window = \"1s\"\n");
+    let Some(nodes) = NodePair::open(&upstream, &settings) else { return };
+    let call = nodes.call("a cube [[gate=open]]", "order-4715");
+    assert_in_progress(&call.clone().send(nodes.first.address()));
+    thread::sleep(Duration::from_secs(2));
+    assert_in_progress(&call.send(nodes.second.address()));
     assert_eq!(upstream.attempt_count(), 1);
 }
 

@@ -391,21 +391,7 @@ async fn an_expired_idempotency_key_can_be_claimed_again() {
     assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1, "a live claim is not removed");
     drop(second);
     replay.idempotent_answers.sweep().await.unwrap();
-    assert_eq!(fixture.store.list_replays().await.unwrap(), []);
-}
-
-#[tokio::test]
-async fn a_claim_of_another_node_is_read_until_it_has_an_answer() {
-    let fixture = ReplayFixture::new().await;
-    let (this_node, job) = (Arc::new(fixture.open().await), job("red"));
-    let other_node = fixture.open_as(NodeId::from("other")).await;
-    let first = claim(&other_node, &fixture.ada, &job).await;
-    let waiting = {
-        let (this_node, ada, job) = (Arc::clone(&this_node), fixture.ada.clone(), Arc::clone(&job));
-        spawn(async move { outcome_name(&claim_in_store(&this_node, &ada, &job).await) })
-    };
-    first.record(Ok(ChannelAnswer::complete(b"an image"))).await;
-    assert_eq!(waiting.await.unwrap(), "follow");
+    check(&replay, &fixture.ada, &job, "lost").await;
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ const INSERT_CLAIM: &str = "WITH expired AS (DELETE FROM shared_answers WHERE sc
 
 macro_rules! store_answer {
     () => {
-        "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8 \
-         WHERE scope = $1 AND request_id = $2 AND (status IS NULL OR ($9 AND file = $6))"
+        "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8, \
+         expires_at = $10 WHERE scope = $1 AND request_id = $2 AND (status IS NULL OR ($9 AND file = $6))"
     };
 }
 const STORE_ANSWER: &str = store_answer!();
@@ -28,7 +28,7 @@ const STORE_ANSWER: &str = store_answer!();
 const STORE_SHARED_ANSWER: &str = concat!(
     "WITH stored AS (",
     store_answer!(),
-    " RETURNING scope) INSERT INTO shared_answers (file, scope, bytes) SELECT $6, scope, $10 FROM stored \
+    " RETURNING scope) INSERT INTO shared_answers (file, scope, bytes) SELECT $6, scope, $11 FROM stored \
       ON CONFLICT (file) DO UPDATE SET bytes = excluded.bytes"
 );
 
@@ -42,7 +42,7 @@ pub(super) async fn write(
 ) -> sqlx::Result<RowWriteOutcome> {
     let query = match write {
         ReplayWrite::Claim(claim) => return insert_claim(connection, claim).await,
-        ReplayWrite::Finish { scope, request_id, answer, shared_bytes } => {
+        ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes } => {
             let size = i64::try_from(answer.size).map_err(|error| sqlx::Error::Encode(error.into()))?;
             let query = sqlx::query(if shared_bytes.is_some() { STORE_SHARED_ANSWER } else { STORE_ANSWER })
                 .bind(scope.as_slice())
@@ -53,7 +53,8 @@ pub(super) async fn write(
                 .bind(&answer.file)
                 .bind(size)
                 .bind(&answer.sealed_key)
-                .bind(is_second_try);
+                .bind(is_second_try)
+                .bind(expires_at.to_string());
             match shared_bytes {
                 Some(bytes) => query.bind(bytes.cast_signed()),
                 None => query,

@@ -5,9 +5,11 @@ pub(in super::super) mod record_queries;
 
 pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id};
 
-use super::decode::parsed;
+use std::time::Duration;
+
+use super::decode::{optional_count, parsed};
 use super::dialect::{DbPool, unknown_attempt_json};
-use crate::gateway::store::{JobState, KeyId, NodeId, Timestamp, UserId};
+use crate::gateway::store::{JobProgress, JobState, KeyId, NodeId, RequestId, Timestamp, UserId};
 
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
 /// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
@@ -44,6 +46,16 @@ pub(super) async fn states_by_fingerprint(
     let rows =
         query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(i64::from(limit)).fetch_all(pool).await?;
     rows.iter().map(|row| parsed(row, "state")).collect()
+}
+
+/// Returns the progress of the job of a request. Only the process of the job writes its duration.
+pub(super) async fn job_progress(pool: &DbPool, request_id: &RequestId) -> sqlx::Result<Option<JobProgress>> {
+    let query = sqlx::query("SELECT state, created_at, latency_ms FROM records WHERE request_id = $1");
+    let Some(row) = query.bind(request_id.as_str()).fetch_optional(pool).await? else { return Ok(None) };
+    let created_at: Timestamp = parsed(&row, "created_at")?;
+    let duration = optional_count(&row, "latency_ms")?.map(Duration::from_millis);
+    let ended_at = duration.map(|duration| created_at + duration);
+    Ok(Some(JobProgress { state: parsed(&row, "state")?, ended_at }))
 }
 
 /// Returns the account that made this response for this user, or for this key if there is no user. If an upstream uses

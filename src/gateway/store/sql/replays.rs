@@ -8,7 +8,9 @@ use super::dialect::{Db, DbPool, SqlStore};
 use super::error_conversion::during;
 use super::records;
 use crate::gateway::store::replay_columns::ReplayColumns;
-use crate::gateway::store::{JobState, ReplayStore, SharedAnswers, StoreError, StoredReplay, Timestamp};
+use crate::gateway::store::{
+    JobProgress, JobState, ReplayStore, RequestId, SharedAnswers, StoreError, StoredReplay, Timestamp,
+};
 
 pub(in super::super) const FIND: &str = "SELECT * FROM replays WHERE scope = $1";
 
@@ -36,6 +38,10 @@ impl ReplayStore for SqlStore {
         records::states_by_fingerprint(&self.readers, fingerprint, since, limit)
             .await
             .map_err(during("looking up a retried request"))
+    }
+
+    async fn job_progress(&self, request_id: &RequestId) -> Result<Option<JobProgress>, StoreError> {
+        records::job_progress(&self.readers, request_id).await.map_err(during("looking up an earlier request"))
     }
 
     fn shared_answers(&self) -> Option<&dyn SharedAnswers> {

@@ -16,7 +16,7 @@ const INSERT_CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node
     WHERE replays.expires_at <= excluded.created_at";
 
 const STORE_ANSWER: &str = "UPDATE replays SET status = ?3, content_type = ?4, headers = ?5, file = ?6, size = ?7, \
-    sealed_key = ?8 WHERE scope = ?1 AND request_id = ?2 AND status IS NULL";
+    sealed_key = ?8, expires_at = ?9 WHERE scope = ?1 AND request_id = ?2 AND status IS NULL";
 
 const REMOVE: &str = "DELETE FROM replays WHERE scope = ?1 AND request_id = ?2";
 
@@ -24,7 +24,7 @@ const REMOVE: &str = "DELETE FROM replays WHERE scope = ?1 AND request_id = ?2";
 pub(super) fn write(connection: &Connection, write: &ReplayWrite) -> rusqlite::Result<RowWriteOutcome> {
     let changed = match write {
         ReplayWrite::Claim(row) => return claim(connection, row),
-        ReplayWrite::Finish { scope, request_id, answer, .. } => {
+        ReplayWrite::Finish { scope, request_id, expires_at, answer, .. } => {
             connection.prepare_cached(STORE_ANSWER)?.execute(params![
                 scope,
                 request_id.as_str(),
@@ -34,6 +34,7 @@ pub(super) fn write(connection: &Connection, write: &ReplayWrite) -> rusqlite::R
                 answer.file,
                 i64::try_from(answer.size).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?,
                 answer.sealed_key,
+                expires_at.to_string(),
             ])?
         }
         ReplayWrite::Remove { scope, request_id } => {

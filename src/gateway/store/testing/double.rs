@@ -123,6 +123,10 @@ impl ReplayStore for RecordStoreDouble {
         self.inner()?.states_by_fingerprint(fingerprint, since, limit).await
     }
 
+    async fn job_progress(&self, request_id: &RequestId) -> Result<Option<JobProgress>, StoreError> {
+        self.inner()?.job_progress(request_id).await
+    }
+
     fn shared_answers(&self) -> Option<&dyn SharedAnswers> {
         self.shared_answers.as_ref().map(|answers| answers as _)
     }

@@ -33,8 +33,9 @@ fn running(claim: ReplayClaim) -> StoredReplay {
     StoredReplay { claim, state: ReplayState::Running }
 }
 
+/// The claim as [`finish`] leaves it.
 fn stored_with(claim: ReplayClaim, answer: StoredAnswerRow) -> StoredReplay {
-    StoredReplay { claim, state: ReplayState::Stored(answer) }
+    StoredReplay { claim: ReplayClaim { expires_at: time(30), ..claim }, state: ReplayState::Stored(answer) }
 }
 
 async fn write_replay(store: &dyn Store, replay: ReplayWrite) -> RowWriteOutcome {
@@ -46,7 +47,12 @@ async fn claim(store: Arc<dyn Store>, claim: ReplayClaim) -> RowWriteOutcome {
 }
 
 fn finish(scope: u8, request_id: &str, answer: StoredAnswerRow) -> ReplayWrite {
-    ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), answer, shared_bytes: None }
+    finish_until(30, scope, request_id, answer)
+}
+
+fn finish_until(second: u8, scope: u8, request_id: &str, answer: StoredAnswerRow) -> ReplayWrite {
+    let (scope, request_id, expires_at) = ([scope; 32], request_id.into(), time(second));
+    ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes: None }
 }
 
 fn already_claimed(replay: StoredReplay) -> RowWriteOutcome {
@@ -122,9 +128,10 @@ async fn a_scope_can_be_claimed_again_only_after_expiry() {
     for Fixture { store, .. } in stores().await {
         claim(Arc::clone(&store), new_claim(1, "r1", 1)).await;
         write_replay(&*store, finish(1, "r1", answer())).await;
-        assert!(matches!(claim(Arc::clone(&store), new_claim(1, "r2", 10)).await, RowWriteOutcome::AlreadyClaimed(_)));
-        assert_eq!(claim(Arc::clone(&store), new_claim(1, "r3", 11)).await, RowWriteOutcome::Done);
-        assert_eq!(store.list_replays().await.unwrap(), [running(new_claim(1, "r3", 11))]);
+        // The claim was valid until second 11; its answer is kept until second 30.
+        assert!(matches!(claim(Arc::clone(&store), new_claim(1, "r2", 29)).await, RowWriteOutcome::AlreadyClaimed(_)));
+        assert_eq!(claim(Arc::clone(&store), new_claim(1, "r3", 30)).await, RowWriteOutcome::Done);
+        assert_eq!(store.list_replays().await.unwrap(), [running(new_claim(1, "r3", 30))]);
     }
 }
 
@@ -172,7 +179,7 @@ async fn only_expired_claims_are_removed() {
         for (scope, second) in [(1, 3), (2, 1), (3, 2), (4, 20)] {
             claim(Arc::clone(&store), new_claim(scope, &format!("r{scope}"), second)).await;
         }
-        write_replay(&*store, finish(2, "r2", answer())).await;
+        write_replay(&*store, finish_until(11, 2, "r2", answer())).await;
         let remove_expired = async |second, except: &[[u8; 32]], limit| {
             store.remove_expired_replays(time(second), except, limit).await.unwrap()
         };
@@ -205,6 +212,23 @@ async fn states_by_fingerprint_are_sorted_newest_first() {
         assert_eq!(states(1, 9).await, [JobState::Running, JobState::Failed]);
         assert_eq!((states(2, 9).await, states(1, 1).await), (vec![JobState::Running], vec![JobState::Running]));
         assert_eq!(states(3, 9).await, []);
+    }
+}
+
+#[tokio::test]
+async fn the_progress_of_a_job_tells_its_end_from_the_death_of_its_process() {
+    for Fixture { store, .. } in stores().await {
+        let node = NodeId::from("dead");
+        let opened = ["r1", "r2"].map(running_record);
+        store.write_rows(&node, &opened.each_ref().map(RowWrite::Open)).await.unwrap();
+        let progress = async |id: &str| store.job_progress(&id.into()).await.unwrap();
+        let expected = |state, ended_at: Option<&str>| Some(JobProgress { state, ended_at: ended_at.map(at) });
+        assert_eq!(progress("r1").await, expected(JobState::Running, None));
+        store.write_rows(&node, &[RowWrite::Close(&finished_record("r1"))]).await.unwrap();
+        store.interrupt_running(&node).await.unwrap();
+        assert_eq!(progress("r1").await, expected(JobState::Succeeded, Some("2026-11-21T03:00:08.246Z")));
+        assert_eq!(progress("r2").await, expected(JobState::Interrupted, None));
+        assert_eq!(progress("r3").await, None);
     }
 }
 

@@ -41,8 +41,8 @@ fn finish(claim: &ReplayClaim, file: &str, bytes: u64) -> ReplayWrite {
         size: bytes,
         sealed_key: vec![1],
     };
-    let (scope, request_id) = (claim.scope, claim.request_id.clone());
-    ReplayWrite::Finish { scope, request_id, answer, shared_bytes: Some(bytes) }
+    let ReplayClaim { scope, request_id, expires_at, .. } = claim.clone();
+    ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes: Some(bytes) }
 }
 
 /// Returns a piece of three bytes.
