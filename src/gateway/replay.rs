@@ -42,7 +42,9 @@
 //!
 //! If the answer of a plain request does not begin before the answer deadline, its caller gets [`Error::InProgress`],
 //! and the job continues. The next equal request, even if it is not marked as a retry, gets that answer
-//! ([`AnswerReplay::find_answer_in_progress`]).
+//! ([`AnswerReplay::find_answer_in_progress`]). If several nodes share a database, this applies to all of them: the
+//! repeat is announced in the database before the caller gets the error, and a repeat on another node waits for the
+//! answer.
 //!
 //! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two retries get the same job.
 //! The answer of an orphan is stored like an answer with an idempotency key, so it survives a restart. A job that was
@@ -145,7 +147,7 @@ const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
 /// The time for which a claim without an answer is valid (our choice): longer than a job and the storage of its answer.
 const LONGEST_CLAIM: Duration = LONGEST_JOB.saturating_add(Duration::from_secs(60));
 /// The longest time that a retry waits for the end of a record in state `running`, or for a claimed answer, of a job that
-/// this process does not know (our choice).
+/// this process does not know, and whose caller did not get [`Error::InProgress`] (our choice).
 const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause between two reads of such a record or answer.
 const RUNNING_PAUSE: Duration = Duration::from_millis(50);
@@ -279,16 +281,17 @@ impl AnswerReplay {
         disk_budget::run_with_timeout(&folder.free, check).await.unwrap_or(false)
     }
 
-    /// Returns the keyed hash by which a retry of this plain request is recognized after a restart. `None` if the
-    /// adoption of orphans is disabled, if the client does not mark retries and files would have to be read for the
-    /// hash, or if the files cannot be read.
+    /// Returns the keyed hash by which a retry of this plain request is recognized after a restart, and by other nodes.
+    /// `None` if the adoption of orphans is disabled, if the files cannot be read, or if no other node can get a repeat,
+    /// the client does not mark retries, and files would have to be read for the hash.
     pub(crate) async fn fingerprint(
         &self,
         caller: &Caller,
         task: &SharedTask,
         marks_retries: bool,
     ) -> Option<ReplayDigest> {
-        if self.orphans.is_none() || !(marks_retries || fingerprint::is_in_memory(task)) {
+        let is_needed = marks_retries || self.idempotent_answers.sharing.is_some() || fingerprint::is_in_memory(task);
+        if self.orphans.is_none() || !is_needed {
             return None;
         }
         match fingerprint::digest(task).await {
@@ -316,8 +319,9 @@ impl AnswerReplay {
         }))
     }
 
-    /// Returns the answer of the earlier request that a retry repeats, from a job of this process or of an earlier
-    /// process; `None` if the retry must run a job of its own.
+    /// Returns the answer of the earlier request that a retry repeats, from a job of this process, of an earlier process
+    /// or of another node; `None` if the retry must run a job of its own. Waits for an announced repeat
+    /// ([`AnswerReplay::find_answer_in_progress`]); the caller limits the wait.
     ///
     /// # Errors
     ///
@@ -335,6 +339,9 @@ impl AnswerReplay {
         loop {
             let adopted = self.adopt_job(caller, task.clone()).await;
             let Some(fingerprint) = fingerprint.filter(|_| adopted.is_none()) else { return Ok(adopted) };
+            if let Some(reader) = self.idempotent_answers.find_announced_answer(&fingerprint).await? {
+                return Ok(Some(reader));
+            }
             let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
             // In this order: an answer is claimed before its record ends, so one of the two is found.
             let earlier = self.idempotent_answers.find_earlier_request(&fingerprint, since).await?;
@@ -355,9 +362,24 @@ impl AnswerReplay {
         }
     }
 
-    /// Returns, for the next equal request, the answer of a job of this process whose caller got [`Error::InProgress`].
-    pub(crate) async fn find_answer_in_progress(&self, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
-        adoption::find_answer_in_progress(self.orphans.as_ref()?, caller, task).await
+    /// Returns, for the next equal request, the answer of a job whose caller got [`Error::InProgress`]. Waits for the
+    /// answer of another node; the caller limits the wait.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read; nothing may be spent then.
+    pub(crate) async fn find_answer_in_progress(
+        &self,
+        caller: &Caller,
+        task: &SharedTask,
+        fingerprint: Option<ReplayDigest>,
+    ) -> Result<Option<AnswerReader>, ReplayError> {
+        let Some(orphans) = &self.orphans else { return Ok(None) };
+        let found = adoption::find_answer_in_progress(orphans, caller, task).await;
+        match fingerprint.filter(|_| found.is_none()) {
+            Some(fingerprint) => self.idempotent_answers.find_announced_answer(&fingerprint).await,
+            None => Ok(found),
+        }
     }
 
     /// Adopts a job like [`AnswerReplay::find_earlier_answer`], for jobs of this process only.

@@ -68,20 +68,13 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
 }
 
 /// Answers a plain request without an idempotency key. A retry that the client makes by itself gets the answer to the
-/// earlier request, and so does a retry after `image_in_progress`. Any other request begins a new job, which continues
+/// earlier request, and so does a retry after `image_in_progress`, on any node. Any other request begins a new job, which continues
 /// if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
-    let earlier_answer = if context.options.may_be_retry() {
-        replay
-            .find_earlier_answer(&context.caller, &context.task, registration.fingerprint)
-            .await
-            .map_err(lookup_error)?
-    } else {
-        replay.find_answer_in_progress(&context.caller, &context.task).await
-    };
-    if let Some(reader) = earlier_answer {
-        return timeout_at(deadline, read_repeated_answer(&context, reader)).await.unwrap_or(Err(Error::InProgress));
+    let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, registration.fingerprint)).await;
+    if let Some(answer) = earlier_answer.unwrap_or(Err(Error::InProgress))? {
+        return Ok(answer);
     }
     let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
     let gateway = Arc::clone(&context.gateway);
@@ -100,6 +93,24 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     match source? {
         AnswerSource::Direct(answer) => Ok(answer),
         AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader).await,
+    }
+}
+
+/// Returns the answer to an earlier request that this plain request repeats, as soon as it begins; `None` if the request
+/// must run a job of its own.
+async fn read_earlier_answer(
+    context: &JobContext,
+    fingerprint: Option<[u8; 32]>,
+) -> Result<Option<GatewayAnswer>, Error> {
+    let (replay, caller, task) = (context.gateway.replay(), &context.caller, &context.task);
+    let found = if context.options.may_be_retry() {
+        replay.find_earlier_answer(caller, task, fingerprint).await
+    } else {
+        replay.find_answer_in_progress(caller, task, fingerprint).await
+    };
+    match found.map_err(lookup_error)? {
+        Some(reader) => read_repeated_answer(context, reader).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -107,10 +107,10 @@ impl<M: RecordableAnswer> AnswerReceiver<M> {
     pub(crate) async fn answer(mut self, deadline: Instant) -> Result<AnswerSource<M>, Error> {
         let answer = std::future::poll_fn(|cx| self.poll(cx));
         let source = match &self.0.job {
-            Some(RetryableJobHandle { orphans, job_id }) => timeout_at(deadline, answer).await.unwrap_or_else(|_| {
-                orphans.note_repeat_expected(*job_id);
-                Err(Error::InProgress)
-            }),
+            Some(RetryableJobHandle { orphans, job_id }) => match timeout_at(deadline, answer).await {
+                Ok(source) => source,
+                Err(_) => self.answer_after_announcement(orphans, *job_id).await,
+            },
             // No retry could find an unregistered job.
             None => answer.await,
         }?;
@@ -119,6 +119,23 @@ impl<M: RecordableAnswer> AnswerReceiver<M> {
             orphans.note_delivered(job_id);
         }
         Ok(source)
+    }
+
+    /// Announces a repeat of the request, and returns [`Error::InProgress`], or the answer if it has come meanwhile.
+    async fn answer_after_announcement(
+        &self,
+        orphans: &RetryableJobs,
+        job_id: RetryableJobId,
+    ) -> Result<AnswerSource<M>, Error> {
+        orphans.announce_repeat(job_id).await;
+        let polled = std::future::poll_fn(|cx| Poll::Ready(self.poll(cx))).await;
+        match polled {
+            Poll::Ready(source) => source,
+            Poll::Pending => {
+                orphans.note_repeat_expected(job_id);
+                Err(Error::InProgress)
+            }
+        }
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<AnswerSource<M>, Error>> {

@@ -23,7 +23,7 @@ use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
 use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome, Timestamp};
 
 /// The pause between two reads of another node's claim (our choice).
-const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
 /// The longest time that the end of an answer waits for the disk and the store, and that each piece waits for the disk
 /// (our choice). After that the answer is sent on, and is not stored.
 pub(super) const STORAGE_WAIT_MAX: Duration = Duration::from_secs(10);

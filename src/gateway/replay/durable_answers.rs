@@ -186,6 +186,7 @@ impl IdempotentAnswers {
             if let Some(sharing) = &idempotent_answers.sharing {
                 sharing.withdraw(&file).await;
             }
+            idempotent_answers.remove_repeat_announcement(&scope, &request_id).await;
             if idempotent_answers
                 .release_claim(&idempotent_answers.orphan_row(scope, request_id, Timestamp::now()))
                 .await

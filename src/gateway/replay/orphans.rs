@@ -8,6 +8,7 @@ mod early_claim;
 mod index;
 mod job_readers;
 mod orphan_hold;
+mod repeat_announcement;
 
 use std::hash::RandomState;
 use std::io;

@@ -1,5 +1,6 @@
 //! Tests of replays with a real store and real files. The tests control the answers.
 
+mod announced_repeats;
 mod claims_of_other_nodes;
 mod commits;
 mod expected_repeat;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{MASTER_KEY, NodePair, TOKEN};
-use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase, eventually, request};
+use crate::kit::{
+    Account, Answer, Call, FakeUpstream, Form, Gateway, PostgresDatabase, eventually, image_specimen, request,
+};
 
 /// The header that the official clients send with their first automatic retry.
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
@@ -181,6 +183,45 @@ fn a_retry_on_another_node_does_not_pay_while_the_answer_is_being_stored() {
 fn assert_in_progress(answer: &Answer) {
     assert_eq!(answer.error_object(409)["code"], "image_in_progress");
     assert_eq!(answer.should_retry(), Some("true"));
+}
+
+#[test]
+fn a_repeat_after_in_progress_gets_the_image_on_the_other_node() {
+    type RepeatedCall = fn(u32) -> Call;
+    let calls: [(&str, RepeatedCall); 3] = [
+        ("unmarked", |_| Call::generation().json(&request(json!({"prompt": "a cube [[gate=open]]"})))),
+        ("marked", |count| {
+            let call = Call::generation().json(&request(json!({"prompt": "a cube [[gate=open]]"})));
+            call.header(RETRY.0, &count.to_string())
+        }),
+        ("unmarked edit", |_| {
+            let form = Form::new().text("model", "gpt-image-2").text("prompt", "a hat [[gate=open]]");
+            form.file("image", &image_specimen("png 96x64")).call()
+        }),
+    ];
+    for (name, call) in calls {
+        let upstream = FakeUpstream::start();
+        let Some(nodes) = NodePair::open(&upstream, SHORT_DEADLINE) else { return };
+        let send = |node: &Gateway, count: u32| call(count).key(nodes.first.secret()).send(node.address());
+        assert_in_progress(&send(&nodes.first, 0));
+        for (count, node) in [(1, &nodes.second), (2, &nodes.first), (3, &nodes.second)] {
+            assert_in_progress(&send(node, count));
+        }
+        assert_eq!(upstream.attempt_count(), 1, "{name}");
+        upstream.open_gate("open");
+        let answer = eventually("the image", || Some(send(&nodes.second, 4)).filter(|answer| answer.status != 409));
+        assert_eq!(answer.ok_json()["data"][0]["b64_json"], json!(upstream.received_attempts()[0].images[0]), "{name}");
+        assert_eq!(answer.header("x-imagate-replayed"), Some("true"), "{name}");
+        assert_eq!(upstream.attempt_count(), 1, "{name}");
+        if name != "marked" {
+            assert_eq!(
+                send(&nodes.second, 0).header("x-imagate-replayed"),
+                None,
+                "{name}: the next one is a new request"
+            );
+            assert_eq!(upstream.attempt_count(), 2, "{name}");
+        }
+    }
 }
 
 #[test]

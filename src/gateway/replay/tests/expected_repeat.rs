@@ -13,21 +13,22 @@ async fn job_with_expected_repeat(
     sender
 }
 
+async fn find_awaited(replay: &AnswerReplay, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
+    replay.find_answer_in_progress(caller, task, None).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_repeat_after_in_progress_gets_the_answer_once() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
     let task = SharedTask::from(&job);
-    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none());
+    assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none());
     drop(replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default()));
-    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "its caller left without the error");
+    assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "its caller left without the error");
     let sender = job_with_expected_repeat(&replay, &fixture.ada, &job).await;
-    assert!(replay.find_answer_in_progress(&fixture.bob, &task).await.is_none());
-    let early = replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the running job");
-    assert!(
-        replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(),
-        "a second repeat runs a job of its own"
-    );
+    assert!(find_awaited(&replay, &fixture.bob, &task).await.is_none());
+    let early = find_awaited(&replay, &fixture.ada, &task).await.expect("the running job");
+    assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "a second repeat runs a job of its own");
     drop(early);
     // Two requests find the job before either of them reads it.
     let orphans = replay.orphans.as_ref().expect("orphans");
@@ -37,9 +38,9 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
     assert!(first.is_some() && second.is_none(), "only one of two requests gets a reader");
     drop(first);
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    let reader = replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the answer");
+    let reader = find_awaited(&replay, &fixture.ada, &task).await.expect("the answer");
     assert_eq!(reader.collect().await.unwrap().to_bytes(), "an image");
-    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "the answer was delivered");
+    assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "the answer was delivered");
 }
 
 #[tokio::test]
@@ -78,10 +79,10 @@ async fn a_repeat_after_in_progress_gets_a_final_error_once() {
         .complete(Err(Error::Upstream(UpstreamFault::Timeout)))
         .await;
     assert_eq!(
-        reason(replay.find_answer_in_progress(&fixture.ada, &task).await.expect("the remembered error")).await,
+        reason(find_awaited(&replay, &fixture.ada, &task).await.expect("the remembered error")).await,
         "timeout"
     );
-    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none());
+    assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none());
     job_with_expected_repeat(&replay, &fixture.ada, &job).await.complete(Err(Error::Unavailable)).await;
-    assert!(replay.find_answer_in_progress(&fixture.ada, &task).await.is_none(), "nothing was spent");
+    assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "nothing was spent");
 }

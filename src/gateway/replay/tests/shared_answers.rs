@@ -9,15 +9,15 @@ use crate::gateway::store::{JobState, Record, RecordStore as _, ReplayState, Row
 /// An answer of three pieces.
 const LENGTH: usize = 600_000;
 
-struct SharingNodes {
-    fixture: ReplayFixture,
+pub(super) struct SharingNodes {
+    pub(super) fixture: ReplayFixture,
     second_dir: TempDir,
-    first: AnswerReplay,
-    second: AnswerReplay,
+    pub(super) first: AnswerReplay,
+    pub(super) second: AnswerReplay,
 }
 
 impl SharingNodes {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         Self::open_with(|_| {}).await
     }
 
