@@ -171,7 +171,7 @@ impl Gateway {
         let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
         let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
-        let limiter = Arc::new(RequestLimiter::new(Arc::clone(store) as _));
+        let (limiter, metrics) = (Arc::new(RequestLimiter::new(Arc::clone(store) as _)), Arc::new(Metrics::new()));
         let console_services = ConsoleServices {
             store: Arc::clone(store),
             keys: Arc::clone(&keys),
@@ -183,7 +183,6 @@ impl Gateway {
         let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         accounts.start_tasks().await?;
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
-        let metrics = Arc::new(Metrics::new());
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;

@@ -184,7 +184,7 @@ async fn answer_edit(
         let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
         let form = read_unless_stopped(&gateway, reading).await;
         let form = flow::count_if_refused(&gateway, &caller, form)?;
-        let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
+        let gateway_answer = Box::pin(flow::edit_image(&gateway, caller, options, form)).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
     })
     .await)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{MASTER_KEY, NodePair, TOKEN};
 use crate::kit::{
-    Account, Answer, Call, FakeUpstream, Form, Gateway, PostgresDatabase, eventually, image_specimen, request,
+    Account, Answer, Call, FakeUpstream, Form, Gateway, PostgresDatabase, eventually, image_specimen, pause, request,
 };
 
 /// The header that the official clients send with their first automatic retry.
@@ -248,7 +248,7 @@ fn a_job_keeps_its_key_for_longer_than_the_window() {
     let Some(nodes) = NodePair::open(&upstream, &settings) else { return };
     let call = nodes.call("a cube [[gate=open]]", "order-4715");
     assert_in_progress(&call.clone().send(nodes.first.address()));
-    thread::sleep(Duration::from_secs(2));
+    pause(Duration::from_secs(2));
     assert_in_progress(&call.send(nodes.second.address()));
     assert_eq!(upstream.attempt_count(), 1);
 }

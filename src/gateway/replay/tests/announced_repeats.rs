@@ -51,10 +51,8 @@ async fn a_repeat_on_another_node_waits_for_the_answer() {
         let job = AnnouncedJob::begin().await;
         let (second, ada, task) = (Arc::new(job.nodes.second), job.nodes.fixture.ada.clone(), Arc::clone(&job.job));
         assert!(find(&second, &job.nodes.fixture.bob, &job.job, is_marked).await.is_none());
-        let waiting = {
-            let second = Arc::clone(&second);
-            spawn(async move { read(find(&second, &ada, &task, is_marked).await.unwrap()).await.unwrap() })
-        };
+        let node = Arc::clone(&second);
+        let waiting = spawn(async move { read(find(&node, &ada, &task, is_marked).await.unwrap()).await.unwrap() });
         tokio::time::sleep(RUNNING_WAIT_MAX + Duration::from_millis(200)).await;
         assert!(!waiting.is_finished(), "the job runs");
         job.sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
