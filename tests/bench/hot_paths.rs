@@ -263,7 +263,10 @@ fn both_rows_of_a_record() {
 fn reserve_after(jobs: u32) {
     let runtime = runtime();
     let (_dir, store) = runtime.block_on(new_store());
-    let limiter = Arc::new(RequestLimiter::new(store));
+    let limiter = {
+        let _entered = runtime.enter();
+        Arc::new(RequestLimiter::new(store))
+    };
     let budget = Budget { usd: Usd::MAX, period: BudgetPeriod::Month, alert: Usd::MAX };
     let limits = Arc::new(RequestLimits {
         requests_per_minute: Some(u32::MAX),
