@@ -20,7 +20,7 @@ use progenitor_client::Error as WireError;
 use super::metadata::AnswerMetadata;
 use super::raw_json::{Json, lossy_text};
 use super::retry;
-use super::secrets::Secrets;
+use super::secrets::CallSecrets;
 use super::session::{Session, TimeLimit};
 use super::transport::TransportError;
 use crate::wire::types;
@@ -225,7 +225,7 @@ impl Error {
     }
 
     /// Creates the error of an answer that is not as the API document describes errors.
-    fn from_refusal(body: &[u8], head: Option<&AnswerMetadata>, secrets: &Secrets<'_>) -> Self {
+    fn from_refusal(body: &[u8], head: Option<&AnswerMetadata>, secrets: &CallSecrets<'_>) -> Self {
         // The whole text is redacted, because the part that is shown could end within a secret.
         let text = secrets.redact(lossy_text(body));
         let mut detail = ServiceErrorDetail::parse(&text);
@@ -241,7 +241,7 @@ impl Error {
         Self::from_stream_event(answer, session).with_body(answer.text().to_owned(), &session.secrets())
     }
 
-    fn from_detail(detail: ServiceErrorDetail, secrets: &Secrets<'_>) -> Self {
+    fn from_detail(detail: ServiceErrorDetail, secrets: &CallSecrets<'_>) -> Self {
         let detail = detail.redacted(secrets);
         let reported = detail.message.clone().filter(|message| !message.is_empty());
         let message = reported.unwrap_or_else(|| NO_REASON.to_owned());
@@ -279,7 +279,7 @@ impl Error {
     }
 
     /// Keeps the answer that is not understood: it may have been paid for. A source that repeats a secret is left out.
-    pub(super) fn with_body(mut self, body: String, secrets: &Secrets<'_>) -> Self {
+    pub(super) fn with_body(mut self, body: String, secrets: &CallSecrets<'_>) -> Self {
         self.0.source.take_if(|source| secrets.are_in(&source.to_string()));
         self.0.body = Some(secrets.redact(body));
         self

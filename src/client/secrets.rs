@@ -14,11 +14,11 @@ const VALUE_MIN_BYTES: usize = 8;
 const REPLACEMENT: &str = "[redacted]";
 
 /// The texts that are removed.
-pub(super) struct Secrets<'a>(Vec<&'a str>);
+pub(super) struct CallSecrets<'a>(Vec<&'a str>);
 
-// === impl Secrets ===
+// === impl CallSecrets ===
 
-impl<'a> Secrets<'a> {
+impl<'a> CallSecrets<'a> {
     pub(super) fn new(key: &'a str) -> Self {
         Self(vec![key])
     }
@@ -71,7 +71,7 @@ mod tests {
         .into_iter()
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
         .collect();
-        let secrets = Secrets::new("sk-1").with_headers(&headers);
+        let secrets = CallSecrets::new("sk-1").with_headers(&headers);
         let text = "sk-1, Bearer another-secret, another-secret, fox, proj_of_foxes, order-4711";
         let expected = "[redacted], [redacted], [redacted], fox, proj_of_foxes, order-4711";
         assert_eq!(secrets.redact(text.to_owned()), expected);
@@ -82,6 +82,6 @@ mod tests {
     fn a_secret_that_contains_another_is_removed_as_a_whole() {
         let headers: HeaderMap =
             [(HeaderName::from_static("api-key"), HeaderValue::from_static("sk-1-and-more"))].into_iter().collect();
-        assert_eq!(Secrets::new("sk-1").with_headers(&headers).redact("sk-1-and-more".to_owned()), REPLACEMENT);
+        assert_eq!(CallSecrets::new("sk-1").with_headers(&headers).redact("sk-1-and-more".to_owned()), REPLACEMENT);
     }
 }

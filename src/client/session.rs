@@ -16,7 +16,7 @@ use super::builder::DEFAULT_BASE_PATH;
 use super::metadata::AnswerMetadata;
 use super::retry::{self, Retry, SendOutcome};
 use super::retry_notice::{RetryNotice, RetryObserver, RetryReason};
-use super::secrets::Secrets;
+use super::secrets::CallSecrets;
 use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
 use crate::wire::client::Client;
@@ -118,8 +118,8 @@ impl BearerCredentials {
     }
 
     /// Returns the texts that no error may contain.
-    pub(super) fn secrets(&self) -> Secrets<'_> {
-        Secrets::new(&self.key)
+    pub(super) fn secrets(&self) -> CallSecrets<'_> {
+        CallSecrets::new(&self.key)
     }
 }
 
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Returns the texts that no error may contain: the key, and secrets in additional headers.
-    pub(super) fn secrets(&self) -> Secrets<'_> {
+    pub(super) fn secrets(&self) -> CallSecrets<'_> {
         self.credentials.secrets().with_headers(&self.headers)
     }
 

@@ -11,7 +11,7 @@ use imagate::manifest::{
 };
 
 /// The files of a folder, by their relative paths.
-pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
+pub(crate) type FileTree = BTreeMap<String, Vec<u8>>;
 
 /// A manifest of the corpus.
 pub(crate) struct Case {
@@ -65,11 +65,11 @@ impl ScriptedWeb {
 }
 
 /// The cases of a corpus, in the order of their names.
-pub(crate) fn cases(tree: &Tree) -> Vec<Case> {
+pub(crate) fn cases(tree: &FileTree) -> Vec<Case> {
     tree.keys().filter_map(|path| case(tree, path)).collect()
 }
 
-fn case(tree: &Tree, path: &str) -> Option<Case> {
+fn case(tree: &FileTree, path: &str) -> Option<Case> {
     let name = path.strip_suffix(".json")?;
     let (_, stem) = name.split_once('/')?;
     if stem.contains(['/', '.']) {
@@ -91,7 +91,7 @@ fn case(tree: &Tree, path: &str) -> Option<Case> {
 }
 
 /// The checkout of a case, if it has one.
-fn files(tree: &Tree, folder: &str) -> Option<MemoryFiles> {
+fn files(tree: &FileTree, folder: &str) -> Option<MemoryFiles> {
     let mut files = MemoryFiles::new();
     let mut below = tree.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(folder)?, bytes))).peekable();
     below.peek()?;

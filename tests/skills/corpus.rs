@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use imagate::manifest::rules::{self, RuleClass};
 use imagate::manifest::{CheckReport, SourceFile, format};
 
-use crate::cases::{self, Case, FORMATS, Tree, printed};
+use crate::cases::{self, Case, FORMATS, FileTree, printed};
 
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills")
@@ -31,8 +31,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases::cases(&tree(&folder().join("corpus")))
 }
 
-fn tree(root: &Path) -> Tree {
-    let (mut tree, mut folders) = (Tree::new(), vec![root.to_owned()]);
+fn tree(root: &Path) -> FileTree {
+    let (mut tree, mut folders) = (FileTree::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for path in entries.map(|entry| entry.expect("an entry").path()) {

@@ -1,4 +1,4 @@
-//! What becomes of the images of an answer: files, their descriptions, and the report with the cost.
+//! The delivery of the images of an answer: files, their descriptions, and the report with the cost.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The details that a service reports about a failure, in any shape.
 
 use crate::client::raw_json::Json;
-use crate::client::secrets::Secrets;
+use crate::client::secrets::CallSecrets;
 use crate::tables::MAX_JSON_BODY_BYTES;
 use crate::wire::types;
 
@@ -92,7 +92,7 @@ impl ServiceErrorDetail {
     }
 
     /// Removes the secrets from every text.
-    pub(super) fn redacted(self, secrets: &Secrets<'_>) -> Self {
+    pub(super) fn redacted(self, secrets: &CallSecrets<'_>) -> Self {
         let redact = |text: Option<String>| text.map(|text| secrets.redact(text));
         Self {
             message: redact(self.message),

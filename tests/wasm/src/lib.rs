@@ -18,7 +18,7 @@ use imagate::manifest::{
 };
 
 /// The files of a folder, by their relative paths.
-pub type Tree = cases::Tree;
+pub type FileTree = cases::FileTree;
 
 /// The formats of the reports, in the order of their numbers.
 pub const FORMATS: [&str; 5] = cases::FORMATS;
@@ -39,7 +39,7 @@ pub extern "C" fn input(length: usize) -> *mut u8 {
 }
 
 /// Replaces the input.
-pub fn set_input(files: &Tree) {
+pub fn set_input(files: &FileTree) {
     *lock(&INPUT) = serde_json::to_vec(files).expect("paths and bytes");
 }
 
@@ -113,11 +113,11 @@ fn set_output(bytes: Vec<u8>) -> usize {
 }
 
 /// Reads the files from the input: a JSON object from paths to lists of bytes.
-fn files() -> Tree {
+fn files() -> FileTree {
     serde_json::from_slice(&lock(&INPUT)).expect("files")
 }
 
-fn memory_files(tree: &Tree) -> MemoryFiles {
+fn memory_files(tree: &FileTree) -> MemoryFiles {
     let mut files = MemoryFiles::new();
     for (path, bytes) in tree {
         files.insert(path.as_str(), bytes.as_slice());
@@ -125,6 +125,6 @@ fn memory_files(tree: &Tree) -> MemoryFiles {
     files
 }
 
-fn document(tree: &Tree) -> SourceFile {
+fn document(tree: &FileTree) -> SourceFile {
     SourceFile::new("skills.json", tree.get("skills.json").expect("skills.json").clone())
 }

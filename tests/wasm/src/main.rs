@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, NaiveDate};
-use imagate_wasm::{FORMATS, Tree, corpus, errors, index, manifest, package, read_output, set_input};
+use imagate_wasm::{FORMATS, FileTree, corpus, errors, index, manifest, package, read_output, set_input};
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -25,7 +25,7 @@ fn compare_reports(skills: &Path) {
     }
 }
 
-fn compare_packages(own: &Tree) {
+fn compare_packages(own: &FileTree) {
     let packages: Vec<&String> = own.keys().filter(|path| path.ends_with(".zip")).collect();
     assert!(!packages.is_empty(), "no packages");
     set_input(own);
@@ -69,8 +69,8 @@ fn time_of(archive: &[u8]) -> i64 {
 }
 
 /// The files below a folder, by their relative paths.
-fn read_tree(folder: &Path) -> Tree {
-    let mut tree = Tree::new();
+fn read_tree(folder: &Path) -> FileTree {
+    let mut tree = FileTree::new();
     let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next).expect("a folder") {
