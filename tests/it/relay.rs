@@ -344,6 +344,15 @@ fn a_plain_body_labelled_as_compressed_is_readable_or_a_502() {
 }
 
 #[test]
+fn a_coding_that_is_no_compression_is_accepted() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    for label in ["label=identity", "label=Identity", "label="] {
+        gateway.scripted(label).ok_json();
+    }
+}
+
+#[test]
 fn headers_of_the_upstream_are_not_passed_on() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);

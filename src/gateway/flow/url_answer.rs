@@ -1,10 +1,12 @@
 //! Answers with links to the images instead of their bytes, for callers whose dialect asks for `response_format` `url`.
 //!
 //! The answer is stored as one with an idempotency key; the links lead to it. If the caller gave no key, the answer is
-//! stored under a random one while it arrives. The job itself is then that of a plain request: if its caller leaves, the
-//! storing stops, and a retry gets the answer as any retry of a plain request does.
+//! stored under a random one while it arrives. The job itself is then that of a plain request: if its caller leaves
+//! before it has the links, the storing stops, and a retry gets the answer as any retry of a plain request does.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -33,12 +35,30 @@ type LinkError = Box<dyn std::error::Error + Send + Sync>;
 struct AttendedAnswer {
     answer: GatewayAnswer,
     departure: CancellationToken,
+    read_body: Arc<ReadBody>,
 }
 
 /// The body of an [`AttendedAnswer`]. It breaks off when the caller leaves.
 struct AttendedBody {
     body: GatewayAnswerBody,
     departure: Pin<Box<WaitForCancellationFutureOwned>>,
+    read_body: Arc<ReadBody>,
+}
+
+/// The body of a job's answer once it has been read, until the caller has the links. If the caller leaves before, the
+/// body leaves the job as one that was not read to its end, so that a retry gets the answer.
+#[derive(Default)]
+struct ReadBody {
+    body: Mutex<Option<GatewayAnswerBody>>,
+    is_delivered: AtomicBool,
+}
+
+/// The stored answer of a job.
+struct LinkedAnswer {
+    /// The idempotency key under which it is stored.
+    key: String,
+    reader: AnswerReader,
+    read_body: Arc<ReadBody>,
 }
 
 /// Refuses a stream, whose events have the bytes of the images.
@@ -66,13 +86,16 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
         return Ok(answer);
     }
     let head = answer.head.clone();
-    let (key, mut reader) = match store_answer(context, answer).await {
+    let LinkedAnswer { key, mut reader, read_body } = match store_answer(context, answer).await {
         Ok(stored) => stored,
         Err(answer) => return Ok(*answer),
     };
     reader.make_restartable();
     match link_images(context, &key, &mut reader).await {
-        Ok(body) => Ok(GatewayAnswer { head, body: GatewayAnswerBody::Whole(body) }),
+        Ok(body) => {
+            read_body.is_delivered.store(true, Ordering::Relaxed);
+            Ok(GatewayAnswer { head, body: GatewayAnswerBody::Whole(body) })
+        }
         Err(error) if reader.is_broken() => {
             tracing::warn!(error = &*error, "an answer for links broke off");
             Err(Error::Upstream(UpstreamFault::Broken))
@@ -84,21 +107,19 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
     }
 }
 
-/// Returns the idempotency key under which the answer is stored, and its reader. Without a key of the caller, the answer
-/// is stored under a random key until its reader is dropped, or until its end.
+/// Stores the answer. Without a key of the caller, it is stored under a random key until its reader is dropped, or until
+/// its end.
 ///
 /// # Errors
 ///
 /// Returns the answer if nothing can be stored.
-async fn store_answer(
-    context: &JobContext,
-    answer: GatewayAnswer,
-) -> Result<(String, AnswerReader), Box<GatewayAnswer>> {
+async fn store_answer(context: &JobContext, answer: GatewayAnswer) -> Result<LinkedAnswer, Box<GatewayAnswer>> {
     let GatewayAnswer { head, body } = answer;
+    let read_body = Arc::new(ReadBody::default());
     let body = match (&context.options.idempotency_key, body) {
         (Some(key), GatewayAnswerBody::Stored(body)) => {
             return match body.into_body() {
-                Ok(reader) => Ok((key.clone(), reader)),
+                Ok(reader) => Ok(LinkedAnswer { key: key.clone(), reader, read_body }),
                 Err(body) => Err(Box::new(GatewayAnswer { head, body: GatewayAnswerBody::Stored(body) })),
             };
         }
@@ -118,10 +139,10 @@ async fn store_answer(
     let departure = CancellationToken::new();
     let guard = departure.clone().drop_guard();
     let reader = claim.answer_reader().on_leave(move || drop(guard));
-    let attended = AttendedAnswer { answer, departure };
+    let attended = AttendedAnswer { answer, departure, read_body: Arc::clone(&read_body) };
     let storing = async move { claim.record(Ok(attended)).await };
     drop(tokio::runtime::Handle::current().spawn(storing.in_current_span()));
-    Ok((key, reader))
+    Ok(LinkedAnswer { key, reader, read_body })
 }
 
 /// Returns the body of an answer with links.
@@ -150,7 +171,7 @@ impl RecordableAnswer for AttendedAnswer {
 
     fn into_parts(self) -> (AnswerHead, AttendedBody) {
         let departure = Box::pin(self.departure.cancelled_owned());
-        (self.answer.head, AttendedBody { body: self.answer.body, departure })
+        (self.answer.head, AttendedBody { body: self.answer.body, departure, read_body: self.read_body })
     }
 }
 
@@ -168,5 +189,67 @@ impl Body for AttendedBody {
             return Poll::Ready(Some(Err(AnswerBodyError::caller_left())));
         }
         Pin::new(&mut self.body).poll_frame(cx)
+    }
+}
+
+impl Drop for AttendedBody {
+    fn drop(&mut self) {
+        let body = std::mem::replace(&mut self.body, GatewayAnswerBody::Whole(Bytes::new()));
+        *self.read_body.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    }
+}
+
+// === impl ReadBody ===
+
+impl Drop for ReadBody {
+    fn drop(&mut self) {
+        let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(GatewayAnswerBody::Stored(body)), false) = (body, self.is_delivered.load(Ordering::Relaxed))
+            && let Ok(reader) = body.into_body()
+        {
+            reader.leave_undelivered();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Reads all of a stored answer, and drops what the caller and the writer of the answer hold. Returns true if the
+    /// reader left as one that has read all of it.
+    async fn leaves_as_read(is_delivered: bool, is_caller_first: bool) -> bool {
+        let head = AnswerHead { status: OK, content_type: String::new(), headers: std::collections::BTreeMap::new() };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let reader = AnswerReader::from_bytes(&head, Bytes::from_static(b"{}"));
+        let reader = reader.on_exit(move |has_read_all| sender.send(has_read_all).unwrap());
+        let answer = GatewayAnswer::from_stored_answer(head, reader, &CancellationToken::new());
+        let read_body = Arc::new(ReadBody::default());
+        let attended =
+            AttendedAnswer { answer, departure: CancellationToken::new(), read_body: Arc::clone(&read_body) };
+        let mut body = attended.into_parts().1;
+        while let Some(frame) = body.frame().await {
+            frame.unwrap();
+        }
+        read_body.is_delivered.store(is_delivered, Ordering::Relaxed);
+        if is_caller_first {
+            drop(read_body);
+            assert!(receiver.try_recv().is_err(), "the body has its reader");
+            drop(body);
+        } else {
+            drop(body);
+            assert!(receiver.try_recv().is_err(), "the caller does not have the links");
+            drop(read_body);
+        }
+        receiver.try_recv().unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_whose_links_were_not_delivered_counts_as_not_read() {
+        for (is_delivered, is_caller_first) in [(false, false), (false, true), (true, false), (true, true)] {
+            assert_eq!(leaves_as_read(is_delivered, is_caller_first).await, is_delivered, "{is_caller_first}");
+        }
     }
 }

@@ -33,6 +33,9 @@ pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 struct RecoverableBody {
     body: Option<Body>,
     unread: UnreadBody,
+    /// True if the client sends the body only once it is read (`Expect: 100-continue`), and nothing was read yet.
+    /// Draining would make hyper ask for the body.
+    is_held_by_client: bool,
 }
 
 // === impl UnreadBody ===
@@ -41,12 +44,10 @@ impl UnreadBody {
     /// Wraps the body of a request; the returned handle gets the rest of the body if it is not read to its end.
     pub(super) fn wrap_request(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
         let unread = Self::default();
-        // A client with `Expect: 100-continue` has not sent the body yet. Draining would make hyper ask for the body.
-        if request.headers().contains_key(EXPECT) {
-            return (request, unread);
-        }
         let handle = unread.clone();
-        (request.map(|body| Body::wrap(RecoverableBody { body: Some(body), unread: handle })), unread)
+        let is_held_by_client = request.headers().contains_key(EXPECT);
+        let wrap = |body| Body::wrap(RecoverableBody { body: Some(body), unread: handle, is_held_by_client });
+        (request.map(wrap), unread)
     }
 
     /// Returns the body of an answer, and drains the rest of the request in a separate task, so that the answer is
@@ -69,6 +70,7 @@ impl http_body::Body for RecoverableBody {
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.is_held_by_client = false;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         if !matches!(frame, Some(Ok(_))) {
@@ -88,7 +90,7 @@ impl http_body::Body for RecoverableBody {
 
 impl Drop for RecoverableBody {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+        if let Some(body) = self.body.take().filter(|body| !self.is_held_by_client && !body.is_end_stream()) {
             *self.unread.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
         }
     }

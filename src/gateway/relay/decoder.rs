@@ -21,6 +21,9 @@ use crate::stream::sse::{SseFramer, SseSpan};
 const IMAGE_LIMITS: CaptureLimits = CaptureLimits { value: 128 * 1024, total: 256 * 1024 };
 /// The limits of the members of a response, whose sum is not limited.
 const RESPONSE_LIMITS: CaptureLimits = CaptureLimits { value: 64 * 1024, total: u64::MAX };
+/// The byte order mark of UTF-8, with which some upstreams begin their answer.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// The decoder of one answer.
 #[derive(Debug)]
 pub(super) struct AnswerDecoder {
@@ -90,6 +93,10 @@ impl AnswerDecoder {
             return Ok(length);
         }
         if let DecoderInput::Unknown = self.input {
+            let mark_length = piece.iter().take_while(|byte| BYTE_ORDER_MARK.contains(byte)).count();
+            if mark_length > 0 {
+                return Ok(mark_length);
+            }
             let Some(first) = piece.iter().find(|byte| !byte.is_ascii_whitespace()) else {
                 self.has_progressed |= matches!(self.schema, AnswerSchema::Images);
                 return Ok(piece.len());

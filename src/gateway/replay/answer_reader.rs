@@ -27,6 +27,8 @@ pub(crate) struct AnswerReader {
     reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
     /// Called when the reader is dropped.
     on_leave: Option<LeaveCallback>,
+    /// True if the caller does not get the answer, although the reader may have read all of it.
+    is_undelivered: bool,
     /// The request that ran the job, if it is known.
     request_id: Option<RequestId>,
 }
@@ -39,7 +41,15 @@ pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
 impl AnswerReader {
     pub(super) fn new(answer: &Arc<StoredAnswer>) -> Self {
         let reader_id = answer.add_reader();
-        Self { answer: Arc::clone(answer), reader_id, ended: false, reading: None, on_leave: None, request_id: None }
+        Self {
+            answer: Arc::clone(answer),
+            reader_id,
+            ended: false,
+            reading: None,
+            on_leave: None,
+            is_undelivered: false,
+            request_id: None,
+        }
     }
 
     pub(super) fn with_leave_callback(answer: &Arc<StoredAnswer>, on_leave: LeaveCallback) -> Self {
@@ -52,6 +62,11 @@ impl AnswerReader {
     pub(crate) fn on_leave(mut self, on_leave: impl FnOnce() + Send + Sync + 'static) -> Self {
         self.on_leave = Some(Box::new(|_| on_leave()));
         self
+    }
+
+    /// Leaves as a reader that has not read all of the answer: the caller does not get what was made of it.
+    pub(crate) fn leave_undelivered(mut self) {
+        self.is_undelivered = true;
     }
 
     /// Keeps the beginning of the answer readable: if the answer cannot be stored, reading it fails before any of its
@@ -89,6 +104,13 @@ impl AnswerReader {
     #[cfg(test)]
     pub(crate) fn from_bytes(head: &AnswerHead, bytes: Bytes) -> Self {
         Self::new(&Arc::new(StoredAnswer::from_bytes(head.clone(), bytes)))
+    }
+
+    /// Calls this function with true when the reader is dropped, if it has read all of the answer.
+    #[cfg(test)]
+    pub(crate) fn on_exit(mut self, on_exit: impl FnOnce(bool) + Send + Sync + 'static) -> Self {
+        self.on_leave = Some(Box::new(on_exit));
+        self
     }
 
     fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, AnswerReaderError> {
@@ -162,7 +184,7 @@ impl Body for AnswerReader {
 
 impl Drop for AnswerReader {
     fn drop(&mut self) {
-        let has_read_all = self.answer.remaining_bytes(self.reader_id) == Some(0);
+        let has_read_all = !self.is_undelivered && self.answer.remaining_bytes(self.reader_id) == Some(0);
         self.answer.remove_reader(self.reader_id);
         if let Some(on_leave) = self.on_leave.take() {
             on_leave(has_read_all);

@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::failure_classification::{self, CallerFaultScope};
 use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
-use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport};
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport, compression};
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 
 /// The limit for the size of an error's body. An error is classified even if its body never ends.
@@ -37,7 +36,7 @@ pub(super) async fn send_request(
     if response.status() != StatusCode::OK {
         return Err(classify_error_response(response, fault_scope).await);
     }
-    if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+    if let Some(coding) = compression(response.headers()) {
         // An upstream's header can have any value, so only a known coding goes into the log.
         let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
         tracing::warn!(coding, "the upstream compressed an answer although the request did not allow it");

@@ -10,14 +10,14 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_ENCODING, LOCATION};
+use http::header::{ACCEPT, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Response};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::service_calls::{ServiceCall, ServiceCallError};
-use super::transport::{AddressPolicy, ResponseBody, Transport, TransportError, TransportSettings};
+use super::transport::{AddressPolicy, ResponseBody, Transport, TransportError, TransportSettings, compression};
 use crate::gateway::config::RemoteImageConfig;
 use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
@@ -181,7 +181,7 @@ async fn read_image(
 ) -> Result<Arc<SpooledFile>, DownloadError> {
     let unusable = |reason| DownloadError::UnusableBody { host: host.to_owned(), reason };
     let (head, mut body) = response.into_parts();
-    if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+    if compression(&head.headers).is_some() {
         return Err(unusable("the answer is compressed"));
     }
     let (mut chunks, mut chunk_bytes) = (Vec::<Bytes>::new(), 0);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
-use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport, compression};
 use crate::gateway::accounts::{
     CredentialService, CredentialServiceError, TokenRequest, TokenResponse, UpstreamAddress,
 };
@@ -213,7 +213,7 @@ impl ServiceCall {
         let (log_name, max_bytes) = (self.log_name, self.max_bytes);
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
-        if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+        if compression(&head.headers).is_some() {
             tracing::warn!(what = log_name, "a service compressed an answer although the request did not allow it");
             return Err(ServiceCallError::Unusable);
         }

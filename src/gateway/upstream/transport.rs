@@ -27,7 +27,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -43,6 +44,13 @@ use pool::ConnectionPool;
 
 /// The smallest value that hyper accepts for the size of its read buffer, in bytes.
 const MIN_READ: usize = 8 * 1024;
+
+/// Returns the coding of an answer that is compressed. The name of a coding is case-insensitive (RFC 9110, section 8.4.1),
+/// and an empty value names none.
+pub(crate) fn compression(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    codings.find(|coding| !coding.is_empty() && !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
 
 /// The limits of every call.
 #[derive(Clone, Debug)]

@@ -195,6 +195,7 @@ impl JsonReader {
         let exceeds_total = length > self.limits.total - self.captured_total;
         if exceeds_total || length > self.limits.value - capture.bytes.len() as u64 {
             capture.is_dropped = true;
+            self.captured_total -= std::mem::take(&mut capture.bytes).len() as u64;
             return if exceeds_total { visitor.exceeded() } else { Ok(()) };
         }
         capture.bytes.extend_from_slice(bytes);

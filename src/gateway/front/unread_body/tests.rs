@@ -54,3 +54,20 @@ async fn an_unread_rest_is_recovered_in_frames_of_any_size() {
         assert_rest_is_recovered(frame_size, frames_read).await;
     }
 }
+
+/// A client with `Expect: 100-continue` sends its body only once a part of it is wanted.
+#[tokio::test]
+async fn a_body_that_the_client_holds_back_is_recovered_only_if_it_was_asked_for() {
+    for (frames_read, is_recovered) in [(0, false), (1, true), (2, true)] {
+        let (body, _) = framed(&Bytes::from(vec![b'x'; 40_000]), 4096);
+        let mut request = hyper::Request::new(body);
+        request.headers_mut().insert(EXPECT, http::HeaderValue::from_static("100-continue"));
+        let (request, unread) = UnreadBody::wrap_request(request);
+        let mut body = request.into_body();
+        for _ in 0..frames_read {
+            drop(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await);
+        }
+        drop(body);
+        assert_eq!(unread.take().is_some(), is_recovered, "{frames_read} frames");
+    }
+}

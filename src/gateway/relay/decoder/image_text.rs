@@ -1,7 +1,4 @@
-//! The text of an image: proves that it can be passed on as it is written.
-
-use bytes::Bytes;
-use memchr::memchr2;
+//! The text of an image: proves that it can be passed on as it is written, and leaves out a `data:` prefix.
 
 use crate::gateway::relay::event::ImagePlace;
 use crate::gateway::relay::relay_error::MalformedAnswer;
@@ -10,14 +7,32 @@ use crate::gateway::relay::relay_error::MalformedAnswer;
 const BASE64_BYTES_CHECKED: usize = 64;
 /// The number of bytes that are searched at once for the end of an image.
 const SEARCH_BLOCK: usize = 256;
+/// The beginning of a data URL, which some upstreams send in place of base64.
+const DATA_SCHEME: &[u8] = b"data:";
+/// The most bytes of a data URL before its comma (our choice).
+const PREFIX_MAX: usize = 256;
 
 /// The image that is being read.
 #[derive(Debug, Default)]
 pub(super) struct ImageText {
-    /// The number of its bytes so far.
+    /// The number of its base64 bytes so far.
     length: usize,
+    /// The part of the text before the next byte.
+    beginning: TextBeginning,
     /// Its place, if the last piece ended within its text and outside of an escape.
     open: Option<ImagePlace>,
+}
+
+/// The bytes before the base64.
+#[derive(Clone, Copy, Debug, Default)]
+enum TextBeginning {
+    /// This number of bytes has come, all of them those of [`DATA_SCHEME`].
+    Scheme(usize),
+    /// A data URL, whose comma has not come, with this number of bytes.
+    Prefix(usize),
+    /// None, or they are over.
+    #[default]
+    Over,
 }
 
 // === impl ImageText ===
@@ -25,7 +40,33 @@ pub(super) struct ImageText {
 impl ImageText {
     /// Begins an image.
     pub(super) const fn begin(&mut self) {
-        self.length = 0;
+        (self.length, self.beginning) = (0, TextBeginning::Scheme(0));
+    }
+
+    /// Returns the base64 in the next bytes of the text, after any base64 that was mistaken for the beginning of a data
+    /// URL.
+    pub(super) fn skip_prefix<'t>(&mut self, mut text: &'t [u8]) -> Result<(&'static [u8], &'t [u8]), MalformedAnswer> {
+        while let Some((byte, rest)) = text.split_first() {
+            self.beginning = match self.beginning {
+                TextBeginning::Over => break,
+                TextBeginning::Scheme(length) if *byte == DATA_SCHEME[length] => {
+                    let is_whole = length + 1 == DATA_SCHEME.len();
+                    if is_whole { TextBeginning::Prefix(length) } else { TextBeginning::Scheme(length + 1) }
+                }
+                TextBeginning::Scheme(_) => return Ok((self.end_scheme(), text)),
+                TextBeginning::Prefix(_) if *byte == b',' => TextBeginning::Over,
+                TextBeginning::Prefix(length) if length < PREFIX_MAX => TextBeginning::Prefix(length + 1),
+                TextBeginning::Prefix(_) => return Err(MalformedAnswer::Base64),
+            };
+            text = rest;
+        }
+        Ok((b"", text))
+    }
+
+    /// Returns the base64 that was mistaken for the beginning of a data URL.
+    pub(super) fn end_scheme(&mut self) -> &'static [u8] {
+        let beginning = std::mem::take(&mut self.beginning);
+        if let TextBeginning::Scheme(length) = beginning { &DATA_SCHEME[..length] } else { b"" }
     }
 
     /// Notes that the piece ends within the image.
@@ -46,9 +87,7 @@ impl ImageText {
     pub(super) fn check(&mut self, base64: &[u8]) -> Result<(), MalformedAnswer> {
         let beginning = &base64[..base64.len().min(BASE64_BYTES_CHECKED.saturating_sub(self.length))];
         self.length = self.length.saturating_add(base64.len());
-        let is_safe = beginning.iter().all(|byte| is_base64(*byte))
-            && base64.is_ascii()
-            && memchr2(b'\r', b'\n', base64).is_none();
+        let is_safe = beginning.iter().all(|byte| is_base64(*byte)) && plain_length(base64) == base64.len();
         if is_safe { Ok(()) } else { Err(MalformedAnswer::Base64) }
     }
 }
@@ -81,8 +120,9 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// Returns a base64 character that was written as an escape, such as `\/`.
-pub(super) fn unescaped_base64(unit: u16) -> Result<Bytes, MalformedAnswer> {
-    let byte = u8::try_from(unit).ok().filter(|byte| is_base64(*byte)).ok_or(MalformedAnswer::Base64)?;
-    Ok(if byte == b'/' { Bytes::from_static(b"/") } else { Bytes::copy_from_slice(&[byte]) })
+/// Returns a character that was written as an escape, such as `\/`; `None` for the white space with which some encoders
+/// break the lines of base64.
+pub(super) fn unescaped_byte(unit: u16) -> Result<Option<u8>, MalformedAnswer> {
+    let byte = u8::try_from(unit).map_err(|_| MalformedAnswer::Base64)?;
+    Ok(Some(byte).filter(|byte| !matches!(byte, b'\r' | b'\n' | b'\t')))
 }

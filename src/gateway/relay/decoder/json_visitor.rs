@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::AnswerSchema;
-use super::image_text::{ImageText, unescaped_base64};
+use super::image_text::{ImageText, unescaped_byte};
 use crate::gateway::relay::event::{ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use crate::gateway::relay::relay_error::MalformedAnswer;
 use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
@@ -28,6 +28,24 @@ pub(super) struct DecoderVisitor<'a> {
 impl DecoderVisitor<'_> {
     fn push(&mut self, event: RelayEvent<'_>) {
         self.schema.push(event, self.sink);
+    }
+
+    fn push_image(&mut self, place: ImagePlace, base64: Bytes) {
+        if !base64.is_empty() {
+            self.push(RelayEvent::ImageBytes { place, base64 });
+        }
+    }
+
+    /// Returns the base64 in the next bytes of an image, which may begin with the prefix of a data URL. A response is
+    /// passed on as it is.
+    fn check_text<'t>(&mut self, place: ImagePlace, text: &'t [u8]) -> Result<&'t [u8], MalformedAnswer> {
+        if matches!(self.schema, AnswerSchema::Response) {
+            return Ok(text);
+        }
+        let (before, base64) = self.text.skip_prefix(text)?;
+        self.push_image(place, Bytes::from_static(before));
+        self.text.check(base64)?;
+        Ok(base64)
     }
 
     /// True for a JSON answer of the image endpoints, whose items are the elements of `data`.
@@ -116,22 +134,23 @@ impl JsonVisitor for DecoderVisitor<'_> {
     }
 
     fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), MalformedAnswer> {
-        if !matches!(self.schema, AnswerSchema::Response) {
-            self.text.check(base64)?;
-        }
         let Some(place) = self.image_place(at) else { return Ok(()) };
         if base64.as_ptr_range().end == self.piece.as_ptr_range().end {
             self.text.leave_open(place);
         }
-        self.push(RelayEvent::ImageBytes { place, base64: self.piece.slice_ref(base64) });
+        let base64 = self.check_text(place, base64)?;
+        self.push_image(place, self.piece.slice_ref(base64));
         Ok(())
     }
 
     fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), MalformedAnswer> {
-        let base64 = unescaped_base64(unit);
         let Some(place) = self.image_place(at) else { return Ok(()) };
-        match (base64, &self.schema) {
-            (Ok(base64), _) => self.push(RelayEvent::ImageBytes { place, base64 }),
+        let checked = unescaped_byte(unit).and_then(|byte| {
+            let byte = byte.as_ref().map_or(&[][..], std::slice::from_ref);
+            self.check_text(place, byte).map(Bytes::copy_from_slice)
+        });
+        match (checked, &self.schema) {
+            (Ok(base64), _) => self.push_image(place, base64),
             (Err(_), AnswerSchema::Response) => {}
             (Err(error), _) => return Err(error),
         }
@@ -140,6 +159,8 @@ impl JsonVisitor for DecoderVisitor<'_> {
 
     fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
         if let Some(place) = self.image_place(at) {
+            let before = self.text.end_scheme();
+            self.push_image(place, Bytes::from_static(before));
             self.push(RelayEvent::ImageEnded { place });
         }
         Ok(())

@@ -94,6 +94,13 @@ fn answers_without_an_image_are_read_to_their_end() {
 }
 
 #[test]
+fn an_answer_may_begin_with_a_byte_order_mark() {
+    check("\u{feff}{\"data\":[{\"b64_json\":\"AA==\"}]}", Ok(&["item", "image AA==", "end"]));
+    check("\u{feff}data: {\"a\":1}\n\n", Ok(&["event ", "item.a=1", "end", "frame "]));
+    check("\u{feff}", Err(MalformedAnswer::Json(JsonSyntaxError::Truncated)));
+}
+
+#[test]
 fn other_json_and_invalid_json_are_refused() {
     check("<html>", Err(MalformedAnswer::Json(JsonSyntaxError::NotAnObject)));
     check("[]", Err(MalformedAnswer::Json(JsonSyntaxError::NotAnObject)));
@@ -132,6 +139,16 @@ fn a_member_that_is_too_large_is_dropped_and_others_stay() {
             let found = read(&body, cut).expect("JSON");
             assert!(found == expected, "cut into {cut}: {:?}", found[0].get(..80));
         }
+    }
+}
+
+#[test]
+fn members_that_are_dropped_leave_space_for_the_token_counts() {
+    let element = format!(r#"{{"b64_json":"AA==","url":"{}"}}"#, "x".repeat(CAPTURED + 20));
+    let body = format!(r#"{{"data":[{element},{element},{element}],"usage":{{"a":1}}}}"#);
+    for cut in [7, 100, 4096] {
+        let found = read(&body, cut).expect("JSON");
+        assert_eq!(found.last().map(String::as_str), Some(r#"usage={"a":1}"#), "cut into {cut}");
     }
 }
 
@@ -231,7 +248,15 @@ fn an_image_is_found_however_its_text_is_written_and_cut() {
     for (text, expected) in [
         (plain.clone(), Ok(plain.clone())),
         (format!("{plain}\\/{plain}\\u002f\\/{plain}"), Ok(format!("{plain}/{plain}//{plain}"))),
-        (format!("{plain}\\n{plain}"), Err(MalformedAnswer::Base64)),
+        (format!("{plain}\\r\\n{plain}\\n"), Ok(format!("{plain}{plain}"))),
+        (format!("data:image/png;base64,{plain}"), Ok(plain.clone())),
+        (format!("data:image\\/png;base64,{plain}\\n{plain}"), Ok(format!("{plain}{plain}"))),
+        (format!("data{plain}"), Ok(format!("data{plain}"))),
+        ("data".to_owned(), Ok("data".to_owned())),
+        (format!("data:{plain}"), Err(MalformedAnswer::Base64)),
+        (format!("data:image/svg+xml,<{plain}"), Err(MalformedAnswer::Base64)),
+        (format!("{plain}\\u0000{plain}"), Err(MalformedAnswer::Base64)),
+        (format!("{plain}\t{plain}"), Err(MalformedAnswer::Base64)),
         (format!("{plain}\r{plain}"), Err(MalformedAnswer::Base64)),
         (format!("{plain}\u{e9}{plain}"), Err(MalformedAnswer::Base64)),
         (format!("{plain}\\x{plain}"), Err(MalformedAnswer::Json(JsonSyntaxError::Escape))),
