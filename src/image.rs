@@ -20,7 +20,7 @@ pub(crate) use self::probe::has_known_format;
 #[cfg(any(all(feature = "client", not(target_arch = "wasm32")), feature = "gateway"))]
 pub(crate) use base64::Base64Decoder;
 #[cfg(feature = "gateway")]
-pub(crate) use data_url::{DataUrlDecoder, DataUrlError, WEB_ADDRESS_PREFIX, is_web_address};
+pub(crate) use data_url::{DataUrlDecoder, DataUrlError};
 pub use format::{Format, UnknownFormat};
 #[cfg(feature = "gateway")]
 pub(crate) use gif::{GifError, is_gif, write_first_image};

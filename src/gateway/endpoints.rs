@@ -219,7 +219,7 @@ async fn to_handler_response(
                 let adapted = gateway_answer.head.headers.get(ADAPTED_HEADER).map(String::as_str);
                 HandlerError::from(error).with_header(ADAPTED_HEADER, adapted)
             })?;
-            let length = spooled.length().to_string();
+            let length = spooled.remaining().to_string();
             let body = PacedBody::new(spooled, gateway.cutoff());
             HandlerResponse::streaming(kind, body).with_header("content-length", Some(&length))
         }

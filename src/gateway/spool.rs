@@ -8,6 +8,7 @@
 //! They are written on threads that may block: a stalled disk must not delay tasks that need no disk.
 
 pub(crate) mod blocking_io;
+mod body_parts;
 mod budget;
 mod free_space;
 pub(crate) mod positioned_io;
@@ -25,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use budget::BudgetShare;
-use budget::SpoolBudgets;
+pub(crate) use body_parts::{BodyPart, BodyPartReader};
 pub(crate) use budget::{BudgetExceeded, SpoolUsage};
+use budget::{BudgetShare, SpoolBudgets};
 pub(crate) use free_space::FreeSpace;
 pub(crate) use spooled_bytes::{SpooledBytes, SpooledBytesWriter};
 pub(crate) use upload::{EditForm, ImageUpload};

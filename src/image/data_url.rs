@@ -41,7 +41,7 @@ impl DataUrlError {
 }
 
 /// True if the text begins like the address of a remote image; its first [`WEB_ADDRESS_PREFIX`] bytes decide.
-pub(crate) fn is_web_address(text: &[u8]) -> bool {
+fn is_web_address(text: &[u8]) -> bool {
     ["http:", "https:"].iter().any(|scheme| starts_with(text, scheme))
 }
 
@@ -120,7 +120,7 @@ impl DataUrlDecoder {
 }
 
 /// The number of bytes by which a web address can be told from a data URL.
-pub(crate) const WEB_ADDRESS_PREFIX: usize = "https://".len();
+const WEB_ADDRESS_PREFIX: usize = "https://".len();
 
 fn is_image_head(head: &[u8]) -> bool {
     starts_with(head, "data:image/") && head.to_ascii_lowercase().ends_with(b";base64")

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use dropshot::{Path, RequestContext};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -389,11 +390,16 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
 }
 
 /// Does the same as [`run_operation`] for an operation with a body, which is read after authentication.
-async fn run_operation_with_body<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
+async fn run_operation_with_body<T, B, F>(
     context: &AdminContext,
     body: JsonBody<B>,
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
-) -> Result<TypedResponse<T>, AdminApiError> {
+) -> Result<TypedResponse<T>, AdminApiError>
+where
+    T: Serialize,
+    B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    F: Future<Output = Result<T, Error>>,
+{
     let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());

@@ -60,13 +60,17 @@ impl AuthPrincipal for Actor {
     }
 }
 
-/// An unread JSON body. The API description gives it the schema of `T`.
-pub(crate) struct JsonBody<T> {
-    request: hyper::Request<Body>,
+/// An unread body. The API description describes it as that of `E`.
+pub(crate) struct UnreadRequestBody<E> {
+    pub(super) request: hyper::Request<Body>,
     unread: UnreadBody,
+    /// The limit that the API description states, in bytes.
     max_bytes: usize,
-    described: PhantomData<fn() -> T>,
+    described: PhantomData<fn() -> E>,
 }
+
+/// An unread JSON body with the schema of `T`.
+pub(crate) type JsonBody<T> = UnreadRequestBody<TypedBody<T>>;
 
 /// A request body while it is read: decoded, counted, and held to a minimum rate.
 pub(super) struct IncomingBody {
@@ -83,14 +87,31 @@ pub(super) struct IncomingBody {
     error_reason: RejectionReason,
 }
 
-// === impl JsonBody ===
+// === impl UnreadRequestBody ===
 
-impl<T> JsonBody<T> {
+impl<E> UnreadRequestBody<E> {
     /// Returns the handle that receives the unread part of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
+}
 
+#[async_trait]
+impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E> {
+    async fn from_request<C: ServerContext>(
+        context: &RequestContext<C>,
+        request: hyper::Request<Body>,
+    ) -> Result<Self, HttpError> {
+        let (request, unread) = UnreadBody::wrap_request(request);
+        Ok(Self { request, unread, max_bytes: context.request_body_max_bytes(), described: PhantomData })
+    }
+
+    fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
+        E::metadata(content_type)
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
     /// Reads the body.
     ///
     /// # Errors
@@ -318,21 +339,6 @@ fn expands_too_much() -> Error {
             "The request body decompresses to more than {EXPANSION_RATIO_MAX} times its size. Send it uncompressed, without the header 'Content-Encoding'."
         ),
     })
-}
-
-#[async_trait]
-impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> ExclusiveExtractor for JsonBody<T> {
-    async fn from_request<C: ServerContext>(
-        context: &RequestContext<C>,
-        request: hyper::Request<Body>,
-    ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::wrap_request(request);
-        Ok(Self { request, unread, max_bytes: context.request_body_max_bytes(), described: PhantomData })
-    }
-
-    fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
-        <TypedBody<T> as ExclusiveExtractor>::metadata(content_type)
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //!
 //! Implements section 3 of the contract: names, order, limits, and both encodings of an image.
 
-mod data_url;
 mod edit_fields;
 mod form_buffer;
 mod image_url;
@@ -18,14 +17,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use dropshot::{
-    ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, MultipartBody, RequestContext,
-    ServerContext,
-};
+use dropshot::{Body, MultipartBody};
 
-use super::body::{IncomingBody, content_type, is_json, spool_error};
-use super::unread_body::UnreadBody;
+use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::DialectSet;
 use crate::gateway::keys::Caller;
@@ -38,10 +32,7 @@ use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BOD
 const NON_IMAGE_MAX_BYTES: u64 = MAX_JSON_BODY_BYTES;
 
 /// The body of an edit, unread: multipart form data, or JSON.
-pub(crate) struct EditBody {
-    request: hyper::Request<Body>,
-    unread: UnreadBody,
-}
+pub(crate) type EditBody = UnreadRequestBody<MultipartBody>;
 
 /// The names that a form may have in addition to those of the API document.
 #[derive(Clone, Debug, Default)]
@@ -94,11 +85,6 @@ struct RemoteImage {
 // === impl EditBody ===
 
 impl EditBody {
-    /// Returns the handle that gets the rest of the body if the body is not read to its end.
-    pub(crate) fn unread(&self) -> UnreadBody {
-        self.unread.clone()
-    }
-
     /// Reads the form, which may have these names besides those of the API document. Its images are files in the spool if
     /// this succeeds, and are deleted if it fails.
     ///
@@ -212,19 +198,4 @@ fn download_error(param: &str, error: &DownloadError) -> Error {
     }
     let message = format!("Invalid '{param}': {error}");
     Rejection::new(param, RejectionReason::InvalidValue, message).into()
-}
-
-#[async_trait]
-impl ExclusiveExtractor for EditBody {
-    async fn from_request<C: ServerContext>(
-        _context: &RequestContext<C>,
-        request: hyper::Request<Body>,
-    ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::wrap_request(request);
-        Ok(Self { request, unread })
-    }
-
-    fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
-        <MultipartBody as ExclusiveExtractor>::metadata(content_type)
-    }
 }

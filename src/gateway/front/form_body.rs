@@ -1,34 +1,21 @@
 //! The body of a form that a page sends. It is small, and is read as a whole; only the form that makes images may have
 //! files.
 
-use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use dropshot::{
-    ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, RequestContext, ServerContext,
-    UntypedBody,
-};
+use dropshot::{Body, UntypedBody};
 
-use super::body::{IncomingBody, content_type};
+use super::body::{IncomingBody, UnreadRequestBody, content_type};
 use super::form::{self, ImagePageForm};
-use super::unread_body::UnreadBody;
 use crate::error::{Error, RejectionReason};
 use crate::gateway::spool::Spool;
 
 /// An unread form of a page. It is read before authentication, because it may be the sign-in form; therefore its size
 /// is limited strictly.
-pub(crate) struct FormBody {
-    request: hyper::Request<Body>,
-    unread: UnreadBody,
-}
+pub(crate) type FormBody = UnreadRequestBody<UntypedBody>;
 
 // === impl FormBody ===
 
 impl FormBody {
-    /// Returns the handle that gets the rest of the body if the body is not read to its end.
-    pub(crate) fn unread(&self) -> UnreadBody {
-        self.unread.clone()
-    }
-
     /// True if the form may have files.
     pub(crate) fn is_multipart(&self) -> bool {
         media_type(&self.request).eq_ignore_ascii_case("multipart/form-data")
@@ -70,19 +57,4 @@ impl FormBody {
 
 fn media_type(request: &hyper::Request<Body>) -> &str {
     content_type(request).split(';').next().unwrap_or_default().trim()
-}
-
-#[async_trait]
-impl ExclusiveExtractor for FormBody {
-    async fn from_request<C: ServerContext>(
-        _context: &RequestContext<C>,
-        request: hyper::Request<Body>,
-    ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::wrap_request(request);
-        Ok(Self { request, unread })
-    }
-
-    fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
-        <UntypedBody as ExclusiveExtractor>::metadata(content_type)
-    }
 }

@@ -15,11 +15,11 @@ use uuid::Uuid;
 
 use super::failure_classification::CallerFaultScope;
 use super::reply::{AttemptFailure, FailureCause, Reply};
-use super::transport::{BodyPart, RequestBody, Transport};
+use super::transport::{RequestBody, Transport};
 use super::{failure_classification, generation_call};
 use crate::gateway::accounts::{Lease, ResponsesEndpoint};
 use crate::gateway::rules::{EditInput, Job};
-use crate::gateway::spool::ImageUpload;
+use crate::gateway::spool::{BodyPart, ImageUpload};
 
 /// The instructions of the text model, which must pass the prompt on unchanged, as the image endpoints do.
 const INSTRUCTIONS: &str = "Call the image generation tool once. Give it the user's text as its prompt, unchanged.";

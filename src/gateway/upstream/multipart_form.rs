@@ -8,9 +8,9 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::transport::{BodyPart, RequestBody};
+use super::transport::RequestBody;
 use crate::gateway::rules::EditInput;
-use crate::gateway::spool::ImageUpload;
+use crate::gateway::spool::{BodyPart, ImageUpload};
 
 /// The field name of every image, even of a single image: upstreams accept a list with one element.
 const IMAGE_FIELD: &str = "image[]";

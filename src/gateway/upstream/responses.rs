@@ -6,10 +6,11 @@ use http::{HeaderValue, Method, Request};
 use tokio::time::Instant;
 
 use super::reply::{AttemptFailure, Reply};
-use super::transport::{BodyPart, RequestBody, Transport};
+use super::transport::{RequestBody, Transport};
 use super::{failure_classification, generation_call};
 use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::rules::ResponseJob;
+use crate::gateway::spool::BodyPart;
 
 /// Sends one response request.
 pub(super) async fn send(

@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 pub(crate) use address_policy::AddressPolicy;
-pub(crate) use body::{BodyPart, RequestBody, ResponseBody};
+pub(crate) use body::{RequestBody, ResponseBody};
 pub(crate) use error::{SendError, SendErrorKind, SendProgress, TransportError};
 
 use buffer_budget::{BufferBudget, ExchangeState};

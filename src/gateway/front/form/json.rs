@@ -7,15 +7,13 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::data_url::ImageUrlError;
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::image_url::{ImageSource, ImageUrl};
+use super::image_url::{ImageSource, ImageUrl, ImageUrlError};
 use super::{EditImages, FormSettings, NON_IMAGE_MAX_BYTES, RemoteImage, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
-use crate::image::DataUrlError;
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
 
 /// Only data URLs are large, and they are not captured; all captured values together are bounded.
@@ -119,8 +117,7 @@ impl JsonFormReader {
 
     /// Writes the decoded bytes.
     fn flush(&mut self) -> Result<(), Error> {
-        let ImageUrlState::Receiving(url) = &mut self.current.url else { return Ok(()) };
-        url.flush().map_err(|error| self.url_error(error))
+        if matches!(self.current.url, ImageUrlState::Receiving(_)) { self.push_url(ImageUrl::flush) } else { Ok(()) }
     }
 
     /// The parameter name of the current image in error messages.
@@ -146,24 +143,10 @@ impl JsonFormReader {
         Rejection::new(param, RejectionReason::InvalidValue, message).into()
     }
 
-    /// Takes the text that is being received, to add to it or to complete it.
-    fn take_url(&mut self) -> Result<ImageUrl, Error> {
-        match std::mem::take(&mut self.current.url) {
-            ImageUrlState::Receiving(url) => Ok(url),
-            ImageUrlState::Absent | ImageUrlState::Complete(_) => Err(Error::Internal),
-        }
-    }
-
-    /// Goes on with a text to which characters were added.
-    fn put_url(&mut self, url: Result<ImageUrl, ImageUrlError>) -> Result<(), Error> {
-        match url {
-            Ok(ImageUrl::Web(..)) if !self.allows_web_addresses => Err(self.url_error(DataUrlError::Remote.into())),
-            Ok(url) => {
-                self.current.url = ImageUrlState::Receiving(url);
-                Ok(())
-            }
-            Err(error) => Err(self.url_error(error)),
-        }
+    /// Adds characters to the text that is being received.
+    fn push_url(&mut self, push: impl FnOnce(&mut ImageUrl) -> Result<(), ImageUrlError>) -> Result<(), Error> {
+        let ImageUrlState::Receiving(url) = &mut self.current.url else { return Err(Error::Internal) };
+        push(url).map_err(|error| self.url_error(error))
     }
 }
 
@@ -205,17 +188,16 @@ impl JsonVisitor for JsonFormReader {
     }
 
     fn text(&mut self, _: JsonPosition<'_>, text: &[u8]) -> Result<(), Error> {
-        let url = self.take_url()?.push(text);
-        self.put_url(url)
+        self.push_url(|url| url.push(text))
     }
 
     fn escaped(&mut self, _: JsonPosition<'_>, unit: u16) -> Result<(), Error> {
-        let url = self.take_url()?.push_escaped(unit);
-        self.put_url(url)
+        self.push_url(|url| url.push_escaped(unit))
     }
 
     fn text_end(&mut self, _: JsonPosition<'_>) -> Result<(), Error> {
-        let source = self.take_url()?.finish().map_err(|error| self.url_error(error))?;
+        let ImageUrlState::Receiving(url) = std::mem::take(&mut self.current.url) else { return Err(Error::Internal) };
+        let source = url.finish().map_err(|error| self.url_error(error))?;
         self.current.url = ImageUrlState::Complete(source);
         Ok(())
     }
@@ -253,7 +235,7 @@ impl JsonFormReader {
             return Err(edit_fields::duplicate_parameter(&format!("{}.image_url", self.param())));
         }
         let writer = self.spool.create_writer_blocking().map_err(|error| spool_error(&error))?;
-        self.current.url = ImageUrlState::Receiving(ImageUrl::new(writer));
+        self.current.url = ImageUrlState::Receiving(ImageUrl::new(writer, self.allows_web_addresses));
         Ok(ValueInterest::Text)
     }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::gateway::front::form::data_url::URL_MAX;
+use crate::gateway::front::form::image_url::URL_MAX;
 use crate::gateway::spool::blocking_io::tests::disk_accesses;
 
 const JSON: &str = "application/json";
