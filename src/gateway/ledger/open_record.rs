@@ -378,13 +378,20 @@ pub(super) struct UnsettledRecordGuard(watch::Sender<usize>);
 
 impl UnsettledRecordGuard {
     fn new(sender: watch::Sender<usize>) -> Self {
-        sender.send_modify(|count| *count += 1);
+        // Only the count 0 is awaited: other changes wake nobody.
+        sender.send_if_modified(|count| {
+            *count += 1;
+            false
+        });
         Self(sender)
     }
 }
 
 impl Drop for UnsettledRecordGuard {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.0.send_if_modified(|count| {
+            *count -= 1;
+            *count == 0
+        });
     }
 }

@@ -18,7 +18,11 @@ impl PendingWork {
     }
 
     pub(super) fn begin(&self) -> PendingGuard {
-        self.0.send_modify(|count| *count += 1);
+        // Only the count 0 is awaited: other changes wake nobody.
+        self.0.send_if_modified(|count| {
+            *count += 1;
+            false
+        });
         PendingGuard(self.0.clone())
     }
 
@@ -31,6 +35,9 @@ impl PendingWork {
 
 impl Drop for PendingGuard {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.0.send_if_modified(|count| {
+            *count -= 1;
+            *count == 0
+        });
     }
 }
