@@ -8,7 +8,7 @@
 //! [`response_passthrough`] the bytes of a response as they are. Neither knows the other: [`answer_relay`] connects them,
 //! and reads the upstream under the time limits of [`upstream_body`].
 //!
-//! [`UnprovenAnswer`] reads until the answer is proven: until an image, or other output of a response, has begun. A
+//! [`UpstreamRelay`] reads until the answer is proven: until an image, or other output of a response, has begun. A
 //! failure before that point can still be answered with an error status. The proven answer becomes a [`RelayBody`], which
 //! the caller's connection polls. If the upstream's body breaks off after that point, the caller's body ends with an
 //! error event, or breaks off too if the caller did not ask for events. [`combined_answer`] is a second source of such a
@@ -35,12 +35,13 @@ mod undocumented_members;
 mod upstream_body;
 
 pub(crate) use answer_members::{AnswerUsage, RequestedAnswer, TokenCounts, sum_usage};
+pub(crate) use answer_relay::UpstreamRelay;
 pub(crate) use body::{ClosingFuture, RelayBody, RelayOutcome};
 pub(crate) use combined_answer::{SpooledImage, SpooledImageError, combine_images, spool_image};
 pub(crate) use event::{AnswerSummary, DeliveredImage};
 pub(crate) use image_encoder::HEARTBEAT;
 pub(crate) use paced_body::PacedBody;
-pub(crate) use proof::{ProofError, ProvenAnswer, UnprovenAnswer};
+pub(crate) use proof::{ProofError, ProvenAnswer};
 pub(crate) use relay_error::RelayError;
 pub(crate) use response_passthrough::RequestedResponse;
 pub(crate) use stored_image::StoredImage;

@@ -12,7 +12,7 @@ use super::fan_out_progress::FanOutProgress;
 use crate::gateway::accounts::Lease;
 use crate::gateway::relay::{
     AnswerTimeouts, AnswerUsage, ProofError, ProvenAnswer, RequestedAnswer, RequestedResponse, SpooledImageError,
-    UnprovenAnswer,
+    UpstreamRelay,
 };
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass, classify_imageless_answer};
@@ -72,10 +72,10 @@ async fn call_until_image(
     let is_fan_out = fan_out.is_some();
     let mut proof = match task {
         TaskRef::Images(job) if reply.is_from_image_tool => {
-            UnprovenAnswer::for_image_tool(reply.body, requested_answer(job, is_fan_out), timeouts)
+            UpstreamRelay::for_image_tool(reply.body, requested_answer(job, is_fan_out), timeouts)
         }
-        TaskRef::Images(job) => UnprovenAnswer::for_images(reply.body, requested_answer(job, is_fan_out), timeouts),
-        TaskRef::Response(job) => UnprovenAnswer::for_response(reply.body, requested_response(job), timeouts),
+        TaskRef::Images(job) => UpstreamRelay::for_images(reply.body, requested_answer(job, is_fan_out), timeouts),
+        TaskRef::Response(job) => UpstreamRelay::for_response(reply.body, requested_response(job), timeouts),
     };
     let mut proof_result = tokio::select! {
         biased;

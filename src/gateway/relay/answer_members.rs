@@ -11,7 +11,7 @@ use super::undocumented_members;
 use crate::image::ImageProperties;
 
 /// The parts of the request that the answer repeats.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RequestedAnswer {
     /// The model id, verbatim.
     pub(crate) model: String,
@@ -96,14 +96,14 @@ pub(super) fn answer_members(
         received.get("created").or_else(|| received.get("created_at")).and_then(parse_seconds).unwrap_or(requested.now);
     out.insert("created".to_owned(), created.into());
     out.insert("background".to_owned(), descriptive_word(received, "background").unwrap_or("opaque").into());
-    let model = model_name(received, "model").unwrap_or(&requested.model);
+    let model = model_name(received).unwrap_or(&requested.model);
     out.insert("model".to_owned(), model.into());
     let format = first_image
         .map(|properties| properties.format.as_str())
         .or_else(|| descriptive_word(received, "output_format"));
     out.insert("output_format".to_owned(), format.unwrap_or(requested.output_format).into());
     // If neither side names a quality, the member is left out.
-    let quality = quality(received, "quality").or(requested.quality.as_deref());
+    let quality = quality(received).or(requested.quality.as_deref());
     out.extend(quality.map(|quality| ("quality".to_owned(), quality.into())));
     let pixels = first_image.map(|properties| format!("{}x{}", properties.width, properties.height));
     let size =
@@ -115,14 +115,14 @@ pub(super) fn answer_members(
     out
 }
 
-/// Returns the quality that the upstream names in this member; `None` for `auto`.
-pub(super) fn quality<'a>(received: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    descriptive_word(received, key)
+/// Returns the quality that the upstream names; `None` for `auto`.
+pub(super) fn quality(received: &Map<String, Value>) -> Option<&str> {
+    descriptive_word(received, "quality")
 }
 
-/// Returns the value of a member if it is a model name: at most `NAME_MAX` bytes, all of them visible ASCII.
-pub(super) fn model_name<'a>(received: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    let value = received.get(key).and_then(Value::as_str)?;
+/// Returns the model if it is a name: at most `NAME_MAX` bytes, all of them visible ASCII.
+pub(super) fn model_name(received: &Map<String, Value>) -> Option<&str> {
+    let value = received.get("model").and_then(Value::as_str)?;
     (!value.is_empty() && value.len() <= NAME_MAX && value.bytes().all(|byte| byte.is_ascii_graphic())).then_some(value)
 }
 
@@ -149,7 +149,7 @@ pub(super) fn event_members(
     properties: Option<ImageProperties>,
 ) -> Map<String, Value> {
     let mut out = answer_members(requested, received, properties);
-    if model_name(received, "model").is_none() {
+    if model_name(received).is_none() {
         out.remove("model");
     }
     let revised = received.get("revised_prompt").filter(|revised| revised.is_string());
@@ -292,7 +292,7 @@ fn cached_token_counts(details: Option<&Value>, input_text: u64) -> CachedTokenC
 
 /// Adds the counts of two answers; `None` if neither has any.
 pub(crate) fn sum_usage(first: Option<AnswerUsage>, second: Option<AnswerUsage>) -> Option<AnswerUsage> {
-    combine(first, second, |first, second| AnswerUsage {
+    first.into_iter().chain(second).reduce(|first, second| AnswerUsage {
         image: sum_tokens(first.image, second.image),
         host: sum_tokens(first.host, second.host),
         total: first.total.saturating_add(second.total),
@@ -301,14 +301,7 @@ pub(crate) fn sum_usage(first: Option<AnswerUsage>, second: Option<AnswerUsage>)
 
 /// Adds the counts of one model.
 fn sum_tokens(first: Option<TokenCounts>, second: Option<TokenCounts>) -> Option<TokenCounts> {
-    combine(first, second, TokenCounts::plus)
-}
-
-fn combine<T>(first: Option<T>, second: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<T> {
-    match (first, second) {
-        (Some(first), Some(second)) => Some(add(first, second)),
-        (first, second) => first.or(second),
-    }
+    first.into_iter().chain(second).reduce(TokenCounts::plus)
 }
 
 /// Returns the token counts of an answer of the image endpoints.
@@ -318,7 +311,8 @@ pub(super) fn usage_from_answer(members: &Map<String, Value>) -> Option<AnswerUs
 
 /// Returns the token counts of a response, in which `usage` counts the tokens of the text model.
 pub(super) fn usage_from_response(response: &Map<String, Value>) -> Option<AnswerUsage> {
-    AnswerUsage::from_models(image_token_counts(response), response.get("usage").and_then(parse_token_counts))
+    let image = image_usage(response).and_then(parse_token_counts);
+    AnswerUsage::from_models(image, response.get("usage").and_then(parse_token_counts))
 }
 
 /// Returns the token counts of the images of a response, in the form of the image endpoints. If the upstream does not
@@ -330,10 +324,6 @@ pub(super) fn image_usage_for_caller(response: &Map<String, Value>) -> Option<Va
             TokenCounts { input_image: 0, input_text: all.input, output_image: 0, output_text: all.output, ..all };
         Some(as_text.to_json())
     })
-}
-
-fn image_token_counts(response: &Map<String, Value>) -> Option<TokenCounts> {
-    image_usage(response).and_then(parse_token_counts)
 }
 
 fn image_usage(response: &Map<String, Value>) -> Option<&Value> {

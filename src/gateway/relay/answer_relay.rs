@@ -4,7 +4,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
 
 use super::answer_members::RequestedAnswer;
 use super::decoder::{AnswerDecoder, AnswerSchema};
@@ -54,19 +53,9 @@ pub(super) trait AnswerSource: std::fmt::Debug + Send {
         None
     }
 
-    /// Returns the members other than the image that the upstream sent, for an answer that is complete.
-    fn take_members(&mut self) -> Map<String, Value> {
-        Map::new()
-    }
-
-    /// True for an answer of images. It ends soon, so that even its stream can be read to the end without a caller; the
-    /// stream of a response may go on for long.
-    fn is_image_answer(&self) -> bool {
-        true
-    }
-
-    /// True if the caller gets events.
-    fn is_streaming(&self) -> bool {
+    /// True if the answer is not read to its end without its caller, who may have been too slow.
+    fn ends_with_caller(&self, is_too_slow: bool) -> bool {
+        let _ = is_too_slow;
         false
     }
 }
@@ -80,12 +69,16 @@ pub(super) enum RelayStep {
     End(Bytes, Box<AnswerSummary>),
 }
 
-/// An answer that is still arriving from its upstream.
+/// An answer that is arriving from its upstream, proven or not.
 #[derive(Debug)]
-pub(super) struct UpstreamRelay {
+pub(crate) struct UpstreamRelay {
     upstream: UpstreamBodyReader,
     decoder: AnswerDecoder,
     encoder: Box<dyn AnswerEncoder>,
+    /// True if the caller gets events.
+    is_stream: bool,
+    /// True for an answer of images. It ends soon, so that even its stream can be read to the end without a caller; the
+    /// stream of a response may go on for long.
     is_image_answer: bool,
     /// The end of the body, once reached: the body is not polled again.
     body_end: Option<Result<(), RelayError>>,
@@ -95,28 +88,36 @@ pub(super) struct UpstreamRelay {
 
 impl UpstreamRelay {
     /// Makes a relay for an answer of the image endpoints.
-    pub(super) fn for_images(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+    pub(crate) fn for_images(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
         let images_max = u64::try_from(requested.count).unwrap_or(1) + u64::from(requested.partials);
         let upstream = UpstreamBodyReader::new(body, timeouts, images_max.saturating_mul(IMAGE_MAX));
-        Self::new(upstream, AnswerSchema::Images, Box::new(ImageEncoder::new(requested)))
+        Self::new(upstream, AnswerSchema::Images, requested.stream, Box::new(ImageEncoder::new(requested)))
     }
 
     /// Makes a relay for a response that was requested for one image and becomes an answer of the image endpoints.
-    pub(super) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
+    pub(crate) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
         let images_max = u64::from(requested.partials) + IMAGE_TOOL_IMAGES_MAX;
         let upstream = UpstreamBodyReader::new(body, timeouts, images_max.saturating_mul(IMAGE_MAX));
-        Self::new(upstream, AnswerSchema::ImageTool(Box::default()), Box::new(ImageEncoder::new(requested)))
+        let schema = AnswerSchema::ImageTool(Box::default());
+        Self::new(upstream, schema, requested.stream, Box::new(ImageEncoder::new(requested)))
     }
 
-    /// Makes a relay for a response that is passed on byte for byte.
-    pub(super) fn for_response(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
+    /// Makes a relay for a response that is passed on byte for byte. Until it is proven, it can still become an error.
+    pub(crate) fn for_response(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
         let upstream = UpstreamBodyReader::new(body, timeouts, RESPONSE_IMAGES_MAX * IMAGE_MAX);
-        let relay = Self::new(upstream, AnswerSchema::Response, Box::new(ResponsePassthrough::new(requested)));
+        let (schema, stream) = (AnswerSchema::Response, requested.stream);
+        let relay = Self::new(upstream, schema, stream, Box::new(ResponsePassthrough::new(requested)));
         Self { is_image_answer: false, ..relay }
     }
 
-    fn new(upstream: UpstreamBodyReader, schema: AnswerSchema, encoder: Box<dyn AnswerEncoder>) -> Self {
-        Self { upstream, decoder: AnswerDecoder::new(schema), encoder, is_image_answer: true, body_end: None }
+    fn new(
+        upstream: UpstreamBodyReader,
+        schema: AnswerSchema,
+        is_stream: bool,
+        encoder: Box<dyn AnswerEncoder>,
+    ) -> Self {
+        let decoder = AnswerDecoder::new(schema);
+        Self { upstream, decoder, encoder, is_stream, is_image_answer: true, body_end: None }
     }
 
     /// Reads one frame: returns its length, or `None` at the end of the answer. Each later call returns the end again.
@@ -150,12 +151,12 @@ impl UpstreamRelay {
     }
 
     /// True if the answer cannot be refused any more: an image has begun, or a response has begun.
-    pub(super) fn is_proven(&self) -> bool {
+    pub(crate) fn is_proven(&self) -> bool {
         self.encoder.is_proven()
     }
 
     /// Returns the properties of the first image, if they are known, and true if more bytes may still state them.
-    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
+    pub(super) fn image_properties(&self) -> (Option<ImageProperties>, bool) {
         self.encoder.first_image()
     }
 
@@ -261,15 +262,7 @@ impl AnswerSource for UpstreamRelay {
         self.encoder.heartbeat(self.decoder.form())
     }
 
-    fn take_members(&mut self) -> Map<String, Value> {
-        self.encoder.take_members()
-    }
-
-    fn is_image_answer(&self) -> bool {
-        self.is_image_answer
-    }
-
-    fn is_streaming(&self) -> bool {
-        self.encoder.is_streaming()
+    fn ends_with_caller(&self, is_too_slow: bool) -> bool {
+        self.is_stream && !(is_too_slow && self.is_image_answer)
     }
 }

@@ -4,14 +4,10 @@
 //! of images is known before the answer begins. The memory use does not depend on the size of the images.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 use super::answer_members::{self, AnswerUsage, RequestedAnswer, sum_usage};
 use super::answer_relay::{AnswerSource, RelayStep};
@@ -19,19 +15,14 @@ use super::event::AnswerSummary;
 use super::image_encoder::{ANSWER_PREFIX, write_end};
 use super::proof::ProvenAnswer;
 use super::relay_error::RelayError;
-use crate::gateway::spool::{SpoolWriter, SpooledFile};
-use crate::image::{ByteSource as _, ImageProperties};
-
-/// The most bytes that are read from a file at once (our choice).
-const READ_BYTES: usize = 64 * 1024;
+use crate::gateway::spool::{BodyPart, BodyPartReader, SpoolWriter, SpooledFile};
+use crate::image::ImageProperties;
 
 /// One image of an answer, spooled to disk.
 #[derive(Debug)]
 pub(crate) struct SpooledImage {
     /// The element of `data`, exactly as the caller receives it.
     element: Arc<SpooledFile>,
-    /// The members other than the image that the upstream sent.
-    members: Map<String, Value>,
     summary: AnswerSummary,
 }
 
@@ -47,17 +38,12 @@ pub(crate) enum SpooledImageError {
 /// An answer of spooled images, all of them complete, on its way to the caller.
 #[derive(Debug)]
 struct CombinedAnswer {
-    requested: RequestedAnswer,
-    images: Vec<SpooledImage>,
+    /// The text before the first image, the images, and the text between them.
+    parts: BodyPartReader,
+    /// The text after the last image.
+    suffix: Bytes,
+    first_image: Option<ImageProperties>,
     summary: AnswerSummary,
-    /// The index of the image that is being read.
-    image_index: usize,
-    /// True if the text before that image was returned.
-    is_separated: bool,
-    /// The offset in the file of that image.
-    offset: u64,
-    /// The task on a blocking thread that reads the next piece.
-    reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 /// Reads an answer of one image to its end and spools it to disk. The answer is read to its end even if the disk fails:
@@ -86,7 +72,7 @@ pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Re
         let Some(writer) = writer.take() else {
             return Err(SpooledImageError::Disk(disk_error.unwrap_or(io::ErrorKind::Other), summary.usage));
         };
-        return Ok(SpooledImage { element: writer.finish(), members: relay.take_members(), summary });
+        return Ok(SpooledImage { element: writer.finish(), summary });
     }
 }
 
@@ -107,10 +93,15 @@ pub(crate) fn combine_images(
         usage,
         image_model: first_name(|summary| summary.image_model.clone()),
         host_model: first_name(|summary| summary.host_model.clone()),
-        response_id: None,
+        ..AnswerSummary::default()
     };
-    let answer =
-        CombinedAnswer { requested, images, summary, image_index: 0, is_separated: false, offset: 0, reading: None };
+    let separators = std::iter::once(ANSWER_PREFIX).chain(std::iter::repeat(&b","[..]));
+    let parts = separators.zip(&images).flat_map(|(separator, image)| {
+        [BodyPart::Bytes(Bytes::from_static(separator)), BodyPart::File(Arc::clone(&image.element))]
+    });
+    let parts = BodyPartReader::new(parts.collect());
+    let first_image = images.first().and_then(SpooledImage::properties);
+    let answer = CombinedAnswer { parts, suffix: suffix(&images, &requested), first_image, summary };
     ProvenAnswer { source: Box::new(answer) }
 }
 
@@ -137,32 +128,14 @@ impl SpooledImage {
 
 impl AnswerSource for CombinedAnswer {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
-        let Some(image) = self.images.get(self.image_index) else {
-            return Poll::Ready(Ok(RelayStep::End(self.answer_suffix(), Box::new(self.summary.clone()))));
-        };
-        if !std::mem::replace(&mut self.is_separated, true) {
-            let separator = if self.image_index == 0 { ANSWER_PREFIX } else { b"," };
-            return Poll::Ready(Ok(RelayStep::Piece(Bytes::from_static(separator))));
-        }
-        let (file, offset) = (&image.element, self.offset);
-        let reading = self.reading.get_or_insert_with(|| {
-            let file = Arc::clone(file);
-            Handle::current().spawn_blocking(move || read_chunk(&file, offset))
-        });
-        let result = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
-        self.reading = None;
-        let piece = match result {
-            Ok(piece) => piece,
+        Poll::Ready(match ready!(self.parts.poll_next(cx)) {
+            Ok(Some(piece)) => Ok(RelayStep::Piece(piece)),
+            Ok(None) => Ok(RelayStep::End(self.suffix.clone(), Box::new(self.summary.clone()))),
             Err(error) => {
                 tracing::error!(%error, "a stored image cannot be read back");
-                return Poll::Ready(Err(RelayError::SpoolUnreadable));
+                Err(RelayError::SpoolUnreadable)
             }
-        };
-        self.offset += piece.len() as u64;
-        if self.offset == file.len() {
-            (self.image_index, self.offset, self.is_separated) = (self.image_index + 1, 0, false);
-        }
-        Poll::Ready(Ok(RelayStep::Piece(piece)))
+        })
     }
 
     fn summary(&self) -> AnswerSummary {
@@ -170,32 +143,21 @@ impl AnswerSource for CombinedAnswer {
     }
 
     fn first_image(&self) -> Option<ImageProperties> {
-        self.images.first().and_then(SpooledImage::properties)
+        self.first_image
     }
 }
 
-impl CombinedAnswer {
-    fn answer_suffix(&self) -> Bytes {
-        let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
-        let usages = self
-            .images
-            .iter()
-            .filter_map(|image| image.members.get("usage").and_then(answer_members::normalized_usage));
-        members.remove("usage");
-        members.extend(usages.reduce(answer_members::add_usage).map(|usage| ("usage".to_owned(), usage)));
-        let mut end = Vec::new();
-        write_end(&mut end, &answer_members::answer_members(&self.requested, &members, self.first_image()));
-        Bytes::from(end)
-    }
-}
-
-fn read_chunk(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
-    let remaining = file.len() - offset;
-    let mut buffer = vec![0; usize::try_from(remaining).map_or(READ_BYTES, |remaining| remaining.min(READ_BYTES))];
-    let count = file.read_at(offset, &mut buffer)?;
-    if count == 0 && remaining > 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    buffer.truncate(count);
-    Ok(buffer.into())
+/// Returns the text after the last image: the members of the first image, and the sum of all token counts.
+fn suffix(images: &[SpooledImage], requested: &RequestedAnswer) -> Bytes {
+    let members_of = |image: &SpooledImage| image.summary.element_members.clone();
+    let mut members = images.first().map(members_of).unwrap_or_default();
+    let usage_of =
+        |image: &SpooledImage| image.summary.element_members.get("usage").and_then(answer_members::normalized_usage);
+    members.remove("usage");
+    let usage = images.iter().filter_map(usage_of).reduce(answer_members::add_usage);
+    members.extend(usage.map(|usage| ("usage".to_owned(), usage)));
+    let first_image = images.first().and_then(SpooledImage::properties);
+    let mut end = Vec::new();
+    write_end(&mut end, &answer_members::answer_members(requested, &members, first_image));
+    Bytes::from(end)
 }

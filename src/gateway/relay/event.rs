@@ -88,6 +88,8 @@ pub(crate) struct AnswerSummary {
     pub(crate) host_model: Option<String>,
     /// The id of the response, if it has one.
     pub(crate) response_id: Option<String>,
+    /// The members besides the image that the upstream sent, if the answer is to be a single element of `data`.
+    pub(crate) element_members: Map<String, Value>,
 }
 
 /// An image that was passed on.
@@ -166,9 +168,6 @@ pub(super) trait AnswerEncoder: RelayEventSink + std::fmt::Debug + Send {
     /// Returns a heartbeat, if the caller gets events and a heartbeat may be sent at this point.
     fn heartbeat(&mut self, form: AnswerForm) -> Option<Bytes>;
 
-    /// True if the caller gets events.
-    fn is_streaming(&self) -> bool;
-
     /// Returns the properties of the first image, and true if more bytes may still state them.
     fn first_image(&self) -> (Option<ImageProperties>, bool);
 
@@ -177,9 +176,4 @@ pub(super) trait AnswerEncoder: RelayEventSink + std::fmt::Debug + Send {
 
     /// Returns the content of an answer that ended without an image.
     fn without_image(&self, form: AnswerForm) -> Option<AnswerWithoutImage>;
-
-    /// Returns the members other than the image that the upstream sent, for an answer that is complete.
-    fn take_members(&mut self) -> Map<String, Value> {
-        Map::new()
-    }
 }

@@ -54,7 +54,7 @@ pub(super) fn channel_body() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
     (sender, ReplyBody::Channel(receiver))
 }
 
-pub(super) async fn prove(mut answer: UnprovenAnswer) -> Result<ProvenAnswer, ProofError> {
+pub(super) async fn prove(mut answer: UpstreamRelay) -> Result<ProvenAnswer, ProofError> {
     answer.read_until_proven().await?;
     Ok(answer.into_proven())
 }

@@ -32,7 +32,7 @@ pub(super) const ANSWER_PREFIX: &[u8] = br#"{"data":["#;
 pub(crate) const HEARTBEAT: &[u8] = b": keep-alive\n\n";
 
 /// The encoder of one answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ImageEncoder {
     requested: RequestedAnswer,
     /// Pieces that can be sent to the caller.
@@ -51,8 +51,8 @@ pub(super) struct ImageEncoder {
     delivered: Vec<Option<ImageProperties>>,
     /// True if all requested images came in events.
     is_complete: bool,
-    /// True if the `event:` line of the current frame was written before its data.
-    is_named_first: bool,
+    /// True if the `event:` line of the current frame follows its data.
+    is_named_last: bool,
     /// The members of an event that reported an error, or of a final event without an image.
     without_image: Option<Map<String, Value>>,
     has_failed: bool,
@@ -65,22 +65,7 @@ pub(super) struct ImageEncoder {
 
 impl ImageEncoder {
     pub(super) fn new(requested: RequestedAnswer) -> Self {
-        Self {
-            requested,
-            ready: VecDeque::new(),
-            pending_text: Vec::new(),
-            members: Map::new(),
-            item: ImageItem::default(),
-            has_image_begun: false,
-            first_properties: None,
-            partials_sent: 0,
-            delivered: Vec::new(),
-            is_complete: false,
-            is_named_first: true,
-            without_image: None,
-            has_failed: false,
-            has_image_substitute: false,
-        }
+        Self { requested, ..Self::default() }
     }
 
     /// True if every final image is there, so that further items do not count.
@@ -195,14 +180,13 @@ impl ImageEncoder {
 impl ImageEncoder {
     fn frame_opening(&mut self) -> String {
         // If no intermediate images were requested, an event with an image is the final event.
-        self.is_named_first = self.item.kind() != ImageItemKind::Unknown || self.requested.partials == 0;
-        if self.is_named_first {
-            let name = self.event_name();
-            format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"")
-        } else {
-            // The `event:` line follows the data. The order of the lines has no meaning.
-            "data: {\"b64_json\":\"".to_owned()
+        self.is_named_last = self.item.kind() == ImageItemKind::Unknown && self.requested.partials > 0;
+        if self.is_named_last {
+            // The order of the lines has no meaning.
+            return "data: {\"b64_json\":\"".to_owned();
         }
+        let name = self.event_name();
+        format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"")
     }
 
     fn event_name(&self) -> String {
@@ -226,11 +210,11 @@ impl ImageEncoder {
             members.remove("usage");
             members.insert("partial_image_index".to_owned(), json!(index));
         }
-        let end = if self.is_named_first {
-            "}\n\n".to_owned()
-        } else {
+        let end = if self.is_named_last {
             members.insert("type".to_owned(), name.as_str().into());
             format!("}}\nevent: {name}\n\n")
+        } else {
+            "}\n\n".to_owned()
         };
         write_members(&mut self.pending_text, &members);
         self.pending_text.extend_from_slice(end.as_bytes());
@@ -322,13 +306,17 @@ impl AnswerEncoder for ImageEncoder {
         Some(Bytes::from(text))
     }
 
-    /// A comment may be sent between frames, never within one.
+    /// Between frames, a comment. Between an image and the members after it, which may come minutes later: the closing
+    /// quote of the image, or white space.
     fn heartbeat(&mut self, _: AnswerForm) -> Option<Bytes> {
-        (self.requested.stream && !self.item.has_begun).then_some(Bytes::from_static(HEARTBEAT))
-    }
-
-    fn is_streaming(&self) -> bool {
-        self.requested.stream
+        match (self.requested.stream, self.item.has_begun, self.item.has_ended) {
+            (true, false, _) => Some(Bytes::from_static(HEARTBEAT)),
+            (true, true, true) => {
+                self.pending_text.push(b' ');
+                Some(Bytes::from(std::mem::take(&mut self.pending_text)))
+            }
+            _ => None,
+        }
     }
 
     fn first_image(&self) -> (Option<ImageProperties>, bool) {
@@ -340,12 +328,13 @@ impl AnswerEncoder for ImageEncoder {
         // The members of the final event stay in its item until the stream ends.
         let item = (self.requested.stream && !self.delivered.is_empty()).then_some(&self.item.members);
         let members = || item.into_iter().chain([&self.members]);
-        let quality = members().find_map(|members| answer_members::quality(members, "quality")).map(str::to_owned);
+        let quality = members().find_map(answer_members::quality).map(str::to_owned);
         let to_image = |properties| DeliveredImage { properties, quality: quality.clone() };
         AnswerSummary {
             delivered: self.delivered.iter().copied().map(to_image).collect(),
             usage: members().find_map(answer_members::usage_from_answer),
-            image_model: members().find_map(|members| answer_members::model_name(members, "model")).map(str::to_owned),
+            image_model: members().find_map(answer_members::model_name).map(str::to_owned),
+            element_members: if self.requested.is_single_element { self.members.clone() } else { Map::new() },
             ..AnswerSummary::default()
         }
     }
@@ -360,10 +349,6 @@ impl AnswerEncoder for ImageEncoder {
         let usage = answer_members::usage_from_answer(members);
         let has_image_substitute = self.has_image_substitute;
         Some(AnswerWithoutImage { members: members.clone(), has_image_substitute, usage })
-    }
-
-    fn take_members(&mut self) -> Map<String, Value> {
-        std::mem::take(&mut self.members)
     }
 }
 

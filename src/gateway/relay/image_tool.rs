@@ -114,7 +114,7 @@ impl ImageToolContent {
 
     /// Returns the text model, as the upstream names it.
     pub(super) fn host_model(&self) -> Option<String> {
-        answer_members::model_name(&self.response, MODEL).map(str::to_owned)
+        answer_members::model_name(&self.response).map(str::to_owned)
     }
 
     /// True if an image is wanted: an intermediate one only before the final image, which ends only when the response

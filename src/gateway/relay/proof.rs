@@ -1,13 +1,9 @@
 //! Reads an upstream's answer until it is proven: until the first bytes of an image, or the first output of a response,
 //! have arrived. A plain answer gets a 200 only after that.
 
-use super::answer_members::RequestedAnswer;
 use super::answer_relay::{AnswerSource, UpstreamRelay};
 use super::event::AnswerWithoutImage;
 use super::relay_error::RelayError;
-use super::response_passthrough::RequestedResponse;
-use super::upstream_body::AnswerTimeouts;
-use crate::gateway::upstream::ReplyBody;
 use crate::image::ImageProperties;
 use crate::tables::HOLD_BEFORE_PROOF_BYTES;
 
@@ -42,51 +38,28 @@ impl ProvenAnswer {
     }
 }
 
-/// An answer that is not proven yet.
-#[derive(Debug)]
-pub(crate) struct UnprovenAnswer {
-    relay: UpstreamRelay,
-}
+// === impl UpstreamRelay ===
 
-// === impl UnprovenAnswer ===
-
-impl UnprovenAnswer {
-    /// Makes an unproven answer of images.
-    pub(crate) fn for_images(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
-        Self { relay: UpstreamRelay::for_images(body, requested, timeouts) }
-    }
-
-    /// Makes an unproven answer of a response that was requested for one image and becomes an answer of the image
-    /// endpoints.
-    pub(crate) fn for_image_tool(body: ReplyBody, requested: RequestedAnswer, timeouts: AnswerTimeouts) -> Self {
-        Self { relay: UpstreamRelay::for_image_tool(body, requested, timeouts) }
-    }
-
-    /// Makes an unproven answer of a response that is passed on. Until it is proven, it can still become an error.
-    pub(crate) fn for_response(body: ReplyBody, requested: RequestedResponse, timeouts: AnswerTimeouts) -> Self {
-        Self { relay: UpstreamRelay::for_response(body, requested, timeouts) }
-    }
-
+impl UpstreamRelay {
     /// Reads until the answer is proven, and a little further for the properties of its image. The future may be
     /// dropped and the method called again.
     pub(crate) async fn read_until_proven(&mut self) -> Result<(), ProofError> {
-        let relay = &mut self.relay;
         let (mut bytes_before_proof, mut bytes_since_proof) = (0, 0);
         loop {
-            let is_proven = relay.is_proven();
-            if is_proven && (bytes_since_proof >= PROPERTIES_HOLD_BYTES || !relay.first_image().1) {
+            let is_proven = self.is_proven();
+            if is_proven && (bytes_since_proof >= PROPERTIES_HOLD_BYTES || !self.image_properties().1) {
                 return Ok(());
             }
-            if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && relay.is_buffered_before_proof() {
+            if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && self.is_buffered_before_proof() {
                 return Err(ProofError::Malformed);
             }
-            match std::future::poll_fn(|cx| relay.poll_read(cx)).await {
+            match std::future::poll_fn(|cx| self.poll_read(cx)).await {
                 Ok(Some(length)) if is_proven => bytes_since_proof += length,
                 Ok(Some(length)) => bytes_before_proof += length as u64,
                 // If an answer breaks off after it was proven, the body reports the error to the caller.
                 Err(_) if is_proven => return Ok(()),
                 // A small response may be proven only by its end.
-                Ok(None) if relay.is_proven() => return Ok(()),
+                Ok(None) if self.is_proven() => return Ok(()),
                 Ok(None) => return Err(self.no_image()),
                 Err(error) => return Err(self.proof_error(error)),
             }
@@ -103,16 +76,11 @@ impl UnprovenAnswer {
     }
 
     fn no_image(&self) -> ProofError {
-        self.relay.without_image().map_or(ProofError::Malformed, ProofError::NoImage)
-    }
-
-    /// True if the answer is proven.
-    pub(crate) fn is_proven(&self) -> bool {
-        self.relay.is_proven()
+        self.without_image().map_or(ProofError::Malformed, ProofError::NoImage)
     }
 
     /// Returns the proven answer; to be called after [`Self::read_until_proven`] has succeeded.
     pub(crate) fn into_proven(self) -> ProvenAnswer {
-        ProvenAnswer { source: Box::new(self.relay) }
+        ProvenAnswer { source: Box::new(self) }
     }
 }

@@ -24,10 +24,14 @@ use crate::image::ImageProperties;
 use crate::stream::json::{JsonSyntaxError, ValueInterest};
 use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 
-/// The number of bytes up to which an event is held until it is complete (our choice). A larger event has an image.
+/// The number of bytes up to which an event is held until it is complete (our choice). A larger event has an image, or
+/// repeats a long request.
 const EVENT_HOLD: usize = 64 * 1024;
 /// The `event:` lines of failures, for an event whose data does not state the type at its beginning.
 const FAILURE_PREFIXES: [&[u8]; 2] = [b"event: response.failed", b"event: error"];
+/// The `event:` lines of events that repeat the request before the model has begun to work.
+const PREFACE_PREFIXES: [&[u8]; 3] =
+    [b"event: response.created", b"event: response.in_progress", b"event: response.queued"];
 /// The most bytes of the end of a plain response that are passed on: of its last brace and the white space after it (our
 /// choice).
 const TAIL_MAX: usize = 1024;
@@ -109,7 +113,7 @@ impl ResponsePassthrough {
             self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
         }
         // If events were requested, nothing of a plain response is passed on.
-        if !self.is_streaming() {
+        if !self.observer.is_streaming() {
             self.queue_slice(bytes);
             self.is_proven |= self.observer.has_image() || self.held_bytes > HOLD_BEFORE_PROOF_BYTES;
         }
@@ -138,13 +142,20 @@ impl ResponsePassthrough {
         }
     }
 
-    /// Begins to pass on an event that is too large to be held, unless it is a failure.
+    /// Begins to pass on an event that is too large to be held, unless it is a failure. The event before the proof that
+    /// repeats the request proves nothing, so it is held as long as all bytes before the proof may be.
     fn begin_large_event(&mut self) {
-        let event = self.event.split().freeze();
-        let is_failure = match self.observer.event_kind() {
-            ResponseEventKind::Unknown => FAILURE_PREFIXES.iter().any(|prefix| event.starts_with(prefix)),
-            kind => kind == ResponseEventKind::Failure,
+        let kind = self.observer.event_kind();
+        let is_of = |kinds: ResponseEventKind, prefixes: &[&[u8]]| match kind {
+            ResponseEventKind::Unknown => prefixes.iter().any(|prefix| self.event.starts_with(prefix)),
+            kind => kind == kinds,
         };
+        let fits_before_proof = self.held_bytes + self.event.len() as u64 <= HOLD_BEFORE_PROOF_BYTES;
+        if !self.is_proven && fits_before_proof && is_of(ResponseEventKind::Preface, &PREFACE_PREFIXES) {
+            return;
+        }
+        let is_failure = is_of(ResponseEventKind::Failure, &FAILURE_PREFIXES);
+        let event = self.event.split().freeze();
         if is_failure {
             self.delivery = EventDelivery::Suppressed;
         } else {
@@ -225,7 +236,7 @@ impl AnswerEncoder for ResponsePassthrough {
         match form {
             AnswerForm::Unknown => self.queue_slice(bytes),
             AnswerForm::Json => self.pass_on_answer(bytes),
-            AnswerForm::Events if self.is_streaming() => return self.pass_on_event(bytes),
+            AnswerForm::Events if self.observer.is_streaming() => return self.pass_on_event(bytes),
             AnswerForm::Events => {
                 tracing::warn!(
                     "the upstream answered with events, or without JSON, although one response was requested"
@@ -266,7 +277,7 @@ impl AnswerEncoder for ResponsePassthrough {
         if self.observer.end_response() && !self.is_proven {
             return Err(RelayError::UpstreamFailed);
         }
-        if self.is_streaming() {
+        if self.observer.is_streaming() {
             tracing::warn!("the upstream answered with one response although events were requested");
             return Err(JsonSyntaxError::NotAnObject.into());
         }
@@ -280,7 +291,7 @@ impl AnswerEncoder for ResponsePassthrough {
 
     /// An event that has begun becomes an error. The two events of a failure follow.
     fn finish_with_error(&mut self, error: &str, closing: Option<String>) -> Option<Bytes> {
-        if !self.is_streaming() {
+        if !self.observer.is_streaming() {
             return None;
         }
         let mut text = String::new();
@@ -298,19 +309,15 @@ impl AnswerEncoder for ResponsePassthrough {
 
     /// Returns a comment, or a progress event if one is due.
     fn heartbeat(&mut self, form: AnswerForm) -> Option<Bytes> {
-        if !self.is_streaming() || form == AnswerForm::Json || self.delivery == EventDelivery::Live {
+        if !self.observer.is_streaming() || form == AnswerForm::Json || self.delivery == EventDelivery::Live {
             return None;
         }
         Some(self.progress_event().unwrap_or(Bytes::from_static(HEARTBEAT)))
     }
 
-    fn is_streaming(&self) -> bool {
-        self.observer.is_streaming()
-    }
-
     /// Nothing is known of a stream, which does not wait for the properties of its images.
     fn first_image(&self) -> (Option<ImageProperties>, bool) {
-        if self.is_streaming() { (None, false) } else { self.observer.first_image() }
+        if self.observer.is_streaming() { (None, false) } else { self.observer.first_image() }
     }
 
     fn summary(&self) -> AnswerSummary {

@@ -2,7 +2,6 @@
 //!
 //! The image is decoded while it is read, so its size does not matter.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -20,12 +19,13 @@ const COMPLETED: &str = "completed";
 const HEAD_BYTES: usize = 16 * 1024;
 
 /// One image of an answer, as the bytes of its file.
-pub(crate) struct StoredImage<B> {
-    answer: B,
+pub(crate) struct StoredImage<B>(StoredAnswerReader<B, ImageBytes>);
+
+/// Reads a stored answer of the image endpoints.
+pub(super) struct StoredAnswerReader<B, S> {
+    body: B,
     decoder: AnswerDecoder,
-    image: ImageBytes,
-    /// The bytes that were decoded before the body is read.
-    head: VecDeque<Bytes>,
+    sink: S,
 }
 
 /// The reason why an image cannot be read.
@@ -40,14 +40,47 @@ pub(crate) enum StoredImageError {
 }
 
 /// Decodes the image with this index.
+#[derive(Default)]
 struct ImageBytes {
     index: usize,
     /// The number of final images that have ended.
     ended: usize,
     is_final: bool,
     decoder: Base64Decoder,
+    /// The bytes of the image that have not been passed on.
     decoded: Vec<u8>,
     is_malformed: bool,
+}
+
+// === impl StoredAnswerReader ===
+
+impl<B, S> StoredAnswerReader<B, S>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S: RelayEventSink,
+{
+    pub(super) fn new(body: B, sink: S) -> Self {
+        Self { body, decoder: AnswerDecoder::new(AnswerSchema::Images), sink }
+    }
+
+    /// Reads and decodes the next piece. Returns false at the end of the body.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, StoredImageError>> {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else { return Poll::Ready(Ok(false)) };
+        let frame = frame.map_err(|error| StoredImageError::Answer(error.into()))?;
+        let mut piece = frame.into_data().unwrap_or_default();
+        while !piece.is_empty() {
+            let length = self.decoder.read(&piece, &mut self.sink).map_err(|_| StoredImageError::Malformed)?;
+            piece = piece.split_off(length);
+        }
+        Poll::Ready(Ok(true))
+    }
+
+    /// Returns the sink of an answer that was read to its end.
+    pub(super) fn finish(self) -> Result<S, StoredImageError> {
+        self.decoder.finish().map_err(|_| StoredImageError::Malformed)?;
+        Ok(self.sink)
+    }
 }
 
 // === impl StoredImage ===
@@ -64,50 +97,20 @@ where
     ///
     /// Returns an error if the answer is incomplete, cannot be read or cannot be decoded.
     pub(crate) async fn open(answer: B, index: usize) -> Result<Option<(Format, Self)>, StoredImageError> {
-        let image = ImageBytes {
-            index,
-            ended: 0,
-            is_final: false,
-            decoder: Base64Decoder::default(),
-            decoded: Vec::new(),
-            is_malformed: false,
-        };
-        let mut opened =
-            Self { answer, decoder: AnswerDecoder::new(AnswerSchema::Images), image, head: VecDeque::new() };
-        let mut head = Vec::new();
-        while let Some(bytes) = std::future::poll_fn(|cx| opened.poll_decoded(cx)).await.transpose()? {
-            head.extend_from_slice(&bytes);
-            opened.head.push_back(bytes);
-            if let Some(properties) = probe(&head) {
+        let image = ImageBytes { index, ..ImageBytes::default() };
+        let mut opened = Self(StoredAnswerReader::new(answer, image));
+        while opened.0.sink.decoded.len() < HEAD_BYTES && std::future::poll_fn(|cx| opened.poll_image(cx)).await? {
+            if let Some(properties) = probe(&opened.0.sink.decoded) {
                 return Ok(Some((properties.format, opened)));
-            }
-            if head.len() >= HEAD_BYTES {
-                break;
             }
         }
         Ok(None)
     }
 
-    /// Returns the next bytes of the image, at least one.
-    fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StoredImageError>>> {
-        while !self.image.has_ended() {
-            let Some(frame) = ready!(Pin::new(&mut self.answer).poll_frame(cx)) else { break };
-            let frame = frame.map_err(|error| StoredImageError::Answer(error.into()))?;
-            let Ok(piece) = frame.into_data() else { continue };
-            self.decode(piece)?;
-            if !self.image.decoded.is_empty() {
-                return Poll::Ready(Some(Ok(std::mem::take(&mut self.image.decoded).into())));
-            }
-        }
-        Poll::Ready(None)
-    }
-
-    fn decode(&mut self, mut piece: Bytes) -> Result<(), StoredImageError> {
-        while !piece.is_empty() && !self.image.has_ended() {
-            let length = self.decoder.read(&piece, &mut self.image).map_err(|_| StoredImageError::Malformed)?;
-            piece = piece.split_off(length);
-        }
-        if self.image.is_malformed { Err(StoredImageError::Malformed) } else { Ok(()) }
+    /// Decodes the next piece. Returns false at the end of the image.
+    fn poll_image(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, StoredImageError>> {
+        let has_more = !self.0.sink.has_ended() && ready!(self.0.poll_piece(cx))?;
+        Poll::Ready(if self.0.sink.is_malformed { Err(StoredImageError::Malformed) } else { Ok(has_more) })
     }
 }
 
@@ -123,11 +126,12 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StoredImageError>>> {
-        if let Some(bytes) = self.head.pop_front() {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        while self.0.sink.decoded.is_empty() {
+            if !ready!(self.poll_image(cx))? {
+                return Poll::Ready(None);
+            }
         }
-        let this = &mut *self;
-        this.poll_decoded(cx).map(|next| next.map(|bytes| bytes.map(Frame::data)))
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.0.sink.decoded).into()))))
     }
 }
 
@@ -155,6 +159,7 @@ impl RelayEventSink for ImageBytes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::convert::Infallible;
 
     use base64::Engine as _;

@@ -1,13 +1,13 @@
 //! Reads an answer of the image endpoints to its end, and keeps all of it but the images.
 
+use std::future::poll_fn;
+
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::BodyExt as _;
 use serde_json::{Map, Value};
 
-use super::decoder::{AnswerDecoder, AnswerSchema};
 use super::event::{MemberScope, RelayEvent, RelayEventSink};
-use super::stored_image::StoredImageError;
+use super::stored_image::{StoredAnswerReader, StoredImageError};
 use crate::stream::json::ValueInterest;
 
 /// The members of a JSON answer, without its images.
@@ -24,24 +24,14 @@ pub(crate) struct AnswerMembers {
 /// # Errors
 ///
 /// Returns an error if the answer is incomplete, cannot be read or is not JSON.
-pub(crate) async fn read_answer_members<B>(mut answer: B) -> Result<AnswerMembers, StoredImageError>
+pub(crate) async fn read_answer_members<B>(answer: B) -> Result<AnswerMembers, StoredImageError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut decoder = AnswerDecoder::new(AnswerSchema::Images);
-    let mut members = AnswerMembers::default();
-    while let Some(frame) = answer.frame().await {
-        let Ok(mut piece) = frame.map_err(|error| StoredImageError::Answer(error.into()))?.into_data() else {
-            continue;
-        };
-        while !piece.is_empty() {
-            let length = decoder.read(&piece, &mut members).map_err(|_| StoredImageError::Malformed)?;
-            piece = piece.split_off(length);
-        }
-    }
-    decoder.finish().map_err(|_| StoredImageError::Malformed)?;
-    Ok(members)
+    let mut reader = StoredAnswerReader::new(answer, AnswerMembers::default());
+    while poll_fn(|cx| reader.poll_piece(cx)).await? {}
+    reader.finish()
 }
 
 impl RelayEventSink for AnswerMembers {

@@ -22,7 +22,7 @@ fn requested_answer(count: usize) -> RequestedAnswer {
 }
 
 async fn prove(body: ReplyBody, requested: RequestedAnswer) -> Result<ProvenAnswer, ProofError> {
-    fixtures::prove(UnprovenAnswer::for_images(body, requested, timeouts())).await
+    fixtures::prove(UpstreamRelay::for_images(body, requested, timeouts())).await
 }
 
 fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {

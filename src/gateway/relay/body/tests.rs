@@ -4,8 +4,8 @@ use http_body_util::BodyExt as _;
 use tokio::time::sleep;
 
 use super::*;
-use crate::gateway::relay::UnprovenAnswer;
 use crate::gateway::relay::fixtures::{self, PNG_HEAD, RelayOutcomes, requested_answer, timeouts};
+use crate::gateway::relay::{RequestedAnswer, UpstreamRelay};
 use crate::gateway::upstream::ReplyBody;
 
 const PIECE_BYTES: usize = 64 * 1024;
@@ -20,7 +20,7 @@ fn image() -> ReplyBody {
 }
 
 async fn relay() -> (RelayBody, RelayOutcomes) {
-    let answer = UnprovenAnswer::for_images(image(), requested_answer(), timeouts());
+    let answer = UpstreamRelay::for_images(image(), requested_answer(), timeouts());
     fixtures::relay(fixtures::prove(answer).await.expect("an image"), String::new)
 }
 
@@ -56,4 +56,30 @@ async fn a_too_slow_caller_counts_as_left_and_the_tokens_are_known() {
     let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
     assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "the upstream did not fail");
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+}
+
+/// The host model of a response may work for minutes after its image, before the response ends.
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_never_silent_between_an_image_and_its_members() {
+    let (sender, body) = fixtures::channel_body();
+    let item = format!(r#"{{"type":"image_generation_call","result":"{PNG_HEAD}"}}"#);
+    let done = format!("data: {{\"type\":\"response.output_item.done\",\"item\":{item}}}\n\n");
+    let completed = "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n";
+    sender.try_send(Bytes::from(done)).expect("open");
+    let requested = RequestedAnswer { stream: true, ..requested_answer() };
+    let proven = fixtures::prove(UpstreamRelay::for_image_tool(body, requested, timeouts())).await.expect("an image");
+    let (mut body, outcomes) = fixtures::relay(proven, String::new);
+    let (mut text, start) = (Vec::new(), Instant::now());
+    while let Some(frame) = body.frame().await {
+        text.extend_from_slice(&frame.expect("a stream never breaks").into_data().expect("data"));
+        if start.elapsed() >= Duration::from_secs(40) && !sender.is_closed() {
+            let _ = sender.try_send(Bytes::from_static(completed.as_bytes()));
+        }
+    }
+    assert_eq!(start.elapsed().as_secs(), 45, "the third heartbeat");
+    let text = String::from_utf8(text).expect("text");
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
+    let event: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!(event["b64_json"], PNG_HEAD, "{text}");
+    assert_eq!(outcomes.lock().unwrap().pop().map(|(outcome, _)| outcome), Some(RelayOutcome::Complete));
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::gateway::relay::fixtures::{self, PNG_HEAD, broken_body, channel_body, pieces, timeouts};
 use crate::gateway::relay::{
     AnswerSummary, AnswerUsage, ProofError, ProvenAnswer, RelayError, RelayOutcome, RequestedAnswer, SpooledImageError,
-    TokenCounts, UnprovenAnswer, combine_images, spool_image,
+    TokenCounts, UpstreamRelay, combine_images, spool_image,
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::spool::blocking_io::tests::disk_accesses;
@@ -23,7 +23,7 @@ fn requested(stream: bool) -> RequestedAnswer {
 }
 
 async fn prove(body: ReplyBody, requested: RequestedAnswer) -> Result<ProvenAnswer, ProofError> {
-    fixtures::prove(UnprovenAnswer::for_image_tool(body, requested, timeouts())).await
+    fixtures::prove(UpstreamRelay::for_image_tool(body, requested, timeouts())).await
 }
 
 fn event(kind: &str, members: &str) -> String {
@@ -271,10 +271,11 @@ async fn a_failure_after_a_complete_image_does_not_revoke_it() {
 }
 
 #[tokio::test]
-async fn base64_may_contain_an_escaped_slash_and_nothing_else() {
-    let (text, ..) = relay_in_pieces(&[item_done(r"iVBORw0KGgo\/AAAA"), response_completed("")].concat(), false).await;
+async fn base64_may_contain_an_escaped_slash_and_line_breaks_and_nothing_else() {
+    let (text, ..) =
+        relay_in_pieces(&[item_done(r"iVBORw0KGgo\/\nAAAA"), response_completed("")].concat(), false).await;
     assert!(text.contains(r#""b64_json":"iVBORw0KGgo/AAAA""#), "{text}");
-    for image in ["https://a.example/1.png?x", r"iVBO\u0020", "iVBO Rw0K", "iVBO\\nRw0K"] {
+    for image in ["https://a.example/1.png?x", r"iVBO\u0020", "iVBO Rw0K", r"iVBO\u000bRw0K"] {
         for cut in [1, 100_000] {
             let stream_text = [item_done(image), response_completed("")].concat();
             let body = pieces(&stream_text, cut);

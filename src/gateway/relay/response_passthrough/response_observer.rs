@@ -22,7 +22,7 @@ const ID_MAX: usize = 256;
 const CONTEXT_TOO_LONG: &str = "context_length_exceeded";
 
 /// The values that have been observed so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ResponseObserver {
     requested: RequestedResponse,
     /// Members of the current event; empty for a plain response.
@@ -50,7 +50,7 @@ pub(super) struct ResponseObserver {
 }
 
 /// The parts of the request that the relay needs, and the time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RequestedResponse {
     /// The model, exactly as requested.
     pub(crate) model: String,
@@ -79,21 +79,7 @@ pub(super) enum ResponseEventKind {
 
 impl ResponseObserver {
     pub(super) fn new(requested: RequestedResponse) -> Self {
-        Self {
-            requested,
-            event: Map::new(),
-            item: Map::new(),
-            tool: Map::new(),
-            response: Map::new(),
-            image_model: None,
-            image: None,
-            delivered: Vec::new(),
-            is_item_open: false,
-            has_image: false,
-            image_calls: Vec::new(),
-            next_sequence_number: 0,
-            failure: None,
-        }
+        Self { requested, ..Self::default() }
     }
 
     /// True if the caller wants events.
@@ -132,7 +118,7 @@ impl ResponseObserver {
             RelayEvent::Ended { scope: MemberScope::Tool } => {
                 let tool = std::mem::take(&mut self.tool);
                 if tool.get("type").and_then(Value::as_str) == Some("image_generation") {
-                    self.image_model = answer_members::model_name(&tool, "model").map(str::to_owned);
+                    self.image_model = answer_members::model_name(&tool).map(str::to_owned);
                 }
             }
             RelayEvent::Ended { .. } => drop(self.end_item()),
@@ -159,7 +145,7 @@ impl ResponseObserver {
         if std::mem::take(&mut self.is_item_open)
             && let Some(image) = self.delivered.last_mut()
         {
-            image.quality = answer_members::quality(&item, "quality").map(str::to_owned);
+            image.quality = answer_members::quality(&item).map(str::to_owned);
         }
         item
     }
@@ -233,8 +219,9 @@ impl ResponseObserver {
             delivered: self.delivered.clone(),
             usage: self.usage(),
             image_model: self.image_model.clone(),
-            host_model: answer_members::model_name(&self.response, "model").map(str::to_owned),
+            host_model: answer_members::model_name(&self.response).map(str::to_owned),
             response_id: id.map(str::to_owned),
+            ..AnswerSummary::default()
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::gateway::relay::answer_relay::{AnswerSource as _, UpstreamRelay};
 use crate::gateway::relay::fixtures::{self, PNG_HEAD, RelayOutcomes, broken_body, channel_body, pieces};
-use crate::gateway::relay::{AnswerTimeouts, ProofError, ProvenAnswer, RelayBody, RelayOutcome, UnprovenAnswer};
+use crate::gateway::relay::{AnswerTimeouts, ProofError, ProvenAnswer, RelayBody, RelayOutcome};
 use crate::gateway::upstream::ReplyBody;
 
 const ERROR: &str = r#"{"type":"error","code":"upstream_error","message":"m","error":{"message":"m"}}"#;
@@ -28,7 +28,7 @@ fn limits() -> AnswerTimeouts {
 }
 
 async fn prove(body: ReplyBody, stream: bool) -> Result<ProvenAnswer, ProofError> {
-    fixtures::prove(UnprovenAnswer::for_response(body, requested(stream), limits())).await
+    fixtures::prove(UpstreamRelay::for_response(body, requested(stream), limits())).await
 }
 
 fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
@@ -279,6 +279,28 @@ async fn a_failure_before_the_proof_is_no_answer() {
     }
     assert!(matches!(proof_error(broken_body(&preface, 9), true).await, ProofError::Broken));
     assert!(matches!(proof_error(broken_body("{", 9), false).await, ProofError::Broken));
+}
+
+/// Agents send long instructions and many tools, which the upstream repeats in its first events.
+#[tokio::test]
+async fn a_failure_after_large_events_that_repeat_the_request_is_no_answer() {
+    let repeated = response("in_progress", &json!({"instructions": "x".repeat(100_000)}));
+    let data = json!({ "response": repeated });
+    let type_first = format!("data: {{\"type\":\"response.created\",{}\n\n", &data.to_string()[1..]);
+    let failed =
+        frame("response.failed", json!({"response": response("failed", &json!({"error": {"code": "server_error"}}))}));
+    for preface in [type_first, frame("response.created", data.clone())] {
+        for cut in [50, 70_000, 1 << 20] {
+            match proof_error(pieces(&format!("{preface}{failed}"), cut), true).await {
+                ProofError::NoImage(answer) => assert_eq!(answer.members["error"]["code"], "server_error", "{cut}"),
+                error => panic!("{cut}: {error:?}"),
+            }
+        }
+    }
+    // More than may be held is passed on.
+    let created = frame("response.created", data);
+    let (text, _, _) = relay_to_end(pieces(&format!("{created}{created}{created}{failed}"), 4096), true).await;
+    assert!(text.expect("a clean end").starts_with(&format!("{created}{created}{created}")));
 }
 
 #[tokio::test]

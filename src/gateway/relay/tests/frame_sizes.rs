@@ -47,7 +47,7 @@ async fn an_image_of_a_response_does_not_depend_on_the_frame_size() {
     let call = json!({"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": image()});
     let body = json!({"created_at": 5, "status": "completed", "output": [call]}).to_string();
     for frame_bytes in FRAME_BYTES {
-        let answer = UnprovenAnswer::for_image_tool(pieces(&body, frame_bytes), requested_answer(1), timeouts());
+        let answer = UpstreamRelay::for_image_tool(pieces(&body, frame_bytes), requested_answer(1), timeouts());
         let proven = fixtures::prove(answer).await.expect("an image");
         let (relayed, _) = relay(proven);
         let answer: Value =

@@ -74,7 +74,7 @@ async fn unicode_line_ends_are_escaped_in_events() {
 #[tokio::test(start_paused = true)]
 async fn an_image_has_begun_before_its_format_is_known() {
     let (sender, body) = channel_body();
-    let mut answer = UnprovenAnswer::for_images(body, requested_answer(1), timeouts());
+    let mut answer = UpstreamRelay::for_images(body, requested_answer(1), timeouts());
     for (piece, has_begun) in [(r#"{"created":1,"data":[{"b64_json":""#, false), (&PNG_HEAD[..8], true)] {
         sender.try_send(Bytes::copy_from_slice(piece.as_bytes())).expect("open");
         tokio::time::timeout(Duration::from_secs(1), answer.read_until_proven()).await.expect_err("it must wait");
