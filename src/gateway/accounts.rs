@@ -46,6 +46,7 @@ pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use text_model_accounts::TextModelAccount;
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -172,14 +173,18 @@ impl Accounts {
         self.pool.stop();
     }
 
-    /// Grants the right to make one attempt on an account that is not in `tried`. Waits in fair order for a slot.
+    /// Grants the right to make one attempt on an account that is not in `tried`. Waits in fair order for a slot. Between
+    /// equal accounts, the id of the request decides, as in [`Self::likely_account`].
     pub(crate) async fn lease<'a>(
         &self,
         task: impl Into<TaskRef<'a>>,
         caller: &Caller,
         tried: &[String],
+        request_id: &str,
     ) -> Result<Lease, LeaseRefusal> {
-        self.acquire_lease(&RequesterId::from_caller(caller), requirements(task.into(), caller, tried)).await
+        let requirements =
+            AccountRequirements { tie_seed: Some(tie_seed(request_id)), ..requirements(task.into(), caller, tried) };
+        self.acquire_lease(&RequesterId::from_caller(caller), requirements).await
     }
 
     /// Grants the right to call one specific account that serves this group, for a command that tests it.
@@ -192,9 +197,14 @@ impl Accounts {
     }
 
     /// Returns the account that would be chosen now, so that a record has an account name even if the process dies
-    /// before the first attempt.
-    pub(crate) fn likely_account<'a>(&self, task: impl Into<TaskRef<'a>>, caller: &Caller) -> Option<String> {
-        self.pool.likely_account(&requirements(task.into(), caller, &[]))
+    /// before the first attempt. If the first attempt is on another account, the record is written once more.
+    pub(crate) fn likely_account<'a>(
+        &self,
+        task: impl Into<TaskRef<'a>>,
+        caller: &Caller,
+        request_id: &str,
+    ) -> Option<String> {
+        self.pool.likely_account(&requirements(task.into(), caller, &[]), tie_seed(request_id))
     }
 
     /// Returns the text models that may run the image tool for this job for images, each once: those of the accounts that
@@ -301,5 +311,10 @@ fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> Account
         session: session.map(Arc::from),
         only_account: only_account.map(str::to_owned),
         tried_accounts: tried.to_vec(),
+        tie_seed: None,
     }
+}
+
+fn tie_seed(request_id: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(request_id)
 }

@@ -217,7 +217,7 @@ fn choose_account(count: usize) {
     let accounts = runtime.block_on(opening).unwrap();
     let job = check_generation(GENERATION.as_bytes(), DateTime::<Utc>::UNIX_EPOCH).unwrap();
     let _entered = runtime.enter();
-    assert!(counted(|| accounts.likely_account(&job, &caller)).is_some());
+    assert!(counted(|| accounts.likely_account(&job, &caller, "req_1")).is_some());
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub(super) struct AccountRequirements {
     pub(super) only_account: Option<String>,
     /// The accounts that were tried already.
     pub(super) tried_accounts: Vec<String>,
+    /// The seed that decides between equal accounts; `None` if the pool chooses one.
+    pub(super) tie_seed: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -185,11 +187,10 @@ impl AccountPool {
         }
     }
 
-    /// Returns the account that would be chosen now.
-    pub(super) fn likely_account(&self, requirements: &AccountRequirements) -> Option<String> {
-        let mut inner = self.lock();
+    /// Returns the account that would be chosen now with this seed.
+    pub(super) fn likely_account(&self, requirements: &AccountRequirements, seed: u64) -> Option<String> {
+        let inner = self.lock();
         let candidates = inner.candidates(requirements, Instant::now());
-        let seed = inner.next_seed();
         pick(&candidates, seed).map(|index| inner.members[index].account.name().to_owned())
     }
 
@@ -287,7 +288,8 @@ impl AccountPool {
         let jitter = u32::try_from(pseudo_random(inner.next_seed(), 0) % 1000).unwrap_or(0);
         let timing = AttemptTiming { granted_at: grant.granted_at, now, jitter };
         let model = grant.model.as_deref();
-        let refused_before = inner.is_model_refused(model);
+        // If no request waits, there is no kind to split.
+        let refused_before = inner.waiting() == 0 || inner.is_model_refused(model);
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == grant.member_id) {
             change(member, timing);
         }
@@ -356,7 +358,7 @@ impl AccountPoolState {
     }
 
     fn lease_decision(&mut self, requirements: &AccountRequirements, now: Instant) -> LeaseDecision {
-        let seed = self.next_seed();
+        let seed = requirements.tie_seed.unwrap_or_else(|| self.next_seed());
         lease_decision(&self.members, requirements, now, seed)
     }
 

@@ -248,10 +248,12 @@ impl<'a> AttemptRound<'a> {
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Result<Lease, LeaseRefusal>, JobFailure> {
         let gateway = self.context.gateway;
+        let context = self.context;
+        let leasing = gateway.accounts().lease(self.task, context.caller, tried_accounts, context.request_id);
         let lease = async {
             tokio::select! {
                 biased;
-                lease = gateway.accounts().lease(self.task, self.context.caller, tried_accounts) => lease,
+                lease = leasing => lease,
                 () = gateway.cutoff().cancelled() => Err(LeaseRefusal::Stopping),
             }
         };

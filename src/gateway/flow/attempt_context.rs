@@ -18,6 +18,7 @@ use crate::gateway::rules::TaskRef;
 pub(super) struct AttemptContext<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) caller: &'a Caller,
+    pub(super) request_id: &'a str,
     /// The choice between a smaller image and an error.
     pub(super) fallback: FallbackPolicy,
     /// The sending side of the answer, which knows whether the caller has left; `None` if the image is always wanted.

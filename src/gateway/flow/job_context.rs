@@ -73,7 +73,13 @@ impl JobContext {
         &'a self,
         answer_sender: Option<&'a AnswerSender<GatewayAnswer>>,
     ) -> AttemptContext<'a> {
-        AttemptContext { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback_policy(), answer_sender }
+        AttemptContext {
+            gateway: &self.gateway,
+            caller: &self.caller,
+            request_id: &self.options.request_id,
+            fallback: self.fallback_policy(),
+            answer_sender,
+        }
     }
 
     /// Remembers that the answer broke off, because some clients repeat such a request although the error advises

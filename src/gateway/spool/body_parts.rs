@@ -79,6 +79,25 @@ impl BodyPart {
     }
 }
 
+impl BodyPart {
+    /// Returns the bytes at this offset if they are in the cache of the system, so that no thread has to wait for them.
+    fn read_cached(&self, last_frame: &mut Bytes, offset: u64, max_bytes: usize) -> Option<Bytes> {
+        let (file, offset) = match self {
+            Self::File(file) => (file, offset),
+            Self::Spooled(SpooledBytes::Disk { file, from, .. }) => (file, from + offset),
+            Self::Bytes(_) | Self::Base64(_) | Self::Spooled(SpooledBytes::Memory(_)) => return None,
+        };
+        let mut buffer = std::mem::take(last_frame).try_into_mut().unwrap_or_default();
+        buffer.resize(max_bytes, 0);
+        let Some(count) = file.read_cached(offset, &mut buffer) else {
+            *last_frame = buffer.freeze();
+            return None;
+        };
+        buffer.truncate(count);
+        Some(buffer.freeze())
+    }
+}
+
 // === impl BodyPartReader ===
 
 impl BodyPartReader {
@@ -93,6 +112,23 @@ impl BodyPartReader {
         self.remaining
     }
 
+    /// Returns the next bytes of a part that is a file.
+    fn poll_file(&mut self, cx: &mut Context<'_>, part: BodyPart, max_bytes: usize) -> Poll<io::Result<Bytes>> {
+        let (offset, last_frame) = (self.offset, &mut self.last_frame);
+        if self.pending_read.is_none()
+            && let Some(data) = part.read_cached(last_frame, offset, max_bytes)
+        {
+            self.last_frame = data.clone();
+            return Poll::Ready(Ok(data));
+        }
+        let read = || spawn_read(part, std::mem::take(last_frame), offset, max_bytes);
+        let result = ready!(Pin::new(self.pending_read.get_or_insert_with(read)).poll(cx));
+        self.pending_read = None;
+        let data = result.map_err(io::Error::other)??;
+        self.last_frame = data.clone();
+        Poll::Ready(Ok(data))
+    }
+
     /// Returns the next bytes.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         while let Some(part) = self.parts.get(self.index) {
@@ -105,15 +141,8 @@ impl BodyPartReader {
             let data = match part {
                 BodyPart::Bytes(bytes) | BodyPart::Spooled(SpooledBytes::Memory(bytes)) => bytes.clone(),
                 BodyPart::File(_) | BodyPart::Base64(_) | BodyPart::Spooled(_) => {
-                    let (offset, last_frame) = (self.offset, &mut self.last_frame);
-                    let pending_read = self
-                        .pending_read
-                        .get_or_insert_with(|| spawn_read(part.clone(), std::mem::take(last_frame), offset, max_bytes));
-                    let result = ready!(Pin::new(pending_read).poll(cx));
-                    self.pending_read = None;
-                    let data = result.map_err(io::Error::other)??;
-                    self.last_frame = data.clone();
-                    data
+                    let part = part.clone();
+                    ready!(self.poll_file(cx, part, max_bytes))?
                 }
             };
             self.offset += data.len() as u64;

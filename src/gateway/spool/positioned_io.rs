@@ -16,6 +16,19 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<us
     file.read_at(buffer, offset)
 }
 
+/// Reads bytes that are in the cache of the system, without waiting for a disk.
+#[cfg(target_os = "linux")]
+pub(super) fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Option<usize> {
+    let mut buffers = [io::IoSliceMut::new(buffer)];
+    rustix::io::preadv2(file, &mut buffers, offset, rustix::io::ReadWriteFlags::NOWAIT).ok()
+}
+
+/// Other systems cannot tell: every read goes to a thread that may block.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn read_cached(_: &File, _: &mut [u8], _: u64) -> Option<usize> {
+    None
+}
+
 /// Fills the whole buffer.
 ///
 /// # Errors

@@ -1,4 +1,5 @@
 mod crowd;
+mod equal_accounts;
 
 use std::num::NonZeroU32;
 use std::panic::AssertUnwindSafe;

@@ -21,7 +21,7 @@ impl AccountPoolState {
     /// share one kind: callers choose the model names, so the number of kinds must not depend on them.
     pub(super) fn add_to_kind(&mut self, requirements: &AccountRequirements) -> u64 {
         let model = requirements.model.clone().filter(|model| self.is_model_refused(Some(model)));
-        self.kinds.add(AccountRequirements { session: None, model, ..requirements.clone() })
+        self.kinds.add(AccountRequirements { session: None, tie_seed: None, model, ..requirements.clone() })
     }
 
     /// Moves the requests that wait for this model to a kind of their own.
@@ -30,7 +30,8 @@ impl AccountPoolState {
         queue.for_each_mut(|waiter| {
             if waiter.requirements.model.as_deref() == model {
                 kinds.remove(waiter.kind_id);
-                waiter.kind_id = kinds.add(AccountRequirements { session: None, ..waiter.requirements.clone() });
+                let requirements = waiter.requirements.clone();
+                waiter.kind_id = kinds.add(AccountRequirements { session: None, tie_seed: None, ..requirements });
             }
         });
     }
