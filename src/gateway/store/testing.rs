@@ -185,6 +185,11 @@ pub(crate) fn audit_context_at(at: Timestamp) -> AuditContext {
     AuditContext { at, ..AuditContext::command() }
 }
 
+/// Returns the change that replaces the credentials of an account and deletes its token.
+pub(crate) fn replace_credentials(sealed: Vec<u8>) -> AccountChange {
+    AccountChange::ReplaceCredentials(NewCredentials { sealed, token: TokenChange::Delete })
+}
+
 /// Stores a new API key of the user `ada` in the group `default`, which are created if they do not exist.
 pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
     let context = AuditContext::command();
