@@ -22,6 +22,14 @@ pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
     (dir, Arc::new(store))
 }
 
+/// Runs statements in the SQLite database of this directory, as another process does.
+pub(crate) async fn execute(dir: &TempDir, statements: &'static str) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
+    let pool = sqlx::SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
+    sqlx::raw_sql(statements).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
 /// Makes an empty database in the PostgreSQL server of the test run, and opens it with a new directory. Returns `None` if
 /// the run has no such server: `cargo xtask postgres` and `cargo xtask test` start one.
 pub(crate) async fn new_postgres_store() -> Option<(TempDir, DatabaseUrl, Arc<PostgresStore>)> {

@@ -87,6 +87,7 @@ fn session(byte: u8) -> NewSession {
         id: format!("ses_{byte}").into(),
         hash: SecretHash([byte; 32]),
         address: "192.0.2.1".to_owned(),
+        network: "192.0.2.1".to_owned(),
         agent: String::new(),
         proved_at: Timestamp::now(),
         idle_since: long_ago,
