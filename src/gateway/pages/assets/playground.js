@@ -282,6 +282,11 @@
     field.focus();
   };
 
+  const showFailure = (failure) => {
+    showError(failure.message);
+    markField(failure.param);
+  };
+
   const bytesOf = (base64) => {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
     const text = atob(base64);
@@ -395,15 +400,13 @@
       });
     } catch (error) {
       failure = error;
+      if (failure.isFinal) showFailure(failure);
     }
     const outcome = await report(sent, failure);
-    if (failure && await recover(outcome, images, finishNext)) failure = undefined;
+    if (failure && !failure.isFinal && await recover(outcome, images, finishNext)) failure = undefined;
     const isStopped = running.signal.aborted;
     word = !failure ? words.done : isStopped ? words.stopped : words.broken;
-    if (failure && !isStopped && !failure.isInProgress) {
-      showError(failure.message);
-      markField(failure.param);
-    }
+    if (failure && !isStopped && !failure.isInProgress && !failure.isFinal) showFailure(failure);
     window.clearInterval(clock);
     tick();
     setRunning(false);
