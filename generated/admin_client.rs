@@ -522,7 +522,7 @@ Arguments:
 - `sort`: The order of the records. `time` when absent. Any other order sorts the newest 10,000 records that pass the filter, and the list has one page.
 - `state`: Only records in this state. All finished requests when absent.
 - `until`: Only records of requests that began before this time.
-- `user`: Only records of the user with this id or name.
+- `user`: Only records of the user with this id or name. For admins, `usr_nobody` stands for the requests without a user.
 ```ignore
 let response = client.list_records()
     .account(account)
@@ -630,7 +630,7 @@ Arguments:
 - `measure`: The entries in `groups` with the most of this come first, unless they are times. `requests` when absent.
 - `since`: The first day, in UTC. When absent: 30 days with `until` as the last day.
 - `until`: The last day, which is included, in UTC. Today when absent.
-- `user`: Only counts of the user with this id or name.
+- `user`: Only counts of the user with this id or name. For admins, `usr_nobody` stands for the requests without a user.
 ```ignore
 let response = client.retrieve_usage()
     .end_user(end_user)

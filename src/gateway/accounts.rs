@@ -45,6 +45,7 @@ pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, 
 pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use text_model_accounts::TextModelAccount;
+pub(crate) use token_fetcher::token_change;
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -58,7 +58,7 @@ pub(crate) struct IdentityService {
     clock: Clock,
     /// The groups of the settings file, which only the file can change.
     file_groups: RwLock<Vec<String>>,
-    /// The time at which this process last noted the use of each token. The map has one entry for each used token.
+    /// The time at which this process last stored the use of each token. The map has one entry for each used token.
     token_uses: Mutex<HashMap<TokenId, Timestamp>>,
 }
 

@@ -52,8 +52,8 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use account_rows::{
-    AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, StoredAccountSettings, StoredEjection, TokenRow,
-    TokenStore,
+    AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, NewCredentials, StoredAccountSettings,
+    StoredEjection, TokenChange, TokenRow, TokenStore,
 };
 pub(crate) use alerts::{AlertRow, AlertStore, DeliveryOutcome, DeliveryRow, DueDelivery, LimitedSubject, NewAlert};
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, Call, Exchange, FakeTokens, FakeUpstream, Gateway, eventually, pause};
 
+const ADMIN_TOKEN: &str = "admin-token-canary-0123456789abcdef";
+
 /// The delay of the token endpoint. Other requests arrive while a token is being refreshed.
 const REFRESH_DELAY: Duration = Duration::from_millis(300);
 
@@ -358,4 +360,64 @@ fn tokens_are_in_no_file_and_no_log() {
     for secret in ["refresh-a-", "access-a-", "secret-a"] {
         assert!(!gateway.output().contains(secret), "{secret} is in the log");
     }
+}
+
+/// A gateway with the OAuth account `a` in its store.
+fn start_with_stored_account(upstream: &FakeUpstream, tokens: &FakeTokens) -> Gateway {
+    let gateway = Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &[], &[("IT_ADMIN", ADMIN_TOKEN)]);
+    gateway.watch_tokens(tokens);
+    let account = json!({"name": "a", "kind": "oauth", "base_url": upstream.base_url(), "token_url": tokens.url(),
+        "grant": "refresh_token", "client_id": "client-a", "client_secret": "secret-a", "refresh_token": "refresh-a-0"});
+    Call::post("/admin/v1/accounts").key(ADMIN_TOKEN).json(&account).send(gateway.address()).ok_json();
+    gateway
+}
+
+fn change_account(gateway: &Gateway, change: &Value) -> Value {
+    Call::patch("/admin/v1/accounts/a").key(ADMIN_TOKEN).json(change).send(gateway.address()).ok_json()
+}
+
+#[test]
+fn a_rotated_refresh_token_survives_a_change_of_the_other_secrets() {
+    let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
+    let gateway = start_with_stored_account(&upstream, &tokens);
+    gateway.generate(json!({})).ok_json();
+    change_account(&gateway, &json!({"client_secret": "secret-a"}));
+    gateway.generate(json!({})).ok_json();
+    change_account(&gateway, &json!({"secret_headers": {"x-api-key": "header-canary"}}));
+    gateway.generate(json!({})).ok_json();
+    let rotated = gateway.program().env("IT_SECRET_A", "secret-a").args(["account", "rotate", "a"]);
+    rotated.args(["--client-secret-env", "IT_SECRET_A", "--config"]).args([gateway.config()]).run().ok_stdout();
+    eventually("the server applies the command", || {
+        gateway.generate(json!({})).ok_json();
+        (tokens.exchanges_of("a").len() > 3).then_some(())
+    });
+    let exchanges = tokens.exchanges_of("a");
+    assert_eq!(refresh_tokens(&exchanges), ["refresh-a-0", "refresh-a-1", "refresh-a-2", "refresh-a-3"]);
+    assert!(exchanges.iter().all(|exchange| exchange.status == 200), "{exchanges:#?}");
+    assert!(used_tokens(&upstream).ends_with(&["access-a-4".to_owned()]), "{:?}", used_tokens(&upstream));
+
+    // A wrong client secret is noticed at once, and costs no refresh token.
+    change_account(&gateway, &json!({"client_secret": "guess"}));
+    assert!(gateway.generate(json!({})).status >= 500);
+    assert_eq!(gateway.account("a")["state"], "disabled");
+    change_account(&gateway, &json!({"client_secret": "secret-a"}));
+    change_account(&gateway, &json!({"enabled": true}));
+    gateway.generate(json!({})).ok_json();
+    assert_eq!(refresh_tokens(&tokens.exchanges_of("a")).last(), Some(&"refresh-a-4"));
+}
+
+#[test]
+fn a_new_refresh_token_and_a_new_address_end_the_use_of_the_stored_token() {
+    let (upstream, other, tokens) = (FakeUpstream::start(), FakeUpstream::start(), FakeTokens::start());
+    let gateway = start_with_stored_account(&upstream, &tokens);
+    gateway.generate(json!({})).ok_json();
+    change_account(&gateway, &json!({"refresh_token": "refresh-a-1"}));
+    gateway.generate(json!({})).ok_json();
+    let settings = json!({"base_url": other.base_url(), "token_url": tokens.url(), "grant": "refresh_token",
+        "client_id": "client-a"});
+    let secrets = json!({"settings": settings, "client_secret": "secret-a", "refresh_token": "refresh-a-1"});
+    change_account(&gateway, &secrets);
+    assert!(gateway.generate(json!({})).status >= 500, "the refresh token was used before");
+    assert_eq!(refresh_tokens(&tokens.exchanges_of("a")), ["refresh-a-0", "refresh-a-1", "refresh-a-1"]);
+    assert_eq!(other.accepted(), 0, "a token was sent to an address for which it was not issued");
 }

@@ -25,6 +25,7 @@ mod request_limits;
 mod second_factor;
 mod seed;
 mod sessions;
+mod stale_forms;
 mod usage_views;
 pub(crate) mod users;
 pub(crate) mod visitor;

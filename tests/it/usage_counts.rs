@@ -294,6 +294,16 @@ fn the_api_and_the_command_filter_by_error_model_and_account() {
         assert_eq!(ids(&listed), ids(expected), "{query}");
         assert_eq!(ids(&lines(&gateway, words)), ids(expected), "{words:?}");
     }
+    let state = records[1]["state"].as_str().expect("a state");
+    for (query, expected) in [
+        ("state=succeeded&outcome=succeeded".to_owned(), succeeded),
+        ("state=succeeded&outcome=unsuccessful".to_owned(), &[]),
+        (format!("state={state}&outcome=succeeded"), &[]),
+        (format!("state={state}&outcome=unsuccessful"), refused),
+    ] {
+        let listed = get_json(&gateway, TOKEN, &format!("records?{query}"));
+        assert_eq!((ids(rows(&listed["data"])), &listed["has_more"]), (ids(expected), &json!(false)), "{query}");
+    }
 }
 
 #[test]
@@ -340,6 +350,7 @@ fn a_member_sees_their_own_records_and_no_accounts() {
     let other_user = foreign[0]["user"].as_str().expect("a user");
     assert_eq!(ask(&gateway, &token, &format!("records?user={other_user}")).error_object(404)["param"], "user");
     assert_eq!(rows(&get_json(&gateway, &token, "records?user=kim")["data"]).len(), 1);
+    assert_eq!(ask(&gateway, &token, "records?user=usr_nobody").error_object(404)["param"], "user");
     // The end user belongs to a request with another user's key, so the member does not find it.
     gateway.generate(json!({"user": "shared"})).ok_json();
     gateway.final_records(4);

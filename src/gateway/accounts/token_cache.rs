@@ -224,6 +224,24 @@ fn credentials_id(oauth: &OauthConfig) -> String {
     digest(&SHA256, named.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// True if a token that was fetched with the credentials of `before` may be used with those of `after`: both have the same
+/// refresh token of the same client. Only the client secret can differ.
+pub(super) fn have_same_refresh_token(before: &OauthConfig, after: &OauthConfig) -> bool {
+    match after.grant {
+        GrantConfig::RefreshToken(_) => credentials_id(before) == credentials_id(after),
+        GrantConfig::ClientCredentials => false,
+    }
+}
+
+// === impl StoredToken ===
+
+impl StoredToken {
+    /// Lets the access token expire, so that only the refresh token is used.
+    pub(super) const fn expire(&mut self) {
+        self.expires_at = DateTime::UNIX_EPOCH;
+    }
+}
+
 // === impl AccessToken ===
 
 impl AccessToken {

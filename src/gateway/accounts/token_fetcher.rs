@@ -13,8 +13,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::oauth::{self, CredentialService, GrantRefusal};
-use super::token_cache::{AccessToken, StoredToken, TokenCache, TokenFailure};
-use crate::gateway::store::{NodeId, StoreError, TokenStore, Vault};
+use super::token_cache::{AccessToken, StoredToken, TokenCache, TokenFailure, have_same_refresh_token};
+use crate::gateway::config::OauthConfig;
+use crate::gateway::store::{NodeId, StoreError, TokenChange, TokenRow, TokenStore, Vault};
 
 /// The longest wait for an endpoint (our choice).
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -247,8 +248,7 @@ impl TokenFetcher {
     /// Stores a token before it is used. If the store does not accept it, it is used nevertheless: the old refresh
     /// token is invalid, and the refresh task retries the store.
     async fn save_token(&self, cache: &TokenCache, stored: &StoredToken) {
-        let sealed = serde_json::to_vec(stored).map_err(|error| StoreError::Refused(error.into()));
-        let sealed = match sealed.and_then(|plain| self.vault.seal(&token_context(&cache.account), &plain)) {
+        let sealed = match seal(&cache.account, stored, &self.vault) {
             Ok(sealed) => sealed,
             Err(error) => {
                 tracing::error!(account = cache.account, %error, "a token could not be encrypted and is not stored");
@@ -272,6 +272,32 @@ impl TokenFetcher {
         }
         Ok(())
     }
+}
+
+/// Returns the change of the stored token of an account whose credentials are replaced. A refresh token that the endpoint
+/// has rotated is nowhere else, so it stays as long as the new credentials continue it; the access token is fetched again.
+pub(crate) fn token_change(
+    account: &str,
+    (before, after): (&OauthConfig, &OauthConfig),
+    stored: Option<&TokenRow>,
+    vault: &Vault,
+) -> Result<TokenChange, StoreError> {
+    if !have_same_refresh_token(before, after) {
+        return Ok(TokenChange::Delete);
+    }
+    let Some(row) = stored else { return Ok(TokenChange::Keep) };
+    let opened = vault.open(&token_context(account), &row.sealed_token);
+    let read = opened.ok().and_then(|plain| serde_json::from_slice::<StoredToken>(&plain).ok());
+    // A token that cannot be read is not used either.
+    let Some(mut token) = read else { return Ok(TokenChange::Keep) };
+    token.expire();
+    let after = seal(account, &token, vault)?;
+    Ok(TokenChange::Replace { before: row.sealed_token.clone(), after })
+}
+
+fn seal(account: &str, token: &StoredToken, vault: &Vault) -> Result<Vec<u8>, StoreError> {
+    let plain = serde_json::to_vec(token).map_err(|error| StoreError::Refused(error.into()))?;
+    vault.seal(&token_context(account), &plain)
 }
 
 /// Returns the context that a token is sealed with. The token of another account cannot be opened with it.

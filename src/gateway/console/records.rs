@@ -97,6 +97,10 @@ impl Console {
             sort,
             ..RecordFilter::default()
         };
+        // No record has succeeded and is in another state.
+        if is_succeeded && filter.state != Some(JobState::Succeeded) {
+            return Ok(NamedRecordPage { records: Vec::new(), has_more: false });
+        }
         let page = self.usage().records(&filter, limit).await.map_err(from_usage_error)?;
         let records = page.records.into_iter().map(|record| redact_for_actor(record, actor)).collect();
         Ok(NamedRecordPage { records, has_more: page.has_more && sort == RecordSort::Time })

@@ -202,9 +202,11 @@ impl Console {
         })
     }
 
-    /// Returns the owner of the objects to show: the named user, a member itself, or `None` for all owners.
+    /// Returns the owner of the objects to show: the named user, a member itself, or `None` for all owners. For admins,
+    /// [`UserId::NOBODY`] stands for the objects without a user.
     pub(super) async fn owner_filter(&self, actor: &Actor, named: Option<&str>) -> Result<Option<UserId>, Error> {
         match named {
+            Some(UserId::NOBODY) if actor.is_admin() => Ok(Some(UserId::from(UserId::NOBODY))),
             Some(user) => Ok(Some(self.named_user(actor, user).await?.id)),
             None => Ok(actor.restricted_to().cloned()),
         }

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{AccountOrigin, ManageError, ManagedAccount, disable_first_key, find, is_billable};
-use crate::gateway::accounts::{credentials_context, secrets_of_row};
-use crate::gateway::config::{self, AccountCredentials, Config, UpstreamConfig};
-use crate::gateway::store::{AccountChange, AuditContext, NewAccount, Store, StoreError, StoredAccountSettings, Vault};
+use crate::gateway::accounts::{credentials_context, secrets_of_row, token_change};
+use crate::gateway::config::{self, AccountCredentials, Config, OauthConfig, UpstreamConfig};
+use crate::gateway::store::{
+    AccountChange, AuditContext, NewAccount, NewCredentials, Store, StoreError, StoredAccountSettings, TokenChange,
+    Vault,
+};
 
 /// The properties of an account that is to be added.
 pub(crate) struct AccountDraft {
@@ -172,20 +175,46 @@ pub(crate) async fn revise(
     if let Some(secret) = missing_secret.filter(|_| !keeps_addresses) {
         return Err(ManageError::SecretNeeded(secret));
     }
-    let sealed = if has_new_secrets { Some(seal(&row.name, &all_secrets, store.vault())?) } else { None };
-    let change = match (new_settings, sealed) {
+    let credentials = if has_new_secrets {
+        let sealed = seal(&row.name, &all_secrets, store.vault())?;
+        let before = managed.account.as_ref().ok().filter(|_| keeps_addresses);
+        Some(NewCredentials { sealed, token: change_of_token(store, before, &account).await? })
+    } else {
+        None
+    };
+    let change = match (new_settings, credentials) {
         (None, None) => return Ok(ManagedAccount { row: Some(row), ..managed }),
-        (None, Some(sealed)) => AccountChange::ReplaceCredentials(sealed),
-        (Some(settings), sealed_credentials) => AccountChange::ReplaceSettings(Box::new(StoredAccountSettings {
+        (None, Some(credentials)) => AccountChange::ReplaceCredentials(credentials),
+        (Some(settings), credentials) => AccountChange::ReplaceSettings(Box::new(StoredAccountSettings {
             protocol: protocol_word(&account).to_owned(),
             tier: account.tier.as_str().to_owned(),
             settings,
-            sealed_credentials,
+            credentials,
         })),
     };
     let row = store.change_account(audit, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
     Ok(ManagedAccount { name: row.name.clone(), origin: AccountOrigin::Store, account: Ok(account), row: Some(row) })
+}
+
+/// Returns the change of the stored token of an account. `before` is `None` if a stored token must not be sent to the
+/// addresses of the new settings, or if the earlier credentials are not known.
+async fn change_of_token(
+    store: &dyn Store,
+    before: Option<&config::AccountConfig>,
+    after: &config::AccountConfig,
+) -> Result<TokenChange, StoreError> {
+    let (Some(old), Some(new)) = (before.and_then(oauth_of), oauth_of(after)) else { return Ok(TokenChange::Delete) };
+    let stored = store.load_token(&after.name).await?;
+    token_change(&after.name, (old, new), stored.as_ref(), store.vault())
+}
+
+fn oauth_of(account: &config::AccountConfig) -> Option<&OauthConfig> {
+    let UpstreamConfig::Api(api) = &account.upstream else { return None };
+    match &api.credentials {
+        AccountCredentials::Oauth(oauth) => Some(oauth),
+        AccountCredentials::ApiKey(_) => None,
+    }
 }
 
 /// The settings as they are stored: with the kind, which a revision does not contain.

@@ -7,12 +7,11 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::account_fields::{
-    AccountWords, DIGEST_FIELD, SettingsPart, settings_digest, stored_form, stored_groups, stored_part,
-    submitted_secrets,
+    AccountWords, SettingsPart, settings_digest, stored_form, stored_groups, stored_part, submitted_secrets,
 };
 use super::account_summary::AccountSummary;
 use super::accounts::group_names;
-use super::form::{PageForm, WHOLE_FORM};
+use super::form::{DIGEST_FIELD, PageForm, WHOLE_FORM, is_outdated};
 use super::http_messages::PageResponse;
 use super::keys::{FormRefusal, claim_form};
 use super::page_context::PageContext;
@@ -165,8 +164,8 @@ async fn submit_settings(context: &PageContext<'_>, handle: &str) -> Result<Page
     let form = stored_part(SettingsPart::Address, form, &settings);
     let refuse =
         |status, form| render_page(context, status, (account.clone(), Some(settings.clone())), Some(form), None);
-    if context.request.form_field(DIGEST_FIELD) != settings_digest(&settings) {
-        let form = form.with_error(WHOLE_FORM, context.texts.get("account.changed"));
+    if is_outdated(context.request, &settings_digest(&settings)) {
+        let form = form.with_error(WHOLE_FORM, context.texts.get("error.changed"));
         return refuse(StatusCode::CONFLICT, form).await;
     }
     let body = json!({ "settings": SettingsPart::Settings.revised(&settings, context.request) }).to_string();
@@ -193,6 +192,11 @@ async fn submit_secrets(context: &PageContext<'_>, handle: &str) -> Result<PageR
             return refuse(StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
+    if is_outdated(context.request, &settings_digest(&settings)) {
+        first_use.release().await;
+        let form = form.with_error(WHOLE_FORM, context.texts.get("error.changed"));
+        return refuse(StatusCode::CONFLICT, form).await;
+    }
     let mut body = submitted_secrets(context.request);
     let revised = SettingsPart::Address.revised(&settings, context.request);
     if revised != settings {

@@ -1,9 +1,8 @@
 //! The fields of the forms for accounts: settings, the address and the secrets. A secret is never part of a page.
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
-use super::form::{PageForm, WHOLE_FORM};
+use super::form::{DIGEST_FIELD, PageForm, WHOLE_FORM, digest_of};
 use super::http_messages::PageRequest;
 use super::language::PageTexts;
 use super::page_error::PageError;
@@ -44,8 +43,6 @@ const SECRET_FIELDS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
 const GROUPS: &str = "groups";
 /// The group of an account that names none.
 const DEFAULT_GROUP: &str = "default";
-/// The field with the digest of the stored settings that the form was filled in from.
-pub(super) const DIGEST_FIELD: &str = "shown";
 
 /// The part of the settings that a form shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,8 +176,7 @@ pub(super) fn stored_groups(settings: &Map<String, Value>) -> Vec<String> {
 
 /// A digest that detects changes of the stored settings.
 pub(super) fn settings_digest(settings: &Map<String, Value>) -> String {
-    let text = json!(settings).to_string();
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    digest_of(json!(settings).to_string())
 }
 
 // === impl PageForm ===

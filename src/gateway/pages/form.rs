@@ -1,4 +1,7 @@
-//! A form as a page shows it: the values of its fields, and their errors.
+//! A form as a page shows it: the values of its fields, and their errors. A form that replaces stored values has a digest
+//! of them, so that an old page does not undo a change that was made in the meantime.
+
+use sha2::{Digest as _, Sha256};
 
 use super::http_messages::PageRequest;
 use super::language::PageTexts;
@@ -7,6 +10,20 @@ use crate::error::{AdminDecision, Error, MissingResource, Rejection, RejectionRe
 
 /// The field name for errors that do not belong to a single field.
 pub(super) const WHOLE_FORM: &str = "form";
+
+/// The field with the digest of the stored values that the form replaces, as they were when its page was loaded.
+pub(super) const DIGEST_FIELD: &str = "shown";
+
+/// A digest that detects changes of stored values.
+pub(super) fn digest_of(stored: impl AsRef<[u8]>) -> String {
+    Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// True if the submitted form replaces stored values that were changed after its page was loaded. `digest` is that of
+/// the stored values now.
+pub(super) fn is_outdated(request: &PageRequest, digest: &str) -> bool {
+    request.form_field(DIGEST_FIELD) != digest
+}
 
 /// The values and errors of a form, by the names of the fields.
 #[derive(Debug, Default)]

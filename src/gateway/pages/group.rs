@@ -4,9 +4,8 @@
 use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
-use super::form::{PageForm, WHOLE_FORM};
+use super::form::{DIGEST_FIELD, PageForm, WHOLE_FORM, digest_of, is_outdated};
 use super::group_overview::{ACCOUNTS_FIELD, AccountAssignment, GroupOverview, UNSERVED_FIELD};
 use super::http_messages::{PageRequest, PageResponse};
 use super::page_context::PageContext;
@@ -40,8 +39,6 @@ const POLICY_FIELDS: [SettingField; 15] = [
 ];
 /// The lists that allow nothing if they are empty, each with the checkbox that sets an empty list.
 const EMPTY_LIST_CHECKBOXES: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
-/// The field with the digest of the stored policy that the form was filled in from.
-const DIGEST_FIELD: &str = "shown";
 /// The checkbox that allows the loss of settings that the form does not show.
 const REPLACE_FIELD: &str = "replace";
 
@@ -91,7 +88,7 @@ pub(super) async fn show(context: &PageContext<'_>, name: &str) -> Result<PageRe
         return Err(PageError::Denied);
     }
     let (group, stored) = context.console().retrieve_stored_group(context.actor()?, name).await?;
-    let form = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, policy_digest(&stored));
+    let form = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, digest_of(&stored));
     let stored = settings_lost_by_form(&stored);
     render_page(context, StatusCode::OK, (group, stored), form.into()).await
 }
@@ -146,7 +143,7 @@ pub(super) async fn submit_accounts(context: &PageContext<'_>, name: &str) -> Re
             Err(error) => form.with_console_error(context.texts, error)?,
         }
     };
-    let policy = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, policy_digest(&stored));
+    let policy = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, digest_of(&stored));
     let forms = GroupForms { policy, accounts: Some(refused) };
     render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, settings_lost_by_form(&stored)), forms).await
 }
@@ -155,16 +152,16 @@ pub(super) async fn submit_accounts(context: &PageContext<'_>, name: &str) -> Re
 pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
     let (group, stored) = context.console().retrieve_stored_group(context.actor()?, name).await?;
     let of_file = group.source == types::GroupSource::File;
-    if !of_file && context.request.form_field(DIGEST_FIELD) != policy_digest(&stored) {
+    if !of_file && is_outdated(context.request, &digest_of(&stored)) {
         let form = submitted_form(context.request)
-            .with_value(DIGEST_FIELD, policy_digest(&stored))
+            .with_value(DIGEST_FIELD, digest_of(&stored))
             .with_error(WHOLE_FORM, context.texts.get("group.changed"));
         return render_page(context, StatusCode::CONFLICT, (group, Some(pretty_json(&stored))), form.into()).await;
     }
     let lost_settings = settings_lost_by_form(&stored);
     if !of_file && lost_settings.is_some() && context.request.form_field(REPLACE_FIELD) != CHECKED {
         let form = submitted_form(context.request)
-            .with_value(DIGEST_FIELD, policy_digest(&stored))
+            .with_value(DIGEST_FIELD, digest_of(&stored))
             .with_error(REPLACE_FIELD, context.texts.get("group.replace_needed"));
         return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form.into()).await;
     }
@@ -179,7 +176,7 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
         }
         Err(error) => error,
     };
-    let form = submitted_form(context.request).with_value(DIGEST_FIELD, policy_digest(&stored));
+    let form = submitted_form(context.request).with_value(DIGEST_FIELD, digest_of(&stored));
     let form = match error {
         Error::Invalid(rejection) => {
             let field = form_field_for(rejection.param.as_deref().unwrap_or_default());
@@ -224,11 +221,6 @@ fn without_defaults(mut policy: Value) -> Value {
 fn pretty_json(stored: &str) -> String {
     let parsed = serde_json::from_str::<Value>(stored);
     parsed.map_or_else(|_| stored.to_owned(), |policy| format!("{policy:#}"))
-}
-
-/// A digest that detects changes of the stored policy.
-fn policy_digest(stored: &str) -> String {
-    Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The settings of a group, as JSON.
@@ -346,7 +338,7 @@ lines"]}}"#,
         ] {
             assert_eq!(settings_lost_by_form(policy), None, "{policy}");
         }
-        assert_ne!(policy_digest("{}"), policy_digest("{ }"));
+        assert_ne!(digest_of("{}"), digest_of("{ }"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::examples::{CodeExample, examples};
-use super::form::{PageForm, WHOLE_FORM};
+use super::form::{PageForm, WHOLE_FORM, digest_of, is_outdated};
 use super::http_messages::PageResponse;
 use super::keys::{FormRefusal, claim_form, show_secret};
 use super::page_context::{PageContext, end_of_day, last_valid_day};
@@ -15,7 +15,7 @@ use super::page_layout::PageLayout;
 use super::record_filters::{self, UNSUCCESSFUL};
 use super::routes::KeyFormAction;
 use super::setting_fields::{
-    LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, labelled_settings, limits_as_settings,
+    LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, labelled_settings, limits_as_settings, limits_digest,
     settings_from_form, submitted_limits, with_refused_limits, with_settings, with_submitted,
 };
 use crate::error::Error;
@@ -138,6 +138,26 @@ fn stored_properties(key: &types::Key) -> PageForm {
     PageForm::default().with_value("name", key.name.clone()).with_value("expires_on", day)
 }
 
+/// A digest that detects changes of the name and of the expiry.
+fn properties_digest(key: &types::Key) -> String {
+    digest_of(json!([key.name, key.expires_at]).to_string())
+}
+
+/// A digest that detects changes of the dialects.
+fn dialects_digest(key: &types::Key) -> String {
+    digest_of(dialects_as_settings(key).to_string())
+}
+
+/// Shows the page with what was entered, because the values that it replaces were changed after its page was loaded.
+async fn refuse_outdated(
+    context: &PageContext<'_>,
+    current: types::Key,
+    form: PageForm,
+) -> Result<PageResponse, PageError> {
+    let form = form.with_error(WHOLE_FORM, context.texts.get("error.changed"));
+    render_page(context, StatusCode::CONFLICT, current, Some(form)).await
+}
+
 /// Asks for confirmation before a key is deleted.
 pub(super) async fn confirm_delete(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let key = context.console().retrieve_key(context.actor()?, id).await?;
@@ -177,6 +197,9 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let form = with_stored_dialects(form, &current);
     let form = with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
+    if is_outdated(context.request, &properties_digest(&current)) {
+        return refuse_outdated(context, current, form).await;
+    }
     let day = form.value("expires_on");
     let mut body = json!({ "name": form.value("name") });
     // If the day was not changed, it is not sent to the console, so that the exact time of the expiry is kept.
@@ -202,6 +225,10 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
 /// Sets all limits of a key. For admins.
 async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
+    if context.is_admin() && is_outdated(context.request, &limits_digest(current.limits.as_ref())) {
+        let form = with_stored_dialects(stored_properties(&current), &current);
+        return refuse_outdated(context, current, with_submitted(form, &LIMIT_FIELDS, context.request)).await;
+    }
     let change = submitted_limits(context.request);
     match context.console().update_key(context.actor()?, id, change.as_bytes()).await {
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
@@ -216,6 +243,10 @@ async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageRespon
 /// Sets all dialects of a key. For admins.
 async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
+    if context.is_admin() && is_outdated(context.request, &dialects_digest(&current)) {
+        let form = with_submitted_dialects(context, &current);
+        return refuse_outdated(context, current, form).await;
+    }
     let mut change = settings_from_form(&DIALECT_FIELDS, &|name| context.request.form_field(name));
     // Without a line, the key has only the dialects of its group.
     change.entry("dialects").or_insert_with(|| json!([]));
@@ -223,8 +254,7 @@ async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Result<PageResp
     match context.console().update_key(context.actor()?, id, change.as_bytes()).await {
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
-            let form = with_submitted(stored_properties(&current), &DIALECT_FIELDS, context.request);
-            let form = with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
+            let form = with_submitted_dialects(context, &current);
             let form = match error {
                 Error::Invalid(rejection) => form.with_error("dialects", rejection.message),
                 error => form.with_console_error(context.texts, error)?,
@@ -232,6 +262,11 @@ async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Result<PageResp
             render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await
         }
     }
+}
+
+fn with_submitted_dialects(context: &PageContext<'_>, current: &types::Key) -> PageForm {
+    let form = with_submitted(stored_properties(current), &DIALECT_FIELDS, context.request);
+    with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()))
 }
 
 async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {

@@ -4,7 +4,7 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::form::{PageForm, WHOLE_FORM};
+use super::form::{PageForm, WHOLE_FORM, digest_of, is_outdated};
 use super::http_messages::PageResponse;
 use super::identity_proof::ask_for_proof;
 use super::keys::{FormRefusal, claim_form};
@@ -14,7 +14,8 @@ use super::page_layout::PageLayout;
 use super::people::{chosen_groups, render_link};
 use super::routes::PersonFormAction;
 use super::setting_fields::{
-    LIMIT_FIELDS, LimitWords, limits_as_settings, submitted_limits, with_refused_limits, with_settings,
+    LIMIT_FIELDS, LimitWords, limits_as_settings, limits_digest, submitted_limits, with_refused_limits, with_settings,
+    with_submitted,
 };
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
@@ -68,8 +69,38 @@ fn stored_values(user: &types::User) -> PageForm {
 }
 
 fn stored_permissions(user: &types::User) -> PageForm {
-    let form = PageForm::default().with_value("role", user.role.to_string());
-    user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()))
+    permissions_form(&user.role.to_string(), &user.groups)
+}
+
+fn permissions_form(role: &str, groups: &[String]) -> PageForm {
+    groups.iter().fold(PageForm::default().with_value("role", role), |form, group| form.with_value("groups", group))
+}
+
+/// A digest that detects changes of the permissions.
+fn permissions_digest(user: &types::User) -> String {
+    digest_of(json!([user.role, user.groups]).to_string())
+}
+
+/// Returns the forms with what was entered, if the values that it replaces were changed after its page was loaded.
+fn outdated_form(context: &PageContext<'_>, user: &types::User, action: PersonFormAction) -> Option<PageForm> {
+    let (digest, form) = match action {
+        PersonFormAction::Change => {
+            let entered = permissions_form(context.request.form_field("role"), &chosen_groups(context));
+            let limits = limits_as_settings(user.limits.as_ref());
+            (permissions_digest(user), with_settings(entered, &LIMIT_FIELDS, &limits))
+        }
+        PersonFormAction::Limit => {
+            let form = with_submitted(stored_permissions(user), &LIMIT_FIELDS, context.request);
+            (limits_digest(user.limits.as_ref()), form)
+        }
+        PersonFormAction::Disable
+        | PersonFormAction::Enable
+        | PersonFormAction::Reset
+        | PersonFormAction::ResetFactor
+        | PersonFormAction::SignOut
+        | PersonFormAction::Disconnect => return None,
+    };
+    is_outdated(context.request, &digest).then(|| form.with_error(WHOLE_FORM, context.texts.get("error.changed")))
 }
 
 /// The page looks for keys of groups that the user left among at most this many disabled keys of the user, the newest
@@ -97,6 +128,12 @@ pub(super) async fn perform(
 ) -> Result<PageResponse, PageError> {
     let (console, actor) = (context.console(), context.actor()?);
     let user = console.retrieve_user(actor, id).await?;
+    if !context.is_admin() {
+        return Err(PageError::Denied);
+    }
+    if let Some(form) = outdated_form(context, &user, action) {
+        return render_page(context, StatusCode::CONFLICT, user, Some(form)).await;
+    }
     if needs_proof(context, &user, action)
         && let Some(question) = ask_for_proof(context, "/people").await?
     {

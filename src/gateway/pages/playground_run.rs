@@ -86,7 +86,14 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
             }
             Ok(PageResponse::redirect(&run_path(&key.id, &nonce)))
         }
-        Err(Error::InProgress) => Ok(PageResponse::redirect(&run_path(&key.id, &nonce))),
+        Err(error @ Error::InProgress) => {
+            let path = run_path(&key.id, &nonce);
+            if context.request.wants_events {
+                // The request goes on. The script looks there for its outcome.
+                return Ok(refuse(context, &error).await?.with_header(CONTENT_LOCATION, &path));
+            }
+            Ok(PageResponse::redirect(&path))
+        }
         Err(error) => refuse(context, &error).await,
     }
 }
@@ -95,17 +102,20 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
 pub(super) async fn show(context: &PageContext<'_>, key: &str, nonce: &str) -> Result<PageResponse, PageError> {
     let (key, run) = find_run(context, key, nonce).await?;
     let mut outcome = PlaygroundRun { key: key.id.clone(), record: None, images: Vec::new() };
+    let mut is_running = false;
     if let Some(run) = run {
+        let is_answer_running = run.is_running;
         let record = context.console().retrieve_record(context.actor()?, run.request_id.as_str()).await?;
         if run.has_images() {
             let path = run_path(&key.id, nonce);
             outcome.images = (0..record.delivered.len()).map(|index| format!("{path}/{index}")).collect();
         }
+        // The record is closed before the answer is kept.
+        is_running = is_answer_running || record.state == types::RecordState::Running;
         outcome.record = Some(record);
     }
-    let is_running = outcome.record.as_ref().is_some_and(|record| record.state == types::RecordState::Running);
     let response = playground::render_run(context, outcome).await?;
-    // A page without a script looks again; the script of the page reads the outcome when the events have ended.
+    // A page without a script looks again, and so does the script if it has lost the answer.
     Ok(if is_running { response.with_header(REFRESH, LOOK_AGAIN_SECONDS) } else { response })
 }
 

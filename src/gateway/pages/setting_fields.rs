@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::form::{PageForm, WHOLE_FORM};
+use super::form::{PageForm, WHOLE_FORM, digest_of};
 use super::http_messages::PageRequest;
 use super::language::PageTexts;
 use super::page_error::PageError;
@@ -128,6 +128,11 @@ fn insert_at_path(table: &mut Map<String, Value>, path: &str, value: Value) {
 /// Returns the limits of an object of the admin API, with their name in it.
 pub(super) fn limits_as_settings(limits: Option<&types::RequestLimits>) -> Value {
     json!({ "limits": limits })
+}
+
+/// A digest that detects changes of the limits.
+pub(super) fn limits_digest(limits: Option<&types::RequestLimits>) -> String {
+    digest_of(limits_as_settings(limits).to_string())
 }
 
 /// Returns the change that the submitted fields of limits describe: all limits of a key or a user.

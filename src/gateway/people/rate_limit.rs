@@ -1,9 +1,10 @@
 //! Limits password attempts.
 //!
 //! There are four limits, each a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address,
-//! for an address, for a sign-in name from all addresses, and for the codes of a second factor. The last limit does not apply to an address from which
-//! the user with that name has signed in before, so that attempts of others cannot lock out this user. In this module,
-//! `account` is the sign-in name. It has no clock: the current time is an argument.
+//! for an address, for a sign-in name from all addresses, and for the codes of a second factor. The limit for a name from
+//! all addresses does not apply to a network from which the user with that name has signed in before, so that attempts of
+//! others cannot lock out this user. An address of IPv6 counts as its network everywhere. In this module, `account` is the
+//! sign-in name. It has no clock: the current time is an argument.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -191,7 +192,7 @@ impl RateLimit {
 
 /// Returns the address for which attempts are counted: for IPv6 the /64 network, because a client usually has a whole
 /// network.
-fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

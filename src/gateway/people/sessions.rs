@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::links::{is_random_text, random_text};
+use super::rate_limit::network;
 use super::sign_in::counted_name;
 use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, passwords};
 use crate::gateway::store::{
@@ -55,7 +56,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store fails.
+    /// Returns an error if the store cannot be read.
     pub(crate) async fn find_session(&self, cookie: &str) -> Result<Option<UserSession>, IdentityError> {
         if !is_random_text(cookie) {
             return Ok(None);
@@ -63,8 +64,11 @@ impl IdentityService {
         let now = self.clock.now();
         let found = self.store.find_session(&self.cookie_hash(cookie)).await?;
         let Some((row, user)) = found.filter(|(row, user)| is_live(row, user, now)) else { return Ok(None) };
-        if row.last_seen_at + LAST_USED_PRECISION <= now {
-            self.store.record_session_use(&row.id, now).await?;
+        // If the store cannot be written, the pages can still be read.
+        if row.last_seen_at + LAST_USED_PRECISION <= now
+            && let Err(error) = self.store.record_session_use(&row.id, now).await
+        {
+            tracing::debug!(%error, "the last use of a session could not be stored");
         }
         Ok(Some(self.user_session(row.id, user, row.proved_at, cookie)))
     }
@@ -229,6 +233,7 @@ impl IdentityService {
             id: SessionId::random()?,
             hash: self.cookie_hash(cookie.expose()),
             address: origin.address.to_string(),
+            network: network(origin.address).to_string(),
             agent: origin.agent.chars().filter(|character| !character.is_control()).take(AGENT_CHARS).collect(),
             proved_at: now,
             idle_since: now - IDLE_TIMEOUT,

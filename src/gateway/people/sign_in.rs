@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::pending_sign_in::FirstFactor;
-use super::rate_limit::RateLimitPermit;
+use super::rate_limit::{RateLimitPermit, network};
 use super::{IdentityError, IdentityService, IssuedSession, SecretText};
 use crate::gateway::names;
 use crate::gateway::store::{ActorKind, AuditContext, SignInProof, UserRow};
@@ -80,7 +80,8 @@ impl IdentityService {
         Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 
-    /// Counts the attempt for the name from all addresses, unless the user has signed in from this address before.
+    /// Counts the attempt for the name from all addresses, unless the user has signed in from the network of this address
+    /// before.
     pub(super) async fn count_for_account(
         &self,
         permit: RateLimitPermit,
@@ -88,11 +89,15 @@ impl IdentityService {
         user: Option<&UserRow>,
         address: IpAddr,
     ) -> Result<RateLimitPermit, IdentityError> {
-        let is_known_address = match user {
-            Some(user) => self.store.has_signed_in_from(&user.id, &address.to_string()).await?,
+        let is_known = match user {
+            // Sign-ins to older versions have left the address itself.
+            Some(user) => {
+                let sources = [network(address).to_string(), address.to_string()];
+                self.store.has_signed_in_from(&user.id, sources.each_ref().map(String::as_str)).await?
+            }
             None => false,
         };
-        if is_known_address { Ok(permit) } else { self.count_attempt_for_account(permit, account).await }
+        if is_known { Ok(permit) } else { self.count_attempt_for_account(permit, account).await }
     }
 
     pub(super) fn audit_context(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::store::InstallationStore as _;
-use crate::gateway::store::testing::new_store;
+use crate::gateway::store::testing::{execute, new_store};
 use crate::gateway::store::{AuditContext, NewUser, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
 
 const PASSWORD: &str = "correct horse battery";

@@ -79,7 +79,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read, or if the use of the token cannot be stored.
+    /// Returns an error if the store cannot be read.
     pub(crate) async fn authenticate_token(&self, presented: &[u8]) -> Result<Option<Actor>, IdentityError> {
         let Some(secret) = BearerSecret::parse(BearerSecretKind::AdminToken, presented) else { return Ok(None) };
         let found = self.store.find_admin_token(&secret.public_id()).await?;
@@ -91,21 +91,23 @@ impl IdentityService {
         let Some((token, _, user)) = found.filter(|(token, _, user)| is_genuine && is_valid(token, user, now)) else {
             return Ok(None);
         };
-        self.note_use(&token.id, now).await?;
+        self.note_use(&token.id, now).await;
         Ok(Some(Actor::from_user(ActorKind::Token, user)))
     }
 
-    /// Stores the use of a token, at most once per [`LAST_USED_PRECISION`].
-    async fn note_use(&self, token: &TokenId, now: Timestamp) -> Result<(), IdentityError> {
-        {
-            let mut uses = self.token_uses.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = uses.get(token).copied();
-            if last.is_some_and(|last| now < last + LAST_USED_PRECISION) {
-                return Ok(());
-            }
-            uses.insert(token.clone(), now);
+    /// Stores the use of a token, at most once per [`LAST_USED_PRECISION`]. If the store cannot be written, the token is
+    /// valid all the same.
+    async fn note_use(&self, token: &TokenId, now: Timestamp) {
+        let last = self.token_uses.lock().unwrap_or_else(PoisonError::into_inner).get(token).copied();
+        if last.is_some_and(|last| now < last + LAST_USED_PRECISION) {
+            return;
         }
-        Ok(self.store.record_admin_token_use(token, now).await?)
+        match self.store.record_admin_token_use(token, now).await {
+            Ok(()) => {
+                self.token_uses.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), now);
+            }
+            Err(error) => tracing::debug!(%error, "the last use of an admin token could not be stored"),
+        }
     }
 
     fn token_hash(&self, secret: &BearerSecret) -> SecretHash {

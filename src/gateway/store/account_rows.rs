@@ -176,8 +176,8 @@ pub(crate) enum AccountChange {
     EndCooldown,
     /// The running gateway ejects the account, or ends its own ejection.
     SetEjection(Option<StoredEjection>),
-    /// Replaces the credentials. The token that was fetched with the old ones is deleted.
-    ReplaceCredentials(Vec<u8>),
+    /// Replaces the credentials.
+    ReplaceCredentials(NewCredentials),
     /// Replaces the settings of an account of the store.
     ReplaceSettings(Box<StoredAccountSettings>),
 }
@@ -191,8 +191,34 @@ pub(crate) struct StoredAccountSettings {
     pub(crate) tier: String,
     /// The settings as JSON, without any secret.
     pub(crate) settings: String,
-    /// The credentials that replace the stored ones, sealed by the vault; `None` if those stay.
-    pub(crate) sealed_credentials: Option<Vec<u8>>,
+    /// The credentials that replace the stored ones; `None` if those stay.
+    pub(crate) credentials: Option<NewCredentials>,
+}
+
+/// The credentials that replace the stored ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewCredentials {
+    /// The credentials, sealed by the vault.
+    pub(crate) sealed: Vec<u8>,
+    /// The change of the stored token.
+    pub(crate) token: TokenChange,
+}
+
+/// The change of the stored token of an account that gets new credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenChange {
+    /// The token is deleted, because it was fetched with other credentials. A token that is being fetched with them is not
+    /// stored.
+    Delete,
+    /// The token stays, and a token that is being fetched is stored.
+    Keep,
+    /// Like [`TokenChange::Keep`], but the token is replaced, unless a newer one has been stored in the meantime.
+    Replace {
+        /// The token that was stored, sealed by the vault.
+        before: Vec<u8>,
+        /// The token that replaces it, sealed by the vault.
+        after: Vec<u8>,
+    },
 }
 
 /// The ejection of an account: the running gateway uses it only if no other is left.

@@ -51,8 +51,8 @@ pub(crate) trait SessionStore: Send + Sync {
         kept_session: Option<&SessionId>,
     ) -> Result<u64, StoreError>;
 
-    /// Returns true if that address is among the latest ones from which this user has signed in.
-    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
+    /// Returns true if one of these texts is among the latest networks, or addresses, from which this user has signed in.
+    async fn has_signed_in_from(&self, user: &UserId, sources: [&str; 2]) -> Result<bool, StoreError>;
 }
 
 /// The proof with which a session is opened.
@@ -75,6 +75,8 @@ pub(crate) struct NewSession {
     pub(crate) hash: SecretHash,
     /// The network address of the sign-in.
     pub(crate) address: String,
+    /// The network of that address, from which the user has then signed in.
+    pub(crate) network: String,
     /// The user agent of the browser.
     pub(crate) agent: String,
     /// The time at which the user has entered their credentials.

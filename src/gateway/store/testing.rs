@@ -22,6 +22,14 @@ pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
     (dir, Arc::new(store))
 }
 
+/// Runs statements in the SQLite database of this directory, as another process does.
+pub(crate) async fn execute(dir: &TempDir, statements: &'static str) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
+    let pool = sqlx::SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
+    sqlx::raw_sql(statements).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
 /// Makes an empty database in the PostgreSQL server of the test run, and opens it with a new directory. Returns `None` if
 /// the run has no such server: `cargo xtask postgres` and `cargo xtask test` start one.
 pub(crate) async fn new_postgres_store() -> Option<(TempDir, DatabaseUrl, Arc<PostgresStore>)> {
@@ -183,6 +191,11 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
 /// Returns the audit context of a command that an operator runs on the machine of the gateway, at that time.
 pub(crate) fn audit_context_at(at: Timestamp) -> AuditContext {
     AuditContext { at, ..AuditContext::command() }
+}
+
+/// Returns the change that replaces the credentials of an account and deletes its token.
+pub(crate) fn replace_credentials(sealed: Vec<u8>) -> AccountChange {
+    AccountChange::ReplaceCredentials(NewCredentials { sealed, token: TokenChange::Delete })
 }
 
 /// Stores a new API key of the user `ada` in the group `default`, which are created if they do not exist.

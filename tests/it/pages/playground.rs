@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::browser::{Browser, Tab, WITH_SCRIPT, WITHOUT_SCRIPT};
 use super::users::{ADA, ADAS_PASSWORD, make_key, setup_path, sign_in_ada, sign_in_at, sign_in_ben, watch_passwords};
 use super::visitor::{Form, Visitor};
-use crate::kit::{Gateway, eventually, format_and_size};
+use crate::kit::{Account, FakeUpstream, Gateway, eventually, format_and_size};
 
 /// Creates the first admin: the first of two clicks.
 #[track_caller]
@@ -218,6 +218,100 @@ fn two_results_can_be_compared_and_several_images_are_shown() {
     eventually("the history is empty", || {
         (tab.evaluate("document.getElementById('history').hidden") == json!(true)).then_some(())
     });
+    tab.close();
+}
+
+/// The text of the error beside the form; `None` if it is not shown.
+fn shown_error(tab: &Tab<'_>) -> Option<String> {
+    let code = "document.getElementById('playground-error').hidden ? null : \
+        document.querySelector('#playground-error p').textContent";
+    tab.evaluate(code).as_str().map(str::to_owned)
+}
+
+fn nonce(tab: &Tab<'_>) -> Value {
+    tab.evaluate("document.getElementById('nonce').value")
+}
+
+/// Clicks on the button even if it is disabled, as an impatient user does.
+fn click_again(tab: &Tab<'_>) {
+    tab.evaluate("document.getElementById('make').click()");
+    assert_eq!(tab.evaluate("document.getElementById('make').disabled"), json!(true));
+}
+
+#[test]
+fn several_images_that_take_longer_than_an_answer_may_are_shown_and_paid_for_once() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[Account::for_upstream("only", &upstream)]);
+    let browser = Browser::start();
+    let tab = browser.tab(&gateway, WITH_SCRIPT);
+    set_up(&tab);
+    tab.fill("Prompt", "a cube [[gate=open]]");
+    tab.open_details("Format, background and number");
+    tab.fill("Images", "2");
+    let before = nonce(&tab);
+    tab.click("button", "Make the image");
+    // The browser reports the answer that the request is in progress.
+    tab.wait_for_faults(1, "409");
+    eventually("the script has looked for the outcome", || {
+        let looks =
+            "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/studio/key_')).length";
+        tab.evaluate(looks).as_u64().filter(|count| *count > 0)
+    });
+    click_again(&tab);
+    assert_eq!((shown_error(&tab), nonce(&tab)), (None, before.clone()));
+    upstream.open_gate("open");
+    wait_for_pictures(&tab, 2);
+    tab.assert_text("Succeeded");
+    assert_eq!(shown_error(&tab), None);
+    assert_ne!(nonce(&tab), before, "the next click is a new request");
+    assert_eq!((upstream.attempt_count(), gateway.final_records(1).len()), (1, 1));
+    tab.close();
+}
+
+/// Lets the next request for images be sent, and its answer be lost when the test calls `cut`, as by a proxy that does not
+/// wait so long.
+fn lose_next_answer(tab: &Tab<'_>) {
+    tab.evaluate(
+        "(() => { const real = window.fetch; window.fetch = (path, options) => {
+            if (path !== '/studio' || options?.method !== 'POST') return real(path, options);
+            window.fetch = real; real(path, { ...options, signal: undefined });
+            return new Promise((_, reject) => {
+                window.cut = () => reject(new TypeError('the connection is cut')); }); }; })()",
+    );
+}
+
+#[test]
+fn a_request_whose_answer_is_lost_is_paid_for_once() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    let browser = Browser::start();
+    let tab = browser.tab(&gateway, WITH_SCRIPT);
+    set_up(&tab);
+    // The script does not know the key that the first request makes, so the next click must be the same request.
+    tab.fill("Prompt", "a cube [[gate=first]]");
+    let before = nonce(&tab);
+    lose_next_answer(&tab);
+    tab.click("button", "Make the image");
+    upstream.wait_until("the request is sent", |attempts| attempts.len() == 1);
+    tab.evaluate("window.cut()");
+    eventually("the loss is stated", || shown_error(&tab).filter(|error| error.contains("cut")));
+    assert_eq!(nonce(&tab), before);
+    tab.click("button", "Make the image");
+    upstream.open_gate("first");
+    wait_for_pictures(&tab, 1);
+    assert_eq!((shown_error(&tab), upstream.attempt_count()), (None, 1));
+
+    // Under a known key, the script finds the outcome by itself.
+    tab.fill("Prompt", "a cone [[gate=second]]");
+    lose_next_answer(&tab);
+    tab.click("button", "Make the image");
+    upstream.wait_until("the request is sent", |attempts| attempts.len() == 2);
+    tab.evaluate("window.cut()");
+    click_again(&tab);
+    upstream.open_gate("second");
+    wait_for_pictures(&tab, 1);
+    assert_eq!((shown_error(&tab), upstream.attempt_count()), (None, 2));
+    assert_eq!(gateway.final_records(2).len(), 2);
     tab.close();
 }
 

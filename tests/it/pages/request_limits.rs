@@ -6,7 +6,7 @@ use crate::kit::Gateway;
 
 /// The path of the page of a user, found on the list of users.
 #[track_caller]
-fn person_path(ada: &mut Visitor<'_>, name: &str) -> String {
+pub(super) fn person_path(ada: &mut Visitor<'_>, name: &str) -> String {
     let html = unescaped(&ada.get("/people").text());
     let links = html.split("<a href=\"/people/").skip(1);
     let link = links.into_iter().find(|link| link.split("</a>").next().is_some_and(|link| link.contains(name)));

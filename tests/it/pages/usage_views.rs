@@ -187,6 +187,27 @@ fn members_see_the_views_of_their_own_usage_only() {
 }
 
 #[test]
+fn requests_without_a_user_can_be_selected_like_those_of_a_user() {
+    let gateway = open();
+    let mut ada = sign_in_ada(&gateway);
+    let refused = Call::generation().json(&request(json!({}))).key("sk-img-unknown").send(gateway.address());
+    assert_eq!(refused.status, 401);
+    let page = eventually("the refusal is counted", || {
+        let page = ada.get("/usage?group_by=user").text();
+        page.contains("user=usr_nobody").then_some(page)
+    });
+    for link in links(&page, "/") {
+        assert_eq!(ada.get(&link).status, 200, "{link}");
+    }
+    let (counted, _) = groups(&gateway, "group_by=user&user=usr_nobody");
+    assert_eq!((counted[0]["value"].as_str(), counted[0]["refused"].as_i64()), (Some("usr_nobody"), Some(1)));
+    for path in ["records", "keys", "tokens"] {
+        let call = Call::get(&format!("/admin/v1/{path}?user=usr_nobody")).key(TOKEN);
+        assert_eq!(call.send(gateway.address()).status, 200, "{path}");
+    }
+}
+
+#[test]
 fn the_bars_of_a_chart_have_a_text_for_the_pointer_the_keyboard_and_touch() {
     let gateway = Gateway::simulated();
     let mut visitor = sign_in_ada(&gateway);

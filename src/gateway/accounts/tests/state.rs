@@ -4,6 +4,7 @@ use super::double::AccountStoreDouble;
 use super::*;
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::StoreError;
+use crate::gateway::store::testing::replace_credentials;
 
 const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 
@@ -146,7 +147,7 @@ async fn accounts_of_the_store_change_while_leases_are_held() {
     let AccountEndpoint::Images(address) = held.endpoint() else { panic!("{:?}", held.endpoint()) };
     assert_eq!(address.join("/images"), "https://kept.example/v1/images");
     let other = stored_account(&store, "k", "second").sealed_credentials.unwrap();
-    change(&store, "k", AccountChange::ReplaceCredentials(other)).await;
+    change(&store, "k", replace_credentials(other)).await;
     refresh(&accounts).await;
     // The lease from before the change still holds the only slot of the account.
     assert_eq!(accounts.explain("default", false, None)[0].state, AccountAvailability::Full);
@@ -172,7 +173,7 @@ async fn an_unreadable_account_is_left_out_and_others_stay_usable() {
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
     assert_eq!(accounts.explain("default", false, None).len(), 1);
     let repaired = stored_account(&store, "broken", "x").sealed_credentials.unwrap();
-    change(&store, "broken", AccountChange::ReplaceCredentials(repaired)).await;
+    change(&store, "broken", replace_credentials(repaired)).await;
     refresh(&accounts).await;
     assert_eq!(accounts.explain("default", false, None).len(), 2);
 }

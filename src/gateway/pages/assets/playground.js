@@ -282,6 +282,11 @@
     field.focus();
   };
 
+  const showFailure = (failure) => {
+    showError(failure.message);
+    markField(failure.param);
+  };
+
   const bytesOf = (base64) => {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
     const text = atob(base64);
@@ -370,6 +375,7 @@
     if (painter.isPainted()) data.set("mask", await painter.blob(), "mask.png");
     const count = Number(part("n").value) || 1;
     const shown = figures(count);
+    const figureAt = (index) => shown[Math.min(index, count - 1)];
     part("report").replaceChildren();
     const begun = performance.now();
     let word = words.waiting;
@@ -379,53 +385,66 @@
     running = new AbortController();
     setRunning(true);
     const images = [];
-    let runPath;
+    const finishNext = async (blob) => {
+      images.push(blob);
+      await finish(figureAt(images.length - 1), blob, images.length - 1);
+    };
+    const sent = { path: outcomePath(data), isAnswered: false };
+    let failure;
     try {
-      const answer = await fetch("/studio", {
-        method: "POST", body: data, credentials: "same-origin", signal: running.signal,
-        headers: { accept: "text/event-stream" },
+      await send(data, sent, async (blob, isPartial) => {
+        if (!isPartial) return finishNext(blob);
+        word = words.partial;
+        figureAt(images.length).classList.add("partial");
+        return draw(figureAt(images.length).querySelector("canvas"), blob);
       });
-      runPath = answer.headers.get("content-location");
-      if (!answer.ok) throw await refusal(answer);
-      await readAnswer(answer, async (event) => {
-        if (event.error) throw Object.assign(new Error(event.error.message), { param: event.error.param });
-        if (!event.b64_json) return;
-        const blob = blobOf(event.b64_json);
-        const figure = shown[Math.min(images.length, count - 1)];
-        if (event.type?.endsWith(".partial_image")) {
-          word = words.partial;
-          figure.classList.add("partial");
-          await draw(figure.querySelector("canvas"), blob);
-        } else {
-          images.push(blob);
-          await finish(figure, blob, images.length - 1);
-        }
-      });
-      word = words.done;
     } catch (error) {
-      word = error.name === "AbortError" ? words.stopped : words.broken;
-      if (error.name !== "AbortError") {
-        showError(error.message);
-        markField(error.param);
-      }
+      failure = error;
+      if (failure.isFinal) showFailure(failure);
     }
+    const outcome = await report(sent, failure);
+    if (failure && !failure.isFinal && await recover(outcome, images, finishNext)) failure = undefined;
+    const isStopped = running.signal.aborted;
+    word = !failure ? words.done : isStopped ? words.stopped : words.broken;
+    if (failure && !isStopped && !failure.isInProgress && !failure.isFinal) showFailure(failure);
     window.clearInterval(clock);
     tick();
     setRunning(false);
-    await report(runPath);
     if (images.length) await keep(data, images);
     else if (!part("report").children.length) part("stage").hidden = true;
   };
 
+  /** The address of the outcome of a form; `undefined` if its key is made when it is sent. */
+  const outcomePath = (data) =>
+    data.get("key") === "new" ? undefined : `/studio/${data.get("key")}/${data.get("nonce")}`;
+
+  /** Sends the form, and calls `take` with each picture of the answer. */
+  const send = async (data, sent, take) => {
+    const answer = await fetch("/studio", {
+      method: "POST", body: data, credentials: "same-origin", signal: running.signal,
+      headers: { accept: "text/event-stream" },
+    });
+    const path = answer.headers.get("content-location");
+    if (path) Object.assign(sent, { path, isAnswered: true });
+    if (!answer.ok) throw await refusal(answer);
+    await readAnswer(answer, async (event) => {
+      if (event.error) throw Object.assign(new Error(event.error.message), { param: event.error.param });
+      if (event.b64_json) await take(blobOf(event.b64_json), event.type?.endsWith(".partial_image"));
+    });
+  };
+
+  /** The error of an answer. It is final if the gateway has made it: the request does not go on. */
   const refusal = async (answer) => {
     const text = await answer.text();
     try {
       const { error } = JSON.parse(text);
-      return Object.assign(new Error(error.message), { param: error.param });
+      const isInProgress = error.code === "image_in_progress";
+      return Object.assign(new Error(error.message), { param: error.param, isInProgress, isFinal: !isInProgress });
     } catch {
       const page = parse(text);
-      const said = page.querySelector("#playground-error p, main p, h1")?.textContent.trim();
-      return new Error(said || words.broken);
+      const isFinal = Boolean(page.getElementById("playground-error"));
+      const said = page.querySelector(isFinal ? "#playground-error p" : "main p, h1")?.textContent.trim();
+      return Object.assign(new Error(said || words.broken), { isFinal });
     }
   };
 
@@ -435,21 +454,73 @@
     part("pictures").classList.toggle("waiting", isRunning);
   };
 
-  /** Reads the outcome, and the nonce for the next request. */
-  const report = async (path) => {
+  const LOOK_AGAIN_MS = 2000;
+
+  /** Reads a page; `undefined` if it cannot be read. While `looksAgain`, waits until its request has ended. */
+  const readPage = async (path, looksAgain) => {
     try {
-      const answer = await fetch(path ?? "/studio", { credentials: "same-origin", cache: "no-store" });
-      if (!answer.ok) return;
-      const page = parse(await answer.text());
-      part("nonce").value = page.getElementById("nonce").value;
-      const key = part("key").value;
-      replaceContent("key", page);
-      // A new key has replaced the choice of a new one.
-      if ([...part("key").options].some((option) => option.value === key)) part("key").value = key;
-      if (path) replaceContent("report", page);
+      for (;;) {
+        const answer = await fetch(path, { credentials: "same-origin", cache: "no-store" });
+        if (!answer.ok) return undefined;
+        const page = parse(await answer.text());
+        // The gateway asks for another look while the request is running.
+        if (!answer.headers.has("refresh") || !looksAgain()) return page;
+        await pause();
+      }
     } catch {
       // The page can be loaded again.
+      return undefined;
     }
+  };
+
+  /** Waits, or until the user stops. */
+  const pause = () => new Promise((resolve) => {
+    const timer = window.setTimeout(resolve, LOOK_AGAIN_MS);
+    running.signal.addEventListener("abort", () => { window.clearTimeout(timer); resolve(); }, { once: true });
+  });
+
+  /**
+   * Shows the outcome of a request, and takes the nonce for the next one. A request whose answer was lost may go on and be
+   * paid for. So its nonce stays until its outcome is known: the same form again is then the same request.
+   */
+  const report = async (sent, failure) => {
+    const isStopped = () => running.signal.aborted;
+    const isRefused = failure?.isFinal && !sent.isAnswered;
+    const page = sent.path && !isRefused ? await readPage(sent.path, () => failure && !isStopped()) : undefined;
+    const isKnown = page?.getElementById("report") && (sent.isAnswered || page.querySelector("#report dl"));
+    if (isKnown) {
+      replaceContent("report", page);
+      renew(page);
+    } else if (!failure || failure.isFinal || isStopped()) {
+      renew(await readPage("/studio", () => false));
+    }
+    return page;
+  };
+
+  /** Takes the nonce and the keys of a page. */
+  const renew = (page) => {
+    const nonce = page?.getElementById("nonce");
+    if (!nonce) return;
+    part("nonce").value = nonce.value;
+    const key = part("key").value;
+    replaceContent("key", page);
+    // A new key has replaced the choice of a new one.
+    if ([...part("key").options].some((option) => option.value === key)) part("key").value = key;
+  };
+
+  /** Shows the pictures of an outcome whose answer was lost. True if all are shown. */
+  const recover = async (page, images, finishNext) => {
+    const kept = [...(page?.querySelectorAll("#pictures img") ?? [])].map((image) => image.getAttribute("src"));
+    try {
+      for (const path of kept.slice(images.length)) {
+        const answer = await fetch(path, { credentials: "same-origin" });
+        if (!answer.ok) return false;
+        await finishNext(await answer.blob());
+      }
+    } catch {
+      return false;
+    }
+    return kept.length > 0;
   };
 
   // === The history, in the browser ===

@@ -281,6 +281,65 @@ async fn attempts_on_a_name_are_limited_without_locking_out_its_user() {
     assert!(is_rate_limited(&fixture, "nobody", "203.0.113.21").await);
 }
 
+#[tokio::test]
+async fn a_user_who_has_signed_in_from_an_ipv6_network_is_not_locked_out_at_its_other_addresses() {
+    let (fixture, _) = Fixture::set_up().await;
+    assert!(fixture.sign_in("ada", PASSWORD, "2001:db8:1:2::1").await.is_ok());
+    let user = fixture.people.find_user("ada").await.unwrap();
+    let addresses: Vec<_> =
+        fixture.people.sessions(&user.id).await.unwrap().into_iter().map(|row| row.address).collect();
+    assert!(addresses.contains(&"2001:db8:1:2::1".to_owned()), "a session has the whole address: {addresses:?}");
+    // An older version has stored an address instead of its network.
+    execute(
+        &fixture.dir,
+        "INSERT INTO known_addresses SELECT id, '2001:db8:9:9::9', '2100-01-01T00:00:00.000Z' FROM users \
+         WHERE name = 'ada'",
+    )
+    .await;
+    for number in 1..=20 {
+        assert!(!is_rate_limited(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");
+    }
+    assert!(is_rate_limited(&fixture, "ada", "198.51.100.21").await);
+    for (address, is_known) in [
+        ("2001:db8:1:2:ffff::7", true),
+        ("2001:db8:1:3::1", false),
+        ("2001:db8:9:9::8", false),
+        ("2001:db8:9:9::9", true),
+        ("2001:db8:9:9::8", true),
+        ("::ffff:192.0.2.1", true),
+    ] {
+        let result = fixture.sign_in("ada", PASSWORD, address).await;
+        assert_eq!(result.is_ok(), is_known, "{address}: {result:?}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_and_tokens_are_valid_while_the_time_of_their_use_cannot_be_stored() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let user = fixture.people.find_user("ada").await.unwrap();
+    let (_, token) = fixture.people.create_token(&AuditContext::command(), &user, "deploy", None).await.unwrap();
+    let used_at = async || fixture.people.tokens(None).await.unwrap()[0].last_used_at;
+    execute(
+        &fixture.dir,
+        "CREATE TRIGGER full_sessions BEFORE UPDATE ON sessions BEGIN SELECT raise(ABORT, 'full'); END; \
+         CREATE TRIGGER full_tokens BEFORE UPDATE ON admin_tokens BEGIN SELECT raise(ABORT, 'full'); END;",
+    )
+    .await;
+    fixture.people.clock.advance(2 * MINUTE);
+    for _ in 0..2 {
+        assert!(fixture.is_open(&issued).await);
+        assert!(fixture.people.authenticate_token(token.expose().as_bytes()).await.unwrap().is_some());
+        assert_eq!(used_at().await, None);
+    }
+    // A use that could not be stored does not count as stored.
+    execute(&fixture.dir, "DROP TRIGGER full_sessions; DROP TRIGGER full_tokens;").await;
+    assert!(fixture.is_open(&issued).await);
+    assert!(fixture.people.authenticate_token(token.expose().as_bytes()).await.unwrap().is_some());
+    assert!(used_at().await.is_some());
+    let session = fixture.people.sessions(&user.id).await.unwrap().remove(0);
+    assert!(session.last_seen_at > session.created_at);
+}
+
 #[test]
 fn an_ipv6_network_and_a_mapped_ipv4_address_count_as_one_address() {
     let limits = PasswordRateLimiter::default();

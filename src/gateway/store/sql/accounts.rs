@@ -12,8 +12,8 @@ use super::paging::push_json_texts;
 use super::records;
 use super::transaction::{SqlStatement, transact};
 use crate::gateway::store::{
-    AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, KeyId, NewAccount, SharedSlots,
-    StoreError, StoredAccountSettings, Timestamp, UserId,
+    AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, KeyId, NewAccount, NewCredentials,
+    SharedSlots, StoreError, StoredAccountSettings, Timestamp, TokenChange, UserId,
 };
 
 const AUDIT_TARGET_KIND: &str = "account";
@@ -170,7 +170,7 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
         AccountChange::ReplaceCredentials(_) => event("account.rotate"),
         AccountChange::ReplaceSettings(change) => {
             let changed = changed_settings(account.settings.as_deref(), &change.settings);
-            let has_new_credentials = change.sealed_credentials.is_some();
+            let has_new_credentials = change.credentials.is_some();
             let details = json!({"settings": changed, "credentials": has_new_credentials});
             let event = event("account.change").filter(|_| has_new_credentials || !changed.is_empty());
             event.map(|event| event.with_details(details))
@@ -230,24 +230,32 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             .bind(name)
             .bind(at.to_string()),
         ],
-        AccountChange::ReplaceCredentials(sealed) => credentials_statements(name, sealed),
+        AccountChange::ReplaceCredentials(credentials) => credentials_statements(name, credentials),
         AccountChange::ReplaceSettings(change) => {
-            let StoredAccountSettings { protocol, tier, settings, sealed_credentials } = *change;
+            let StoredAccountSettings { protocol, tier, settings, credentials } = *change;
             let update = sqlx::query(
                 "UPDATE accounts SET protocol = $2, tier = $3, settings = $4 WHERE name = $1 AND source = 'store'",
             );
             let mut statements = vec![update.bind(name).bind(protocol).bind(tier).bind(settings)];
-            statements.extend(sealed_credentials.into_iter().flat_map(|sealed| credentials_statements(name, sealed)));
+            statements.extend(credentials.into_iter().flat_map(|new| credentials_statements(name, new)));
             statements
         }
     }
 }
 
-fn credentials_statements(name: &str, sealed: Vec<u8>) -> Vec<SqlStatement<'_>> {
-    vec![
-        sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(sealed),
-        delete_token_statement(name),
-    ]
+fn credentials_statements(name: &str, credentials: NewCredentials) -> Vec<SqlStatement<'_>> {
+    let update = sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(credentials.sealed);
+    let token = match credentials.token {
+        TokenChange::Delete => Some(delete_token_statement(name)),
+        TokenChange::Keep => None,
+        TokenChange::Replace { before, after } => Some(
+            sqlx::query("UPDATE tokens SET sealed = $3 WHERE account = $1 AND sealed = $2")
+                .bind(name)
+                .bind(before)
+                .bind(after),
+        ),
+    };
+    [update].into_iter().chain(token).collect()
 }
 
 /// The names of the settings that differ.

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::gateway::store::testing::{child_dir, finished_record, new_store, running_record, spawn_child};
+use crate::gateway::store::testing::{child_dir, execute, finished_record, new_store, running_record, spawn_child};
 use crate::gateway::store::{
     AccountStore as _, AuditContext, InstallationStore as _, PeopleStore as _, Record, RecordFilter, TokenStore as _,
     UsageStore as _,
@@ -24,13 +24,6 @@ const MASTER_KEY: &str = "master.key";
 
 async fn close(store: Arc<SqliteStore>) {
     store.close().await;
-}
-
-async fn execute(dir: &TempDir, sql: &'static str) {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join(DATABASE)).create_if_missing(true);
-    let pool = SqlitePool::connect_with(options).await.unwrap();
-    sqlx::raw_sql(sql).execute(&pool).await.unwrap();
-    pool.close().await;
 }
 
 /// Checks that opening fails and changes neither the database nor the master key, and returns the error.

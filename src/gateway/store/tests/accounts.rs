@@ -2,7 +2,7 @@
 //! stored state of both.
 
 use super::*;
-use crate::gateway::store::testing::audit_context_at;
+use crate::gateway::store::testing::{audit_context_at, replace_credentials};
 
 const FILE_ACCOUNT: AccountSpec<'_> =
     AccountSpec { name: "primary", kind: "api_key", protocol: "images", tier: "paid" };
@@ -97,8 +97,7 @@ async fn only_enabling_revives_a_disabled_account() {
     for Fixture { store, .. } in stores().await {
         store.sync_account(FILE_ACCOUNT).await.unwrap();
         change(&*store, "primary", disable("revoked"), 1).await;
-        let changes =
-            [start_cooldown(5, "late"), AccountChange::EndCooldown, AccountChange::ReplaceCredentials(vec![9])];
+        let changes = [start_cooldown(5, "late"), AccountChange::EndCooldown, replace_credentials(vec![9])];
         for late_change in changes {
             let row = change(&*store, "primary", late_change.clone(), 9).await.unwrap();
             assert_eq!(
@@ -167,7 +166,7 @@ async fn no_change_restores_a_deleted_account() {
             AccountChange::Enable,
             start_cooldown(9, "x"),
             AccountChange::EndCooldown,
-            AccountChange::ReplaceCredentials(vec![9]),
+            replace_credentials(vec![9]),
         ];
         for late_change in changes {
             assert_eq!(change(&*store, "mine", late_change.clone(), 1).await, None, "{late_change:?}");
@@ -211,9 +210,34 @@ async fn replaced_credentials_delete_only_the_token() {
             assert!(store.claim_refresh(name, "a", time(1), time(9)).await.unwrap());
             assert!(store.store_token(name, "a", b"token").await.unwrap());
         }
-        let resealed = change(&*store, "mine", AccountChange::ReplaceCredentials(vec![9]), 1).await;
+        let resealed = change(&*store, "mine", replace_credentials(vec![9]), 1).await;
         assert_eq!(resealed, Some(AccountRow { sealed_credentials: Some(vec![9]), ..row }));
         assert_eq!(store.load_token("mine").await.unwrap(), None);
         assert!(store.load_token("other").await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn new_credentials_keep_or_replace_the_token_as_they_say() {
+    for Fixture { store, .. } in stores().await {
+        store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
+        let replace = |before: &[u8]| TokenChange::Replace { before: before.to_vec(), after: b"expired".to_vec() };
+        for (token, stored, later) in [
+            (TokenChange::Delete, None, false),
+            (TokenChange::Keep, Some("token"), true),
+            (replace(b"token"), Some("expired"), true),
+            // A newer token has been stored since the change was decided.
+            (replace(b"older"), Some("token"), true),
+        ] {
+            assert!(store.claim_refresh("mine", "a", time(1), time(9)).await.unwrap());
+            assert!(store.store_token("mine", "a", b"token").await.unwrap());
+            assert!(store.claim_refresh("mine", "a", time(1), time(9)).await.unwrap());
+            let credentials = NewCredentials { sealed: vec![9], token: token.clone() };
+            change(&*store, "mine", AccountChange::ReplaceCredentials(credentials), 1).await.unwrap();
+            let row = store.load_token("mine").await.unwrap();
+            assert_eq!(row.map(|row| row.sealed_token), stored.map(|text| text.as_bytes().to_vec()), "{token:?}");
+            // The token of a fetch that was in progress meanwhile.
+            assert_eq!(store.store_token("mine", "a", b"later").await.unwrap(), later, "{token:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the OAuth tokens of accounts: one process fetches a token, and all processes read it.
 
 use super::*;
-use crate::gateway::store::testing::audit_context_at;
+use crate::gateway::store::testing::{audit_context_at, replace_credentials};
 
 fn time(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
@@ -116,10 +116,7 @@ async fn a_token_for_replaced_credentials_is_not_stored() {
         };
         store.insert_account(&AuditContext::command(), &account).await.unwrap();
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        store
-            .change_account(&audit_context_at(time(1)), "mine", AccountChange::ReplaceCredentials(vec![2]))
-            .await
-            .unwrap();
+        store.change_account(&audit_context_at(time(1)), "mine", replace_credentials(vec![2])).await.unwrap();
         assert!(!store.store_token("mine", "a", b"of the old").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);

@@ -1,4 +1,4 @@
-//! The statements for sessions, and for the addresses from which a user has signed in before.
+//! The statements for sessions, and for the networks from which a user has signed in before.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(in super::super::super) const REFUSAL_LIMIT_REACHED: &str = concat!(
     WHERE action = 'session.refuse' AND target_id IS NOT DISTINCT FROM $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) AS refused WHERE at > $3)"
 );
 
-/// The most addresses of one user that are remembered (our choice).
-const KNOWN_ADDRESSES_MAX: i64 = 64;
+/// The most networks of one user that are remembered (our choice). Rows of older versions have single addresses.
+const KNOWN_NETWORKS_MAX: i64 = 64;
 
 pub(super) async fn sign_in(
     pool: &DbPool,
@@ -106,19 +106,19 @@ pub(super) async fn open(
         .bind(&at)
         .execute(&mut *connection)
         .await?;
-    remember_address(connection, &user.id, &session.address, &at).await?;
+    remember_network(connection, &user.id, &session.network, &at).await?;
     let event =
         AuditEvent::for_user("session.open", user).with_details(second_factors::details(&session.id, factor, issuer));
     audit_trail::write(connection, audit, event).await
 }
 
-async fn remember_address(connection: &mut DbConnection, user: &UserId, address: &str, at: &str) -> sqlx::Result<()> {
+async fn remember_network(connection: &mut DbConnection, user: &UserId, network: &str, at: &str) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO known_addresses (user_id, address, last_at) VALUES ($1, $2, $3) \
          ON CONFLICT (user_id, address) DO UPDATE SET last_at = excluded.last_at",
     )
     .bind(user.as_str())
-    .bind(address)
+    .bind(network)
     .bind(at)
     .execute(&mut *connection)
     .await?;
@@ -127,7 +127,7 @@ async fn remember_address(connection: &mut DbConnection, user: &UserId, address:
          (SELECT address FROM known_addresses WHERE user_id = $1 ORDER BY last_at DESC LIMIT $2)",
     )
     .bind(user.as_str())
-    .bind(KNOWN_ADDRESSES_MAX)
+    .bind(KNOWN_NETWORKS_MAX)
     .execute(connection)
     .await?;
     Ok(())
@@ -230,9 +230,10 @@ pub(super) async fn end_all(
     })
 }
 
-pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, address: &str) -> sqlx::Result<bool> {
-    let query = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address = $2)");
-    query.bind(user.as_str()).bind(address).fetch_one(pool).await
+pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, [first, second]: [&str; 2]) -> sqlx::Result<bool> {
+    let query =
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address IN ($2, $3))");
+    query.bind(user.as_str()).bind(first).bind(second).fetch_one(pool).await
 }
 
 fn session_from_row(row: &DbRow) -> sqlx::Result<SessionRow> {

@@ -6,7 +6,7 @@
 
 use super::*;
 use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
-use crate::gateway::store::testing::add_key;
+use crate::gateway::store::testing::{add_key, replace_credentials};
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AuditContext, AuditFilter, IdentityStore as _, KeyChange, KeyHash, KeyRow,
     KeyStore as _, LinkRedemption, NewAccount, NewIdentity, NewLink, NewSecondFactor, NewSession, NewUser,
@@ -87,6 +87,7 @@ fn session(byte: u8) -> NewSession {
         id: format!("ses_{byte}").into(),
         hash: SecretHash([byte; 32]),
         address: "192.0.2.1".to_owned(),
+        network: "192.0.2.1".to_owned(),
         agent: String::new(),
         proved_at: Timestamp::now(),
         idle_since: long_ago,
@@ -275,7 +276,7 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
     let disable = AccountChange::Disable { reason: "why".to_owned() };
     step!(trail, "change_account", ["account.disable"], store.change_account(context, "mine", disable.clone()));
     step!(trail, "change_account", ["account.enable"], store.change_account(context, "mine", AccountChange::Enable));
-    let reseal = AccountChange::ReplaceCredentials(vec![2]);
+    let reseal = replace_credentials(vec![2]);
     step!(trail, "change_account", ["account.rotate"], store.change_account(context, "mine", reseal.clone()));
     // No user decides on a cooldown, so neither its begin nor its end writes a row.
     let cool = AccountChange::StartCooldown { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
