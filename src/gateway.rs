@@ -224,7 +224,8 @@ impl Gateway {
     }
 
     /// Returns a gateway with these settings and these groups of the store, which takes the place of this one. Both
-    /// gateways share all lasting state, such as the requests in progress, the accounts and the sessions.
+    /// gateways share all lasting state, such as the requests in progress, the accounts and the sessions. That state is
+    /// not changed before the new gateway comes into force ([`CurrentGateway::replace`]).
     ///
     /// # Errors
     ///
@@ -237,9 +238,6 @@ impl Gateway {
         let console = Arc::new(self.console.with_config(&config)?);
         let oidc = OidcProvider::renew(self.oidc.as_ref(), config.oidc.as_ref())?;
         let image_downloader = ImageDownloader::for_settings(config.remote_images.as_ref())?;
-        // Nothing below can fail: prices of settings that cannot be used do not come into force.
-        self.prices.set_file_prices(&config.prices);
-        self.alerts.set_config(&config);
         Ok(Self {
             console,
             keys: Arc::clone(&self.keys),
@@ -271,6 +269,14 @@ impl Gateway {
             shutdown_requested: self.shutdown_requested.clone(),
             cutoff: self.cutoff.clone(),
         })
+    }
+
+    /// Passes the settings on to the services that this gateway shares with the one before it. Called when it comes
+    /// into force.
+    fn apply_to_shared_services(&self) {
+        self.prices.set_file_prices(&self.config.prices);
+        self.alerts.set_config(&self.config);
+        self.connections.set_exempt_proxies(&self.config.trusted_proxies);
     }
 
     /// Ends the tasks in the background, after all requests have ended.

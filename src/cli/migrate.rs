@@ -27,7 +27,7 @@ enum MigrateAction {
     /// Copy everything from the SQLite database in the data folder to the PostgreSQL database of the settings.
     ///
     /// Stop the gateway first. The SQLite database stays as it is. The command can be repeated: rows that are already
-    /// there are kept.
+    /// there are kept. It is refused if both databases were used since.
     SqliteToPostgres,
 }
 

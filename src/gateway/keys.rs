@@ -184,6 +184,32 @@ impl ApiKeys {
     /// [`KeyError::InvalidField`] if a property is invalid, before anything is stored; [`KeyError::TooMany`] if the user
     /// has the maximum number of keys; [`KeyError::Store`] if the key could not be stored.
     pub(crate) async fn create(&self, audit: &AuditContext, new_key: NewKey<'_>) -> Result<IssuedKey, KeyError> {
+        let max_keys = new_key.max_keys;
+        let (key, secret) = self.prepare_key(audit, new_key).await?;
+        if !self.store.insert_key(audit, &key, max_keys).await? {
+            return Err(KeyError::TooMany(max_keys.unwrap_or_default()));
+        }
+        self.refresh_cache().await;
+        Ok(IssuedKey::from_row(key, secret))
+    }
+
+    /// Creates the key that the first start prints; `None` if there is a key, or there was a first key, or an account
+    /// whose calls can cost something.
+    ///
+    /// # Errors
+    /// Returns an error like [`Self::create`].
+    pub(crate) async fn create_first(
+        &self,
+        audit: &AuditContext,
+        new_key: NewKey<'_>,
+    ) -> Result<Option<IssuedKey>, KeyError> {
+        let (key, secret) = self.prepare_key(audit, new_key).await?;
+        let is_inserted = self.store.insert_first_key(audit, &key).await?;
+        self.refresh_cache().await;
+        Ok(is_inserted.then(|| IssuedKey::from_row(key, secret)))
+    }
+
+    async fn prepare_key(&self, audit: &AuditContext, new_key: NewKey<'_>) -> Result<(KeyRow, BearerSecret), KeyError> {
         let name = check_name("name", "key", new_key.name)?;
         check_name("group", "group", new_key.group)?;
         check_expiry(new_key.expires_at, audit.at)?;
@@ -213,11 +239,7 @@ impl ApiKeys {
             limits: new_key.limits,
             dialects: new_key.dialects,
         };
-        if !self.store.insert_key(audit, &key, new_key.max_keys).await? {
-            return Err(KeyError::TooMany(new_key.max_keys.unwrap_or_default()));
-        }
-        self.refresh_cache().await;
-        Ok(IssuedKey::from_row(key, secret))
+        Ok((key, secret))
     }
 
     /// Creates a key, and its user and group if they do not exist.

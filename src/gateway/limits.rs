@@ -26,6 +26,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use counters::first_day_of_budgets;
 pub(crate) use limit_usage::{LimitAmounts, LimitState, LimitUsage};
 pub(crate) use limiter::RequestLimiter;
 pub(crate) use reservation::{ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::NaiveTime;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::config::RetentionPeriods;
-use super::store::{RecordStore, RetentionClass, StoreError, Timestamp};
+use super::limits::first_day_of_budgets;
+use super::store::{RecordStore, RetentionClass, StoreError, Timestamp, UtcDay};
 
 /// The delay of the first removal (our choice). At the start other work is more urgent.
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
@@ -69,10 +71,16 @@ async fn remove_expired_rows(store: &dyn RecordStore, retention: RetentionPeriod
         (RetentionClass::Records, retention.records),
         (RetentionClass::Audit, retention.audit),
         (RetentionClass::UsageDays, retention.usage),
+        (RetentionClass::UsageDetails, retention.usage),
     ];
     for (class, period) in periods {
         let Some(period) = period else { continue };
-        match remove_expired_of_class(store, class, now - period).await {
+        let before = match class {
+            // Budgets are computed from these counts: without those of their period, spent money could be spent again.
+            RetentionClass::UsageDays => (now - period).min(begin_of_budgets(now)),
+            RetentionClass::Records | RetentionClass::Audit | RetentionClass::UsageDetails => now - period,
+        };
+        match remove_expired_of_class(store, class, before).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, ?class, "expired rows were deleted"),
             Err(error) => {
@@ -81,6 +89,12 @@ async fn remove_expired_rows(store: &dyn RecordStore, retention: RetentionPeriod
             }
         }
     }
+}
+
+/// The beginning of the earliest budget period that has not ended at `now`.
+fn begin_of_budgets(now: Timestamp) -> Timestamp {
+    let first = first_day_of_budgets(UtcDay::from(now).into());
+    Timestamp::from(first.and_time(NaiveTime::MIN).and_utc())
 }
 
 async fn remove_expired_of_class(
@@ -102,12 +116,16 @@ async fn remove_expired_of_class(
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
-    use crate::gateway::store::testing::{new_store, running_record};
+    use crate::gateway::money::Usd;
+    use crate::gateway::store::testing::{new_postgres_store, new_store, running_record};
     use crate::gateway::store::{
-        AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, RowWrite, SqliteStore, UsageFilter, UtcDay,
+        AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, ReservationSubjectKind, RowWrite,
+        SqliteStore, Store, UsageFilter,
     };
-    use crate::gateway::store::{PeopleStore as _, UsageDetailStore as _, UsageStore as _};
+    use crate::gateway::store::{PeopleStore as _, UsageStore as _};
 
     const DAY: Duration = Duration::from_secs(86_400);
 
@@ -119,7 +137,7 @@ mod tests {
         Record { created_at, ..running_record(id) }
     }
 
-    async fn store_records(store: &SqliteStore, records: &[Record]) {
+    async fn store_records(store: &dyn Store, records: &[Record]) {
         let node = NodeId::only();
         let open: Vec<_> = records.iter().map(RowWrite::Open).collect();
         store.write_rows(&node, &open).await.unwrap();
@@ -140,8 +158,8 @@ mod tests {
         let (_dir, store) = new_store().await;
         let now = timestamp("2026-11-22T12:00:00Z");
         let old = [record("older", now - 31 * DAY), record("just older", now - 30 * DAY - Duration::from_millis(1))];
-        store_records(&store, &old).await;
-        store_records(&store, &[record("kept", now - 30 * DAY), record("new", now)]).await;
+        store_records(&*store, &old).await;
+        store_records(&*store, &[record("kept", now - 30 * DAY), record("new", now)]).await;
         let running = record("running", now - 90 * DAY);
         store.write_rows(&NodeId::only(), &[RowWrite::Open(&running)]).await.unwrap();
         let days = async || {
@@ -162,6 +180,43 @@ mod tests {
         remove_expired_rows(&*store, RetentionPeriods { usage: Some(30 * DAY), ..RetentionPeriods::default() }, now)
             .await;
         assert_eq!((days().await, ids(&store).await.len()), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn money_that_is_spent_within_a_running_budget_period_stays_spent() {
+        let (dir, store) = new_store().await;
+        let mut stores: Vec<(TempDir, Arc<dyn Store>)> = vec![(dir, store)];
+        stores.extend(new_postgres_store().await.map(|(dir, _, store)| (dir, store as Arc<dyn Store>)));
+        for (_dir, store) in &stores {
+            let spent = |id: &str, at: &str| Record { cost_usd: Some(Usd::from_nanos(7)), ..record(id, timestamp(at)) };
+            let spending = async |since: &str| {
+                let (kind, since) = (ReservationSubjectKind::Key, since.parse().unwrap());
+                store.budget_spending(kind, "key_1", since).await.unwrap().nanos()
+            };
+            let days_of_end_user = async || {
+                let filter = UsageFilter { end_user: Some("u-1".to_owned()), ..UsageFilter::default() };
+                store.usage_by_day(&filter).await.unwrap().len()
+            };
+            let remove = async |days: u32, now: &str| {
+                let retention = RetentionPeriods { usage: Some(days * DAY), ..RetentionPeriods::default() };
+                remove_expired_rows(&**store, retention, timestamp(now)).await;
+            };
+            let records = [
+                spent("last month", "2026-10-31T08:00:00Z"),
+                spent("first day", "2026-11-01T08:00:00Z"),
+                spent("Monday", "2026-11-30T08:00:00Z"),
+            ];
+            store_records(&**store, &records[..2]).await;
+            remove(7, "2026-11-20T12:00:00Z").await;
+            assert_eq!((spending("2026-11-01").await, spending("2026-10-01").await), (7, 7));
+            assert_eq!(days_of_end_user().await, 0);
+
+            // A Wednesday: the week began before the month.
+            store_records(&**store, &records[2..]).await;
+            remove(1, "2026-12-02T12:00:00Z").await;
+            assert_eq!((spending("2026-11-30").await, spending("2026-10-01").await), (7, 7));
+            assert_eq!(days_of_end_user().await, 0);
+        }
     }
 
     #[tokio::test]
@@ -192,7 +247,7 @@ mod tests {
         let (_dir, store) = new_store().await;
         let now = timestamp("2026-11-22T12:00:00Z");
         let many: Vec<_> = (0..2 * BATCH_ROWS + 1).map(|id| record(&format!("r{id}"), now - 31 * DAY)).collect();
-        store_records(&store, &many).await;
+        store_records(&*store, &many).await;
         assert_eq!(
             store.remove_expired_rows(RetentionClass::Records, now - 30 * DAY, BATCH_ROWS).await.unwrap(),
             u64::from(BATCH_ROWS)

@@ -108,7 +108,7 @@ pub(crate) async fn serve(
     if let Some(metrics_server) = &metrics_server {
         tracing::info!(address = %metrics_server.address(), "metrics are served");
     }
-    let startup_message = StartupMessage::prepare(&config, &store, &gateway).await?;
+    let startup_message = StartupMessage::prepare(&config, &gateway).await?;
     let mut printing_startup = pin!(print(out, startup_message.text(&config, server.address())));
     let mut is_printed = false;
     let mut reloader = ConfigReloader::new(config_reader, Arc::clone(&store), current, config);

@@ -202,8 +202,10 @@ pub(crate) enum RetentionClass {
     Records,
     /// The rows of the audit trail.
     Audit,
-    /// The usage counts by day.
+    /// The usage counts by day and key. Budgets are computed from them.
     UsageDays,
+    /// The usage counts by end user, and the detailed ones.
+    UsageDetails,
 }
 
 /// The outcome of one [`RowWrite`].

@@ -288,6 +288,13 @@ fn a_budget_without_a_price_is_a_problem_until_the_price_is_set() {
     gateway.final_records(1);
     let output = gateway.run_command(&["doctor"]);
     assert!(output.code == OK && output.stdout.contains("warning  prices "), "{output:#?}");
+    let user =
+        gateway.run_command(&["key", "list", "--json"]).json()[0]["user_name"].as_str().expect("a name").to_owned();
+    gateway.run_command(&["user", "limit", &user, "--limit", "budget_usd=5"]).ok_stdout();
+    let output = gateway.run_command(&["doctor"]);
+    assert!(output.code == FAILED && output.stdout.contains("the budgets of user usr_"), "{output:#?}");
+    gateway.run_command(&["user", "limit", &user]).ok_stdout();
+    assert_eq!(gateway.run_command(&["doctor"]).code, OK);
     gateway.run_command(&["key", "limit", gateway.key_id(), "--limit", "budget_usd=5"]).ok_stdout();
     let output = gateway.run_command(&["doctor"]);
     assert_eq!(output.code, FAILED, "{output:#?}");

@@ -257,9 +257,8 @@ fn no_account_is_used_while_it_is_unknown_whether_a_first_key_was_printed() {
     let home = TempDir::new().expect("a directory");
     let program = || Program::new(home.path()).env("IT_SECRET", "sk-upstream");
     drop(program().args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve());
+    // Earlier versions noted the id of the key in this file. A folder in its place stands for any that cannot be read.
     let marker = home.path().join("data/welcomed");
-    std::fs::rename(&marker, home.path().join("id")).expect("a file");
-    // A folder in its place stands for any file that cannot be read.
     std::fs::create_dir(&marker).expect("a folder");
     let words = ["account", "add", "--data-dir", "data", "--name", "real", "--api-key-env", "IT_SECRET"];
     let add = || program().args(words).args(["--base-url", "https://upstream.example/v1"]).run();
@@ -267,8 +266,12 @@ fn no_account_is_used_while_it_is_unknown_whether_a_first_key_was_printed() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains("the key that the first start printed"), "{refused:?}");
     std::fs::remove_dir(&marker).expect("a folder");
-    std::fs::rename(home.path().join("id"), &marker).expect("a file");
+    let keys = |words: &[&str]| program().args(["key"]).args(words).args(["--json", "--data-dir", "data"]).run().json();
+    let noted = keys(&["create", "--name", "noted in the file"]);
+    std::fs::write(&marker, noted["id"].as_str().expect("an id")).expect("a file");
     assert!(add().stderr.contains("is disabled"));
+    let states: Vec<_> = keys(&["list"]).as_array().expect("keys").iter().map(|key| key["state"].clone()).collect();
+    assert_eq!(states, ["disabled", "disabled"]);
 }
 
 /// Starts a gateway without any account, which prints a key, and checks that `add_account` disables that key.

@@ -10,7 +10,11 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase, eventually, request};
+use tempfile::TempDir;
+
+use crate::kit::{
+    Account, Answer, Call, FakeUpstream, Gateway, PostgresDatabase, Program, Server, eventually, request,
+};
 
 const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 const MASTER_KEY: &str = "5e1f0c7a9b3d2468ace013579bdf02468ace013579bdf02468ace013579bdf02";
@@ -59,6 +63,77 @@ fn a_key_of_one_node_is_valid_on_the_other_until_it_is_revoked() {
     let revoked = Call::delete(&format!("/admin/v1/keys/{id}")).key(TOKEN).send(nodes.first.address());
     assert!(revoked.status < 300, "{revoked:?}");
     eventually("the other node refuses the key", || (list_models(&nodes.second, secret).status == 401).then_some(()));
+}
+
+/// Nodes that get only the database and the master key, each with a new data folder.
+struct NewNodes {
+    home: TempDir,
+    database: PostgresDatabase,
+}
+
+impl NewNodes {
+    fn create() -> Option<Self> {
+        let database = PostgresDatabase::create()?;
+        let home = TempDir::new().expect("a directory");
+        std::fs::write(home.path().join("secret"), "sk-upstream").expect("a file");
+        let account = "[[accounts]]\nname = \"real\"\nkind = \"api_key\"\nbase_url = \"https://upstream.example/v1\"\n\
+                       api_key = { file = \"secret\" }\n";
+        std::fs::write(home.path().join("imagate.toml"), account).expect("a file");
+        Some(Self { home, database })
+    }
+
+    fn program(&self, words: &[&str]) -> Program {
+        let program = Program::new(self.home.path()).env("IMAGATE_DATABASE_URL", self.database.url());
+        program.env("IMAGATE_MASTER_KEY", MASTER_KEY).args(words)
+    }
+
+    fn serve(&self, data_dir: &str, words: &[&str]) -> Server {
+        self.program(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data_dir]).args(words).serve()
+    }
+
+    /// Serves with an account in the settings file.
+    fn serve_with_account(&self, data_dir: &str) -> Server {
+        self.serve(data_dir, &["--config", "imagate.toml"])
+    }
+}
+
+/// The first key that a server has printed.
+fn printed_key(server: &Server) -> Option<String> {
+    server.stdout().lines().map(str::trim).find(|line| line.starts_with("sk-img-")).map(str::to_owned)
+}
+
+#[test]
+fn the_first_key_of_a_node_ends_on_every_node_with_an_account_of_another_folder() {
+    let Some(nodes) = NewNodes::create() else { return };
+    let (first, second) = (nodes.serve("one", &[]), nodes.serve("two", &[]));
+    let secret = printed_key(&first).expect("a key");
+    assert_eq!(printed_key(&second), None, "one installation has one first key");
+    let statuses =
+        || [&first, &second].map(|server| Call::get("/v1/models").key(&secret).send(server.address()).status);
+    eventually("the key is valid on both nodes", || (statuses() == [200, 200]).then_some(()));
+    let words = ["account", "add", "--data-dir", "three", "--name", "real", "--api-key-file", "secret"];
+    let added = nodes.program(&words).args(["--base-url", "https://upstream.example/v1"]).run();
+    let is_said = added.stderr.contains("the key that the first start printed is disabled");
+    assert!(added.code == Some(0) && is_said, "{added:?}");
+    eventually("the key is refused on both nodes", || (statuses() == [401, 401]).then_some(()));
+}
+
+#[test]
+fn the_first_key_ends_at_a_start_of_another_node_with_an_account_of_the_file() {
+    let Some(nodes) = NewNodes::create() else { return };
+    let first = nodes.serve("one", &[]);
+    let secret = printed_key(&first).expect("a key");
+    let second = nodes.serve_with_account("two");
+    assert_eq!(printed_key(&second), None);
+    let refused = || [&first, &second].map(|server| Call::get("/v1/models").key(&secret).send(server.address()).status);
+    eventually("the key is refused on both nodes", || (refused() == [401, 401]).then_some(()));
+}
+
+#[test]
+fn a_node_without_accounts_prints_no_key_for_those_of_another_node() {
+    let Some(nodes) = NewNodes::create() else { return };
+    let _first = nodes.serve_with_account("one");
+    assert_eq!(printed_key(&nodes.serve("two", &[])), None);
 }
 
 #[test]

@@ -149,6 +149,61 @@ fn every_changed_setting_is_reported() {
 }
 
 #[test]
+fn new_trusted_proxies_are_exempt_from_the_limit_of_connections() {
+    let upstream = FakeUpstream::start();
+    let settings = "[connections]\nmax_per_address = 1\n";
+    let gateway = Gateway::with(settings, &[Account::for_upstream("only", &upstream)]);
+    let address = gateway.address();
+    let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
+    let second = || Call::get("/healthz").try_send(address).expect("an answer").status;
+    assert_eq!(second(), 503, "the only connection of the address serves a request");
+    edit(&gateway, "metrics_listen =", "trusted_proxies = [\"127.0.0.1\"]\nmetrics_listen =");
+    assert!(reload(&gateway).contains("settings changed: trusted_proxies"));
+    assert_eq!(second(), 200);
+    upstream.open_gate("end");
+    caller.join().expect("a caller").expect("an answer").ok_json();
+}
+
+#[test]
+fn a_reload_that_the_store_refuses_changes_no_price() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
+    // The statements below are those of SQLite.
+    if gateway.run_database().is_some() {
+        return;
+    }
+    let prices = || Call::get("/v1/images/models").key(gateway.secret()).send(gateway.address()).ok_json();
+    let before = prices();
+    gateway.execute_sql(
+        "CREATE TRIGGER refuse BEFORE INSERT ON accounts BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
+    );
+    append(&gateway, &simulator_account("new", "[\"default\"]"));
+    append(&gateway, "[[prices]]\nmodel = \"gpt-image-2\"\nfrom = \"2026-01-01\"\nper_image = 0.04\n");
+    let refused = gateway.run_command(&["config", "reload"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("keeps the former ones"), "{refused:?}");
+    assert_eq!(prices(), before);
+    gateway.execute_sql("DROP TRIGGER refuse");
+    reload(&gateway);
+    assert_ne!(prices(), before);
+}
+
+/// Stands for a gateway in a container whose data folder is also that of another container.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_gateway_of_another_process_namespace_is_not_signalled() {
+    let gateway = Gateway::simulated();
+    let lock = gateway.home().join("data/serve.lock");
+    std::fs::write(&lock, "1 pid:[1]\n0\ndone\n\n").expect("the lock file");
+    let refused = gateway.run_command(&["config", "reload"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("in the container of the gateway"), "{refused:?}");
+    std::fs::write(&lock, "").expect("the lock file");
+    let refused = gateway.run_command(&["config", "reload"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("still starting, or stopping"), "{refused:?}");
+}
+
+#[test]
 fn a_reload_that_hangs_does_not_block_the_stop() {
     let mut gateway = Gateway::simulated();
     let account = "[[accounts]]\nname = \"real\"\nkind = \"api_key\"\nbase_url = \"https://upstream.example/v1\"\n\

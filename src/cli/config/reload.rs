@@ -19,14 +19,28 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// holds the new settings as this command has read them; only its data folder is used, to find the gateway.
 pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
-    let no_gateway = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
-    let status_before = ServingStatus::find(data_dir)?.ok_or_else(no_gateway)?;
+    let Some(status_before) = ServingStatus::find(data_dir)? else {
+        let state = if ServingStatus::is_served(data_dir)? {
+            "the gateway is still starting, or stopping, with"
+        } else {
+            "no gateway is running with"
+        };
+        return Err(anyhow!("{state} the data folder {}", data_dir.display()).into());
+    };
+    if status_before.is_in_other_namespace() {
+        let reason = "the gateway runs in another process namespace: run the command in the container of the gateway";
+        return Err(anyhow!(reason).into());
+    }
     send_sighup(status_before.process_id)?;
     let started_at = Instant::now();
     while started_at.elapsed() < RELOAD_TIMEOUT {
         // A status cannot be read while the gateway is writing it, nor after the gateway has ended. In both cases the
         // loop waits on.
-        if let Some(status) = ServingStatus::find(data_dir)?.filter(|status| status.reloads > status_before.reloads) {
+        if let Some(status) = ServingStatus::find(data_dir)?.filter(|status| status.is_newer_than(&status_before)) {
+            if status.reloads == 0 {
+                print(&format!("the gateway has started again (process {}) with its settings\n", status.process_id))?;
+                return Ok(());
+            }
             let changes = status.last_reload.map_err(|problems| {
                 anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")
             })?;

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use super::Accounts;
 use super::account::UpstreamAccount;
 use crate::gateway::config;
-use crate::gateway::store::StoreError;
 
 /// The reason why a new account is not used until its state has been read from the store.
 const UNKNOWN: &str = "its state is not known yet";
@@ -18,16 +17,13 @@ impl Accounts {
     /// Applies a configuration that was reloaded; the rows of its accounts must be in the store. An account that
     /// stays keeps its cooldown, its health and its calls. The calls of a removed account are completed.
     ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read. New accounts are then not used until it has been read.
-    pub(crate) async fn configure(
-        &self,
-        previous: &[config::AccountConfig],
-        current: &[config::AccountConfig],
-    ) -> Result<(), StoreError> {
+    /// If the store cannot be read, new accounts are not used until a later refresh has read it.
+    pub(crate) async fn configure(&self, previous: &[config::AccountConfig], current: &[config::AccountConfig]) {
         self.replace_configured(previous, current);
-        self.reload().await
+        if let Err(error) = self.reload().await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the state of new accounts could not be read; it will be read again");
+        }
     }
 
     fn replace_configured(&self, previous: &[config::AccountConfig], current: &[config::AccountConfig]) {

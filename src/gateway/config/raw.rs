@@ -171,7 +171,8 @@ pub(super) struct RawRetention {
     pub(super) records: Option<RawDuration>,
     /// The time for the audit trail.
     pub(super) audit: Option<RawDuration>,
-    /// The time for the counts by day and key, also for those of end users.
+    /// The time for the counts by day and key, also for those of end users. The counts by day and key of the current
+    /// week and month are kept in any case, because budgets are computed from them.
     pub(super) usage: Option<RawDuration>,
 }
 

@@ -10,7 +10,7 @@ use super::{CheckResult, InstallationContents, message_of};
 use crate::gateway::config::{self, ImageModelSpec, RequestLimits, UpstreamConfig, UpstreamProtocol};
 use crate::gateway::manage;
 use crate::gateway::prices::{PriceTable, WorkEstimate};
-use crate::gateway::store::{KeyState, StoreError, Timestamp, UsedModel};
+use crate::gateway::store::{KeyState, ReservationSubjectKind, StoreError, Timestamp, UsedModel};
 
 const CHECK: &str = "prices";
 /// The time for which a model counts as in use after its last job (our choice).
@@ -84,6 +84,10 @@ async fn read(
         let keys = store.list_keys().await?.into_iter().filter(|key| key.state(Timestamp::now()) == KeyState::Active);
         for key in keys {
             budgets.add_stored(format!("key {}", key.id), key.limits.as_deref().and_then(object).as_ref());
+        }
+        let subjects = store.limited_subjects().await?;
+        for user in subjects.into_iter().filter(|subject| subject.kind == ReservationSubjectKind::User) {
+            budgets.add_stored(format!("user {}", user.id), object(&user.limits).as_ref());
         }
     }
     let mut models = match installation.store {

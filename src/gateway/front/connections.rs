@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionTable {
     max_per_address: usize,
     pub(super) deadlines: ConnectionDeadlines,
     /// Proxies carry the traffic of many callers, so the limit for one address does not apply to them.
-    exempt_proxies: TrustedProxies,
+    exempt_proxies: RwLock<TrustedProxies>,
     metrics: ConnectionMetrics,
     epoch: Instant,
     state: Mutex<ConnectionTableState>,
@@ -152,13 +152,18 @@ impl ConnectionTable {
             max,
             max_per_address,
             deadlines,
-            exempt_proxies,
+            exempt_proxies: RwLock::new(exempt_proxies),
             metrics,
             epoch: Instant::now(),
             state: Mutex::default(),
             close_notify: Notify::new(),
             shortage: Mutex::default(),
         }
+    }
+
+    /// Replaces the proxies to which the limit for one address does not apply. Open connections stay as they are.
+    pub(crate) fn set_exempt_proxies(&self, proxies: &TrustedProxies) {
+        self.exempt_proxies.write().unwrap_or_else(PoisonError::into_inner).clone_from(proxies);
     }
 
     /// Reports the number of connections in each state to the metrics.
@@ -183,7 +188,7 @@ impl ConnectionTable {
     /// Admits a new connection; `None` if the server stops, or if a limit is reached and no connection can be evicted.
     pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<ConnectionSlot> {
         let address = network_prefix(remote.ip());
-        let is_exempt = self.exempt_proxies.trusts(remote.ip());
+        let is_exempt = self.exempt_proxies.read().unwrap_or_else(PoisonError::into_inner).trusts(remote.ip());
         let mut open = self.lock();
         let mut evicted = 0;
         let has_room = !open.is_stopping

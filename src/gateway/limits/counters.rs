@@ -230,6 +230,13 @@ pub(super) fn period_begin(period: BudgetPeriod, day: NaiveDate) -> NaiveDate {
     first.unwrap_or(day)
 }
 
+/// Returns the earliest first day of all budget periods that contain this day: budgets are computed from the counts
+/// since then.
+pub(crate) fn first_day_of_budgets(day: NaiveDate) -> NaiveDate {
+    let begins = [BudgetPeriod::Day, BudgetPeriod::Week, BudgetPeriod::Month].map(|period| period_begin(period, day));
+    begins.into_iter().min().unwrap_or(day)
+}
+
 /// Returns the first day after the period that contains this day.
 pub(super) fn period_end(period: BudgetPeriod, day: NaiveDate) -> NaiveDate {
     let begin = period_begin(period, day);

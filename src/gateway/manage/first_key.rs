@@ -1,5 +1,8 @@
 //! The key that the first start prints. It works with the simulator. It is disabled before the first use of an account
 //! whose calls can cost something, because printed text may stay in a log for ever.
+//!
+//! Its id is noted in the store, so that every node and every command finds it. Earlier versions noted it in a file of
+//! the data directory, which is still read.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -8,13 +11,13 @@ use std::time::Duration;
 use chrono::Utc;
 
 use crate::gateway::config::{AccountConfig, Config, UpstreamConfig};
-use crate::gateway::store::{AuditContext, KeyChange, KeyId, KeyState, Store, StoreError, Timestamp};
+use crate::gateway::store::{AuditContext, KeyChange, KeyState, Store, StoreError, Timestamp};
 
 /// The time for which the key is valid (our choice).
 pub(crate) const FIRST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The name of the file in the data directory that shows that a first key was printed. It holds the id of the key; when
-/// the key is disabled, the file becomes empty.
+/// The name of the file in which earlier versions noted the id of the key; when the key is disabled, the file becomes
+/// empty.
 const FIRST_KEY_FILE: &str = "welcomed";
 
 /// True if calls to the account can cost something.
@@ -22,22 +25,13 @@ pub(crate) fn is_billable(account: &AccountConfig) -> bool {
     !matches!(account.upstream, UpstreamConfig::Simulator)
 }
 
-/// True if a first key was printed before.
+/// True if an earlier version has printed a first key.
 ///
 /// # Errors
 ///
 /// Returns an error if the data directory cannot be read.
-pub(crate) fn was_first_key_issued(config: &Config) -> std::io::Result<bool> {
+pub(crate) fn has_first_key_file(config: &Config) -> std::io::Result<bool> {
     first_key_file(config).try_exists()
-}
-
-/// Records the id of the first key.
-///
-/// # Errors
-///
-/// Returns an error if the data directory cannot be written to.
-pub(crate) fn record_first_key(config: &Config, key: &KeyId) -> std::io::Result<()> {
-    std::fs::write(first_key_file(config), key.as_str())
 }
 
 /// The expiry of a first key that is created now.
@@ -56,30 +50,46 @@ pub(crate) async fn disable_first_key(
     store: &dyn Store,
     audit: &AuditContext,
 ) -> Result<bool, StoreError> {
-    let marker = first_key_file(config);
-    let id = match std::fs::read_to_string(&marker) {
-        Ok(id) if id.is_empty() => return Ok(false),
-        Ok(id) => id,
-        // If there is no file, no key was printed.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => {
-            let source = format!("{}: {error}", marker.display()).into();
-            return Err(StoreError::Unavailable { doing: "looking up the key that the first start printed", source });
-        }
-    };
-    let key = store.find_key(&id, None).await?;
+    let (from_file, from_store) = (read_first_key_file(config)?, store.first_key().await?);
+    let mut was_active = false;
+    for id in from_file.as_deref().into_iter().chain(from_store.as_ref().map(|id| id.as_str())) {
+        was_active |= disable_if_active(store, audit, id).await?;
+    }
+    if from_store.is_some() {
+        store.forget_first_key().await?;
+    }
+    if from_file.is_some()
+        && let Err(error) = std::fs::write(first_key_file(config), [])
+    {
+        tracing::warn!(%error, "the data directory cannot be written to");
+    }
+    Ok(was_active)
+}
+
+async fn disable_if_active(store: &dyn Store, audit: &AuditContext, id: &str) -> Result<bool, StoreError> {
+    let key = store.find_key(id, None).await?;
     let is_active = key.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active);
     if is_active {
-        store.change_key(audit, &id, None, &[KeyChange::Disable]).await?;
+        store.change_key(audit, id, None, &[KeyChange::Disable]).await?;
         tracing::warn!(
             "the key that the first start printed is disabled, because there is an upstream account that can incur \
              costs"
         );
     }
-    if let Err(error) = std::fs::write(&marker, []) {
-        tracing::warn!(%error, "the data directory cannot be written to");
-    }
     Ok(is_active)
+}
+
+/// Returns the id that an earlier version has noted; `None` if there is none, or the key was disabled.
+fn read_first_key_file(config: &Config) -> Result<Option<String>, StoreError> {
+    let path = first_key_file(config);
+    match std::fs::read_to_string(&path) {
+        Ok(id) => Ok(Some(id).filter(|id| !id.is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let source = format!("{}: {error}", path.display()).into();
+            Err(StoreError::Unavailable { doing: "looking up the key that the first start printed", source })
+        }
+    }
 }
 
 fn first_key_file(config: &Config) -> PathBuf {

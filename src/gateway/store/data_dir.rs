@@ -26,6 +26,8 @@ pub(crate) struct ServeLock(File);
 pub(crate) struct ServingStatus {
     /// The id of the process.
     pub(crate) process_id: i32,
+    /// The namespace to which the id belongs, as Linux names it; `None` if it is not known.
+    pid_namespace: Option<String>,
     /// The number of times that the process has read its configuration again.
     pub(crate) reloads: u64,
     /// The result of the last reload: the changes, or the reason why nothing has changed.
@@ -61,7 +63,9 @@ impl ServeLock {
             Ok(text) => ("done", text),
             Err(text) => ("refused", text),
         };
-        let text = format!("{}\n{reloads}\n{word}\n{text}\n", std::process::id());
+        let process = std::process::id();
+        let process = own_pid_namespace().map_or(process.to_string(), |namespace| format!("{process} {namespace}"));
+        let text = format!("{process}\n{reloads}\n{word}\n{text}\n");
         let written = self.0.set_len(0).and_then(|()| {
             let mut file = &self.0;
             file.seek(SeekFrom::Start(0))?;
@@ -100,10 +104,38 @@ impl ServingStatus {
 
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.splitn(4, '\n');
-        let (process_id, reloads, word) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?, lines.next()?);
+        let (process, reloads, word) = (lines.next()?, lines.next()?.parse().ok()?, lines.next()?);
         let text = lines.next()?.trim_end().to_owned();
-        Some(Self { process_id, reloads, last_reload: if word == "done" { Ok(text) } else { Err(text) } })
+        let (process, namespace) = process.split_once(' ').map_or((process, None), |(id, name)| (id, Some(name)));
+        Some(Self {
+            process_id: process.parse().ok()?,
+            pid_namespace: namespace.map(str::to_owned),
+            reloads,
+            last_reload: if word == "done" { Ok(text) } else { Err(text) },
+        })
     }
+
+    /// True if the process is in another process namespace, such as that of a container: its id then names no process
+    /// here, or another one.
+    pub(crate) fn is_in_other_namespace(&self) -> bool {
+        self.pid_namespace.is_some() && own_pid_namespace().is_some_and(|own| self.pid_namespace != Some(own))
+    }
+
+    /// True if this status was published after `earlier`: by a reload, or by a process that has started since.
+    pub(crate) fn is_newer_than(&self, earlier: &Self) -> bool {
+        self.process_id != earlier.process_id || self.reloads != earlier.reloads
+    }
+}
+
+/// The process namespace of this process, as Linux names it.
+#[cfg(target_os = "linux")]
+fn own_pid_namespace() -> Option<String> {
+    std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn own_pid_namespace() -> Option<String> {
+    None
 }
 
 /// True if a node that shares its database with others has run from this directory.
@@ -249,7 +281,11 @@ impl DataDir {
     pub(super) fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
         let file = self.lock_file(SERVE_LOCK_FILE)?;
         match file.try_lock() {
-            Ok(()) => Ok(ServeLock(file)),
+            Ok(()) => {
+                // The status of a process that has ended must not be taken for that of this one.
+                file.set_len(0).map_err(StoreError::io("clearing the lock file"))?;
+                Ok(ServeLock(file))
+            }
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse { data_dir: self.0.clone() }),
             Err(TryLockError::Error(source)) => Err(StoreError::io("locking the data directory")(source)),
         }
@@ -297,4 +333,38 @@ fn restrict_to_owner(file: &File) -> std::io::Result<()> {
         file.set_permissions(permissions)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_process_does_not_have_the_status_of_the_one_before_it() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let find = || ServingStatus::find(dir.path()).unwrap();
+        std::fs::write(dir.path().join(SERVE_LOCK_FILE), "4242\n7\ndone\nnothing has changed\n").unwrap();
+        assert!(find().is_none());
+        let lock = DataDir::at(dir.path()).lock_for_serving().unwrap();
+        assert!(find().is_none());
+        lock.publish_status(3, &Err("line 1\nline 2".to_owned()));
+        let status = find().unwrap();
+        assert_eq!((status.process_id.unsigned_abs(), status.reloads), (std::process::id(), 3));
+        assert_eq!(status.last_reload.as_ref().unwrap_err(), "line 1\nline 2");
+        assert!(!status.is_in_other_namespace());
+    }
+
+    #[test]
+    fn a_status_is_newer_after_a_reload_and_after_a_new_start() {
+        let status = |text: &str| ServingStatus::parse(text).unwrap();
+        let before = status("1 pid:[1]\n4\ndone\n\n");
+        assert_eq!(before.is_in_other_namespace(), cfg!(target_os = "linux"));
+        assert!(!before.is_newer_than(&before));
+        for newer in ["1 pid:[1]\n5\ndone\n\n", "1 pid:[1]\n0\ndone\n\n", "2 pid:[1]\n4\ndone\n\n"] {
+            assert!(status(newer).is_newer_than(&before), "{newer}");
+        }
+        // An older version writes no namespace.
+        let older = status("1\n4\ndone\n\n");
+        assert!(older.process_id == 1 && !older.is_in_other_namespace());
+    }
 }

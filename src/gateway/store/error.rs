@@ -57,6 +57,23 @@ pub(crate) enum StoreError {
         /// The directory that both servers use.
         data_dir: PathBuf,
     },
+    /// The database has to be migrated, but a gateway of an older version serves from this data directory.
+    #[error(
+        "a gateway of an older version serves from the data directory {}: start that gateway again with this version first",
+        data_dir.display()
+    )]
+    OlderGateway {
+        /// The directory from which the gateway serves.
+        data_dir: PathBuf,
+    },
+    /// The database of an import has other rows in the place of those of the source.
+    #[error(
+        "both databases were used since the last import, so {table} cannot be copied: import into an empty database"
+    )]
+    Diverged {
+        /// The first table with such rows.
+        table: &'static str,
+    },
     /// A value that must be unique is taken.
     #[error("the row already exists")]
     Conflict,

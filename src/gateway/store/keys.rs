@@ -16,6 +16,16 @@ pub(crate) trait KeyStore: Send + Sync {
     /// if its owner already has `max_keys` keys that are not deleted, or has deleted very many keys within a day.
     async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError>;
 
+    /// Adds the key that the first start prints, and notes its id. Returns `false`, without a change, if there is a key,
+    /// or such a note, or an account whose calls can cost something. Of several nodes, one gets `true`.
+    async fn insert_first_key(&self, audit: &AuditContext, key: &KeyRow) -> Result<bool, StoreError>;
+
+    /// Returns the id of the first key; `None` if there was none, or its id is forgotten.
+    async fn first_key(&self) -> Result<Option<KeyId>, StoreError>;
+
+    /// Forgets the id of the first key, because it is disabled. There can be no other one.
+    async fn forget_first_key(&self) -> Result<(), StoreError>;
+
     /// Returns the key with that id or public id, unless it is deleted. With an owner, returns only a key of that user.
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError>;
 

@@ -115,7 +115,7 @@ async fn an_account_that_is_added_later_is_shared_too() {
     let configured = [with_slots(1)];
     for node in &nodes {
         store_rows(&node.store, &configured).await;
-        node.accounts.configure(&[], &configured).await.unwrap();
+        node.accounts.configure(&[], &configured).await;
     }
     let (other, held) = (Arc::clone(&nodes[1].accounts), lease(&nodes[0].accounts).await.unwrap());
     let mut waiting = JoinSet::new();

@@ -202,6 +202,22 @@ async fn a_cooldown_is_stored_once_the_store_works_again() {
 }
 
 #[tokio::test]
+async fn new_accounts_of_a_reload_are_used_once_the_store_can_be_read() {
+    let (_dir, store) = new_store().await;
+    let double = AccountStoreDouble::wrapping(&store);
+    start(&store, "one", &[with_key("a"), with_key("b")], &FakeCredentialService::rotating()).await;
+    let (vault, endpoint) = (store.vault().clone(), FakeCredentialService::rotating());
+    let accounts =
+        Accounts::open(&[with_key("a")], Arc::clone(&double) as _, vault, endpoint, NodeId::only()).await.unwrap();
+    double.failure.set(Some(|| StoreError::Busy));
+    accounts.configure(&[with_key("a")], &[with_key("b")]).await;
+    assert!(lease(&accounts).await.is_err());
+    double.failure.set(None);
+    refresh(&accounts).await;
+    assert_eq!(lease(&accounts).await.unwrap().account().name(), "b");
+}
+
+#[tokio::test]
 async fn an_older_store_read_does_not_undo_newer_feedback() {
     let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
@@ -273,7 +289,7 @@ async fn a_check_of_replaced_settings_does_not_disable_the_account() {
     while endpoint.probes.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    accounts.configure(&[old], std::slice::from_ref(&new)).await.unwrap();
+    accounts.configure(&[old], std::slice::from_ref(&new)).await;
     endpoint.probe_gate.add_permits(1000);
     refresh_and_check(&accounts).await;
     assert_eq!(row(&store, "a").await.disabled_at, None);
@@ -286,7 +302,7 @@ async fn replaced_settings_cancel_a_requested_check() {
     let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
     refuse(&accounts, 401, 3);
-    accounts.configure(&[old], std::slice::from_ref(&new)).await.unwrap();
+    accounts.configure(&[old], std::slice::from_ref(&new)).await;
     refresh_and_check(&accounts).await;
     assert_eq!(endpoint.probes.load(Ordering::SeqCst), 0);
 }

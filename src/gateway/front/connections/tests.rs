@@ -87,6 +87,16 @@ async fn trusted_proxies_are_exempt_from_the_limit_per_address() {
 }
 
 #[tokio::test]
+async fn replaced_proxies_are_exempt_with_their_next_connections() {
+    let connections = connections(8, 1);
+    let direct = [1, 1].map(|last_octet| connections.admit(remote(last_octet)).unwrap());
+    assert_eq!(leaving_flags(&direct), [true, false]);
+    connections.set_exempt_proxies(&TrustedProxies::from_networks(&["192.0.2.1"]));
+    let proxied = [1, 1].map(|last_octet| connections.admit(remote(last_octet)).unwrap());
+    assert_eq!((leaving_flags(&direct), leaving_flags(&proxied)), (vec![true, false], vec![false; 2]));
+}
+
+#[tokio::test]
 async fn the_limits_depend_on_the_file_descriptors() {
     let limits = |max, max_per_address, descriptors| {
         let limits = ConnectionLimits { max, max_per_address };

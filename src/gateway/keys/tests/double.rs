@@ -47,6 +47,18 @@ impl KeyStore for KeyStoreDouble {
         self.inner()?.insert_key(audit, key, max_keys).await
     }
 
+    async fn insert_first_key(&self, audit: &AuditContext, key: &KeyRow) -> Result<bool, StoreError> {
+        self.inner()?.insert_first_key(audit, key).await
+    }
+
+    async fn first_key(&self) -> Result<Option<KeyId>, StoreError> {
+        self.inner()?.first_key().await
+    }
+
+    async fn forget_first_key(&self) -> Result<(), StoreError> {
+        self.inner()?.forget_first_key().await
+    }
+
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
         self.inner()?.find_key(handle, owner).await
     }

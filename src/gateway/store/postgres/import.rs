@@ -1,8 +1,9 @@
 //! Moves an installation with SQLite into PostgreSQL.
 //!
 //! The rows are copied in one transaction, with the values and the order that they have. It can be run again: rows that are
-//! already there stay as they are, and the counts and sums are compared each time. The source is not changed, except that
-//! an older one is migrated first.
+//! already there stay as they are, and the counts and sums are compared each time. If both databases were used since the
+//! last import, a new row of one has the number of another row of the other; then nothing is copied. The source is not
+//! changed, except that an older one is migrated first.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,37 +22,42 @@ use super::sql::records;
 use crate::gateway::store::installation::LISTED_TABLES;
 use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteStore, StoreError};
 
-/// The tables, in an order in which each row comes after the rows that it refers to. The rows of `write_check`,
-/// `key_revision` and `audit_removal` belong to a database and not to an installation.
-const TABLES: [&str; 23] = [
-    "data_keys",
-    "users",
-    "groups",
-    "user_groups",
-    "keys",
-    "accounts",
-    "tokens",
-    "links",
-    "milestones",
-    "sessions",
-    "known_addresses",
-    "second_factors",
-    "recovery_codes",
-    "identities",
-    "admin_tokens",
-    "prices",
-    "usage_days",
-    "end_user_days",
-    "audit",
-    "records",
-    "replays",
-    "alerts",
-    "alert_deliveries",
+/// The tables, in an order in which each row comes after the rows that it refers to, and the columns that identify a row
+/// in both databases. The rows of `write_check`, `key_revision` and `audit_removal` belong to a database and not to an
+/// installation.
+const TABLES: [(&str, &str); 23] = [
+    ("data_keys", "purpose"),
+    ("users", "id"),
+    ("groups", "id"),
+    ("user_groups", "user_id, group_id"),
+    ("keys", "id"),
+    ("accounts", "id"),
+    ("tokens", "account"),
+    ("links", "hash"),
+    ("milestones", "name"),
+    ("sessions", "id"),
+    ("known_addresses", "user_id, address"),
+    ("second_factors", "user_id"),
+    ("recovery_codes", "user_id, hash"),
+    ("identities", "user_id"),
+    ("admin_tokens", "id"),
+    ("prices", "model, valid_from"),
+    ("usage_days", "key_id, day, user_id, group_name"),
+    ("end_user_days", "end_user, day, key_id, user_id, group_name"),
+    (AUDIT, "seq"),
+    ("records", "request_id"),
+    ("replays", "scope"),
+    ("alerts", "id"),
+    ("alert_deliveries", "alert_id, channel"),
 ];
+
+/// The table whose rows have no other identity than their number.
+const AUDIT: &str = "audit";
 
 /// The tables of detailed counts. They are copied only into an empty database: afterwards, the database counts the records
 /// that a later import adds.
-const DETAIL_TABLES: [&str; 3] = ["usage_scopes", "usage_details", "usage_fold"];
+const DETAIL_TABLES: [(&str, &str); 3] =
+    [("usage_scopes", "id"), ("usage_details", "scope, dimension, day, value"), ("usage_fold", "\"only\"")];
 
 /// The tables whose rows have a number by their order, and the name of that number.
 const NUMBERED: [(&str, &str); 7] = [
@@ -93,7 +99,8 @@ pub(crate) struct ImportReport {
 ///
 /// # Errors
 /// Returns [`StoreError::InUse`] if a gateway serves from the directory, [`StoreError::Conflict`] if the database has
-/// another installation, and [`StoreError::Damaged`] if the counts or sums differ afterwards. Then nothing was written.
+/// another installation, [`StoreError::Diverged`] if both databases were used since the last import, and
+/// [`StoreError::Damaged`] if the counts or sums differ afterwards. Then nothing was written.
 pub(crate) async fn import(
     data_dir: &Path,
     master_key: Option<MasterKey>,
@@ -118,8 +125,8 @@ pub(crate) async fn import(
 async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<ImportReport, StoreError> {
     let mut transaction = target.begin().await.map_err(during(WRITING))?;
     let is_empty = prepare_target(source, &mut transaction).await?;
-    for table in TABLES.into_iter().chain(DETAIL_TABLES.into_iter().filter(|_| is_empty)) {
-        copy_table(source, &mut transaction, table).await?;
+    for (table, identity) in TABLES.into_iter().chain(DETAIL_TABLES.into_iter().filter(|_| is_empty)) {
+        copy_table(source, &mut transaction, table, identity).await?;
     }
     finish_target(&mut transaction).await.map_err(during(WRITING))?;
     let report = compare(source, &mut transaction).await?;
@@ -159,7 +166,12 @@ async fn prepare_target(source: &Connection, target: &mut PgConnection) -> Resul
     }
 }
 
-async fn copy_table(source: &Connection, target: &mut PgConnection, table: &'static str) -> Result<(), StoreError> {
+async fn copy_table(
+    source: &Connection,
+    target: &mut PgConnection,
+    table: &'static str,
+    identity: &'static str,
+) -> Result<(), StoreError> {
     let columns = columns_of(target, table).await.map_err(during(WRITING))?;
     let list = columns.join(", ");
     let quoted: Vec<_> = columns.iter().map(|column| format!("\"{column}\"")).collect();
@@ -167,7 +179,7 @@ async fn copy_table(source: &Connection, target: &mut PgConnection, table: &'sta
     let mut query = source.prepare(&format!("SELECT {list} FROM {table} ORDER BY {order}")).map_err(read_error)?;
     let insert = format!(
         "INSERT INTO {table} ({0}) OVERRIDING SYSTEM VALUE SELECT {0} \
-         FROM json_populate_recordset(NULL::{table}, CAST($1 AS JSON)) ON CONFLICT DO NOTHING",
+         FROM json_populate_recordset(NULL::{table}, CAST($1 AS JSON)) ON CONFLICT ({identity}) DO NOTHING",
         quoted.join(", ")
     );
     let mut rows = query.query([]).map_err(read_error)?;
@@ -180,13 +192,37 @@ async fn copy_table(source: &Connection, target: &mut PgConnection, table: &'sta
         }
         if batch.len() == BATCH_ROWS || (is_last && !batch.is_empty()) {
             let json = replace_null_characters(Value::Array(std::mem::take(&mut batch)).to_string());
-            let query = sqlx::query(AssertSqlSafe(insert.clone())).bind(json);
-            query.execute(&mut *target).await.map_err(during(WRITING))?;
+            insert_rows(target, table, &insert, &json).await?;
         }
         if is_last {
             return Ok(());
         }
     }
+}
+
+/// Inserts the rows that are not there yet.
+async fn insert_rows(
+    target: &mut PgConnection,
+    table: &'static str,
+    insert: &str,
+    json: &str,
+) -> Result<(), StoreError> {
+    let diverged = || StoreError::Diverged { table };
+    let inserted = sqlx::query(AssertSqlSafe(insert.to_owned())).bind(json).execute(&mut *target).await;
+    inserted
+        .map_err(during(WRITING))
+        .map_err(|error| if matches!(error, StoreError::Conflict) { diverged() } else { error })?;
+    if table == AUDIT {
+        let query = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM json_populate_recordset(NULL::audit, CAST($1 AS JSON)) AS source \
+             JOIN audit AS target USING (seq) WHERE source IS DISTINCT FROM target)",
+        );
+        let differs: bool = query.bind(json).fetch_one(&mut *target).await.map_err(during(WRITING))?;
+        if differs {
+            return Err(diverged());
+        }
+    }
+    Ok(())
 }
 
 /// Returns the columns of a table of the target, without those that the database computes. The source has all of them.
@@ -232,7 +268,7 @@ async fn finish_target(target: &mut PgConnection) -> sqlx::Result<()> {
 /// Compares the number of rows of each table, and the sums.
 async fn compare(source: &Connection, target: &mut PgConnection) -> Result<ImportReport, StoreError> {
     let mut report = ImportReport::default();
-    let counts = TABLES.map(|table| (table, format!("SELECT count(*) FROM {table}"), false));
+    let counts = TABLES.map(|(table, _)| (table, format!("SELECT count(*) FROM {table}"), false));
     let sums = SUMS.map(|(name, statement)| (name, statement.to_owned(), true));
     for (name, statement, is_sum) in counts.into_iter().chain(sums) {
         let before: i64 = source.query_row(&statement, [], |row| row.get(0)).map_err(read_error)?;

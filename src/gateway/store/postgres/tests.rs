@@ -4,6 +4,7 @@
 //! They pass without a check if the run has no server: `cargo xtask test` starts one.
 
 mod attempts;
+mod import;
 mod reservations;
 mod shared_answers;
 

@@ -1,6 +1,7 @@
 //! The statements for keys. Every value is a bound parameter, never part of the text of a statement.
 
 mod change;
+mod first_key;
 pub(in super::super) mod page;
 
 use std::time::Duration;
@@ -44,6 +45,19 @@ use select_keys;
 impl KeyStore for SqlStore {
     async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError> {
         insert(&self.writer, audit, key, max_keys).await.map_err(during("storing a key"))
+    }
+
+    async fn insert_first_key(&self, audit: &AuditContext, key: &KeyRow) -> Result<bool, StoreError> {
+        let inserted = first_key::insert(&self.writer, audit, key).await;
+        inserted.map_err(during("storing the first key"))
+    }
+
+    async fn first_key(&self) -> Result<Option<KeyId>, StoreError> {
+        first_key::find(&self.readers).await.map_err(during("looking up the key that the first start printed"))
+    }
+
+    async fn forget_first_key(&self) -> Result<(), StoreError> {
+        first_key::forget(&self.writer).await.map_err(during("storing that the first key is disabled"))
     }
 
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
@@ -93,36 +107,40 @@ impl KeyStore for SqlStore {
 }
 
 async fn insert(pool: &DbPool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
-    let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
-        "expires_at": key.expires_at, "limits": limits_as_json(key.limits.as_deref()),
-        "dialects": key.dialects.to_stored()});
-    let event = AuditEvent::new("key.create", AUDIT_TARGET_KIND, key.id.as_str(), &key.name).with_details(details);
     transact!(pool, |transaction| {
         if let Some(max_keys) = max_keys
             && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
         {
             return Ok(false);
         }
-        sqlx::query(
-            "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits, \
-             dialects) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        )
-        .bind(key.id.as_str())
-        .bind(key.public_id.as_str())
-        .bind(&key.name)
-        .bind(key.user.as_str())
-        .bind(key.group.as_str())
-        .bind(key.hash.0.as_slice())
-        .bind(key.created_at.to_string())
-        .bind(key.expires_at.map(|time| time.to_string()))
-        .bind(key.latest_end.map(|time| time.to_string()))
-        .bind(&key.limits)
-        .bind(key.dialects.to_stored())
-        .execute(&mut *transaction)
-        .await?;
-        audit_trail::write(&mut transaction, audit, event).await?;
+        insert_row(&mut transaction, audit, key).await?;
         true
     })
+}
+
+async fn insert_row(connection: &mut DbConnection, audit: &AuditContext, key: &KeyRow) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits, \
+         dialects) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(key.id.as_str())
+    .bind(key.public_id.as_str())
+    .bind(&key.name)
+    .bind(key.user.as_str())
+    .bind(key.group.as_str())
+    .bind(key.hash.0.as_slice())
+    .bind(key.created_at.to_string())
+    .bind(key.expires_at.map(|time| time.to_string()))
+    .bind(key.latest_end.map(|time| time.to_string()))
+    .bind(&key.limits)
+    .bind(key.dialects.to_stored())
+    .execute(&mut *connection)
+    .await?;
+    let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
+        "expires_at": key.expires_at, "limits": limits_as_json(key.limits.as_deref()),
+        "dialects": key.dialects.to_stored()});
+    let event = AuditEvent::new("key.create", AUDIT_TARGET_KIND, key.id.as_str(), &key.name).with_details(details);
+    audit_trail::write(connection, audit, event).await
 }
 
 /// Returns the number of keys of a user that count against the limit: the existing keys, or a tenth of those deleted

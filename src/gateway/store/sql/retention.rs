@@ -50,9 +50,12 @@ pub(in super::super) async fn remove_expired(
     match class {
         RetentionClass::Records => delete_rows(pool, DELETE_RECORDS, before.to_string(), limit).await,
         RetentionClass::UsageDays => {
+            delete_rows(pool, DELETE_USAGE_DAYS, UtcDay::from(before).to_string(), limit).await
+        }
+        RetentionClass::UsageDetails => {
             let day = UtcDay::from(before).to_string();
             let mut removed = 0;
-            for statement in [DELETE_USAGE_DAYS, DELETE_END_USER_DAYS, DELETE_USAGE_DETAILS] {
+            for statement in [DELETE_END_USER_DAYS, DELETE_USAGE_DETAILS] {
                 removed = removed.max(delete_rows(pool, statement, day.clone(), limit).await?);
             }
             Ok(removed)

@@ -18,7 +18,7 @@ use super::error_conversion::{during, during_migration};
 use super::migrations::{MIGRATIONS, newest_version};
 use super::sql::data_key_unlock::load_or_create_data_keys;
 use crate::gateway::store::data_dir::{DataDir, open_private, run_blocking};
-use crate::gateway::store::{MasterKey, NodeId, StoreError};
+use crate::gateway::store::{MasterKey, NodeId, ServingStatus, StoreError};
 
 /// "imgt", as the first migration writes it.
 pub(super) const APPLICATION_ID: i64 = 1_768_777_588;
@@ -70,6 +70,7 @@ async fn open_locked(
     let options = connect_options(&data_dir);
     let writer = pool(1).connect_with(options.clone()).await.map_err(during("opening the database"))?;
     check_own_database(&writer).await?;
+    check_not_served_by_older_version(&writer, &data_dir).await?;
     MIGRATIONS.run(&writer).await.map_err(during_migration(newest_version()))?;
     let (keys, configured_key) = load_or_create_data_keys(&writer, &data_dir, configured_key).await?;
     let (vault, pepper) = keys.into_parts()?;
@@ -84,6 +85,28 @@ async fn open_locked(
     let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
     let batch_writer = Arc::new(BatchWriter::new(data_dir.database_path()));
     Ok(SqliteStore { writer, batch_writer, readers, data_dir, configured_key, vault, pepper, node: NodeId::only() })
+}
+
+/// Returns an error if the database must be migrated while a gateway serves from the directory. That gateway is of an
+/// older version, and its statements need not fit the new schema.
+async fn check_not_served_by_older_version(writer: &SqlitePool, data_dir: &DataDir) -> Result<(), StoreError> {
+    let reading = || during("reading the schema");
+    let has_versions = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_sqlx_migrations')";
+    let has_versions: bool = sqlx::query_scalar(has_versions).fetch_one(writer).await.map_err(reading())?;
+    let mut found = 0;
+    if has_versions {
+        let version = sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations");
+        found = version.fetch_one(writer).await.map_err(reading())?;
+    }
+    if found >= newest_version() {
+        return Ok(());
+    }
+    let data_dir = data_dir.path().to_owned();
+    run_blocking(move || {
+        let is_served = ServingStatus::is_served(&data_dir).map_err(StoreError::io("reading the lock for serving"))?;
+        if is_served { Err(StoreError::OlderGateway { data_dir }) } else { Ok(()) }
+    })
+    .await
 }
 
 /// Returns an error if the directory was in use but has lost its database. It must not become a new installation: every

@@ -13,7 +13,9 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::gateway::store::testing::{child_dir, execute, finished_record, new_store, running_record, spawn_child};
+use crate::gateway::store::testing::{
+    child_dir, database_at_migration, execute, finished_record, new_store, running_record, spawn_child,
+};
 use crate::gateway::store::{
     AccountStore as _, AuditContext, InstallationStore as _, PeopleStore as _, Record, RecordFilter, TokenStore as _,
     UsageStore as _,
@@ -229,6 +231,25 @@ async fn a_second_server_is_refused_and_a_command_is_not() {
     command.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     drop(serving);
     command.lock_for_serving().unwrap();
+}
+
+#[tokio::test]
+async fn a_database_is_not_migrated_while_an_older_gateway_serves() {
+    let newest = newest_schema_version();
+    let (dir, pool) = database_at_migration(usize::try_from(newest).unwrap() - 1).await;
+    let version = async || -> i64 {
+        sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations").fetch_one(&pool).await.unwrap()
+    };
+    let serving = DataDir::at(dir.path()).lock_for_serving().unwrap();
+    let error = SqliteStore::open(dir.path(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::OlderGateway { .. }), "{error}");
+    assert_eq!(version().await, newest - 1);
+    drop(serving);
+    let store = SqliteStore::open(dir.path(), None).await.unwrap();
+    assert_eq!(version().await, newest);
+    // A command of the same version may open the database beside the gateway.
+    let _serving = store.lock_for_serving().unwrap();
+    SqliteStore::open(dir.path(), None).await.unwrap();
 }
 
 #[tokio::test]

@@ -370,3 +370,49 @@ async fn creating_and_deleting_keys_is_limited_for_each_day() {
         assert!(store.insert_key(&context, &new_key(11, tomorrow), Some(1)).await.unwrap());
     }
 }
+
+#[tokio::test]
+async fn the_first_key_is_added_once_by_all_nodes_together() {
+    for Fixture { store, second_store, .. } in stores().await {
+        let context = AuditContext::command();
+        let other = add_key(&*store, "other").await;
+        let first =
+            |name: &str| KeyRow { id: KeyId::random().unwrap(), public_id: PublicId::from(name), ..other.clone() };
+        assert!(!store.insert_first_key(&context, &first("first-0")).await.unwrap(), "there is a key");
+        let delete = async |id: &KeyId| {
+            store.change_key(&context, id.as_str(), None, &[KeyChange::Delete]).await.unwrap().done().unwrap()
+        };
+        delete(&other.id).await;
+        let inserts = [(&store, first("first-1")), (&second_store, first("first-2"))].map(|(store, key)| {
+            let store = Arc::clone(store);
+            tokio::spawn(async move { store.insert_first_key(&AuditContext::system(), &key).await.unwrap() })
+        });
+        let [one, two] = inserts;
+        assert_ne!(one.await.unwrap(), two.await.unwrap(), "one of two nodes adds it");
+        let [key] = store.list_keys().await.unwrap().try_into().unwrap();
+        assert_eq!(second_store.first_key().await.unwrap(), Some(key.id.clone()));
+        store.forget_first_key().await.unwrap();
+        assert_eq!(second_store.first_key().await.unwrap(), None);
+        delete(&key.id).await;
+        assert!(!store.insert_first_key(&context, &first("first-3")).await.unwrap(), "there was a first key");
+    }
+}
+
+/// Adds a first key beside an account of this kind, and returns whether it was added.
+async fn add_first_key_beside(fixture: &Fixture, kind: &str) -> bool {
+    let context = AuditContext::command();
+    let key = add_key(&*fixture.store, "other").await;
+    fixture.store.change_key(&context, key.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+    fixture.store.sync_account(AccountSpec { name: "a", kind, protocol: "images", tier: "paid" }).await.unwrap();
+    let first = KeyRow { id: KeyId::random().unwrap(), public_id: PublicId::from("first"), ..key };
+    fixture.second_store.insert_first_key(&context, &first).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_key_is_not_added_to_an_account_that_costs_something() {
+    for (kind, is_added) in [("api_key", false), ("simulator", true)] {
+        for fixture in stores().await {
+            assert_eq!(add_first_key_beside(&fixture, kind).await, is_added, "{kind}");
+        }
+    }
+}

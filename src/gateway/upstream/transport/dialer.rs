@@ -35,8 +35,12 @@ const MAX_ADDRESSES: usize = 8;
 pub(super) struct Dialer {
     settings: TransportSettings,
     resolver: Resolver,
-    tls_connector: OnceLock<Result<TlsConnector, rustls::Error>>,
+    tls_connector: OnceLock<TlsConnector>,
+    connector_loader: ConnectorLoader,
 }
+
+/// Makes the TLS connector; reads the machine's certificates.
+type ConnectorLoader = fn(&TransportSettings) -> Result<TlsConnector, rustls::Error>;
 
 type ConnectFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
@@ -44,7 +48,12 @@ type ConnectFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>
 
 impl Dialer {
     pub(super) fn new(settings: TransportSettings) -> Self {
-        Self { settings, resolver: Resolver::default(), tls_connector: OnceLock::new() }
+        Self {
+            settings,
+            resolver: Resolver::default(),
+            tls_connector: OnceLock::new(),
+            connector_loader: build_tls_connector,
+        }
     }
 
     pub(super) async fn dial(&self, origin: &UpstreamOrigin) -> Result<TransportStream, SendError> {
@@ -87,10 +96,13 @@ impl Dialer {
     }
 
     /// Returns the TLS connector. Reads the machine's certificates on first use only: an installation without https
-    /// upstreams needs none.
+    /// upstreams needs none. A failure is not kept, because it may pass, such as a lack of file descriptors.
     pub(super) fn tls_connector(&self) -> Result<TlsConnector, TransportError> {
-        let connector = self.tls_connector.get_or_init(|| build_tls_connector(&self.settings));
-        connector.clone().map_err(TransportError::Roots)
+        if let Some(connector) = self.tls_connector.get() {
+            return Ok(connector.clone());
+        }
+        let connector = (self.connector_loader)(&self.settings).map_err(TransportError::Roots)?;
+        Ok(self.tls_connector.get_or_init(|| connector).clone())
     }
 }
 
@@ -146,4 +158,26 @@ async fn next_finished(attempts: &mut Vec<ConnectFuture>) -> io::Result<TcpStrea
         Poll::Pending
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn certificates_that_could_not_be_read_are_read_again_and_then_kept() {
+        static LOADS: AtomicUsize = AtomicUsize::new(0);
+        let fails_once = |settings: &TransportSettings| match LOADS.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(rustls::Error::General("no file descriptor is left".to_owned())),
+            _ => build_tls_connector(settings),
+        };
+        let dialer = Dialer { connector_loader: fails_once, ..Dialer::new(TransportSettings::default()) };
+        assert!(matches!(dialer.tls_connector(), Err(TransportError::Roots(_))));
+        for _ in 0..3 {
+            drop(dialer.tls_connector().unwrap());
+        }
+        assert_eq!(LOADS.load(Ordering::SeqCst), 2);
+    }
 }

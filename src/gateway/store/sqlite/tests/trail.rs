@@ -248,7 +248,7 @@ async fn keys(trail: &mut Trail, store: &SqliteStore) {
     let context = &AuditContext::command();
     let first_key = add_key(store, "first").await;
     trail.expect("insert_key", &["key.create"]).await;
-    let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..first_key };
+    let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..first_key.clone() };
     step!(trail, "insert_key", ["key.create"], store.insert_key(context, &row, None));
     let next = SecretRotation { hash: KeyHash([8; 32]), previous_until: Some(context.at) };
     step!(trail, "rotate_key", ["key.rotate"], store.rotate_key(context, &row.id, None, next.clone()));
@@ -260,6 +260,10 @@ async fn keys(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "change_key", ["key.enable"], store.change_key(context, "key_2", None, &[KeyChange::Enable]));
     let both = [KeyChange::Disable, KeyChange::Delete];
     step!(trail, "change_key", ["key.disable", "key.delete"], store.change_key(context, "key_2", None, &both));
+    let (id, delete) = (first_key.id.as_str(), [KeyChange::Delete]);
+    step!(trail, "change_key", ["key.delete"], store.change_key(context, id, None, &delete));
+    let row = KeyRow { id: "key_3".into(), public_id: "third".into(), ..first_key.clone() };
+    step!(trail, "insert_first_key", ["key.create"], store.insert_first_key(context, &row));
 }
 
 async fn accounts(trail: &mut Trail, store: &SqliteStore) {
