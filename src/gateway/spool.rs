@@ -331,14 +331,6 @@ fn is_full(error: &io::Error) -> bool {
 
 // === impl SpooledFile ===
 
-impl SpooledFile {
-    /// Reads bytes that are in the cache of the system. Returns `None` if there are none at this offset.
-    fn read_cached(&self, offset: u64, buffer: &mut [u8]) -> Option<usize> {
-        let file = &self.pooled_file.anonymous_file.as_ref()?.file;
-        positioned_io::read_cached(file, buffer, offset).filter(|count| *count > 0)
-    }
-}
-
 impl ByteSource for SpooledFile {
     fn len(&self) -> u64 {
         self.length

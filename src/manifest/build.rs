@@ -21,6 +21,7 @@ mod update;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
+use super::check::parse_lenient_version;
 use super::files::{FileKind, FilesError, RepositoryFiles};
 use super::layout::{canonical, sorted};
 use super::package::{PackageLimits, ZipTimestamp};
@@ -172,7 +173,8 @@ impl<'a> PreviousEntries<'a> {
     }
 
     fn newest(&self) -> Option<&'a JsonNode> {
-        self.entries.iter().copied().max_by_key(|entry| super::layout::sort_key(entry))
+        let version = |entry| text(entry, "version").unwrap_or_default();
+        self.entries.iter().copied().max_by_key(|entry| (parse_lenient_version(version(entry)), version(entry)))
     }
 }
 

@@ -41,21 +41,26 @@ const SKILLS_PER_ITEM: usize = 64;
 /// It never fails: input that cannot be read is a finding.
 #[must_use]
 pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
-    check_source(source, options, |manifest, text, findings| check_everything(manifest, text, options, findings))
+    check_source(source, options, CheckScope::Everything, |manifest, text, findings| {
+        check_everything(manifest, text, options, findings);
+    })
 }
 
-/// Checks only the shape of the manifest, and that the packages are safe and are those that it names: for callers that
-/// have the packages but no checkout.
+/// Checks only the shape of the manifest, and that the packages are safe, have no files with secrets, and are those of
+/// the skills that it names: for callers that have the packages but no checkout. Of the
+/// contents, only errors are reported.
 #[must_use]
 pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
-    check_source(source, options, |manifest, _, findings| {
-        run_checks(manifest, &[&|findings| shape::check(manifest, findings)], options, CheckScope::Packages, findings);
+    let scope = CheckScope::Packages;
+    check_source(source, options, scope, |manifest, _, findings| {
+        run_checks(manifest, &[&|findings| shape::check(manifest, findings)], options, scope, findings);
     })
 }
 
 fn check_source(
     source: SourceFile,
     options: &CheckOptions<'_>,
+    scope: CheckScope,
     inspect: impl FnOnce(&LocatedNode<'_>, &str, &mut FindingCollector),
 ) -> CheckReport {
     let mut findings = FindingCollector::default();
@@ -66,7 +71,7 @@ fn check_source(
     if let (Some(text), Some(root)) = (&text, &root) {
         inspect(&LocatedNode::root(root, file), text, &mut findings);
     }
-    findings.finish(options.checked_rules(root.is_some()), |finding| options.apply_level(finding))
+    findings.finish(options.checked_rules(root.is_some(), scope), |finding| options.apply_level(finding))
 }
 
 /// A check of the manifest by itself.
@@ -88,7 +93,7 @@ fn run_checks(
     findings: &mut FindingCollector,
 ) {
     let files = options.files.map(FileReadCounter::new);
-    let checker = files.as_ref().map(|files| package::RepositoryChecker::new(files, scope));
+    let checker = files.as_ref().map(|files| package::RepositoryChecker::new(files, options.shown_root, scope));
     let skills: Vec<LocatedNode<'_>> = checker.iter().flat_map(|_| manifest.skills()).collect();
     let mut items: Vec<CheckWorkItem<'_, '_>> =
         manifest_checks.iter().copied().map(CheckWorkItem::ManifestOnly).collect();

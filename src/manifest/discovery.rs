@@ -1,11 +1,14 @@
 //! The discovery index of Agent Skills, version 0.2.0: a list of the skills for clients that read only this format.
 //!
-//! The module decides which entries the index contains: the newest version of each skill. Each digest is the checksum
-//! that the manifest states, so clients of the index verify the same bytes.
+//! The module decides which entries the index contains: the newest version of each skill, which is also the one that an
+//! install without a version chooses. Each digest is the checksum that the manifest states, so clients of the index
+//! verify the same bytes.
 
 use std::collections::BTreeMap;
 
-use super::layout::sort_key;
+use semver::Version;
+
+use super::check::parse_lenient_version;
 use super::text::{JsonLimits, JsonNode, SourceFile, read};
 
 /// The address that identifies the version of the index.
@@ -42,16 +45,16 @@ pub fn discovery_index(source: &SourceFile, base: Option<&str>) -> Result<String
         Some(base) => base,
         None => field(&root, "/repository/raw_base_url")?,
     };
-    let mut newest: BTreeMap<&str, (usize, &JsonNode)> = BTreeMap::new();
+    let mut newest: BTreeMap<&str, (ReleaseRank<'_>, usize)> = BTreeMap::new();
     for (index, entry) in root.get("skills").into_iter().flat_map(JsonNode::elements).enumerate() {
         let name = field(&root, &format!("/skills/{index}/name"))?;
-        let is_newer = newest.get(name).is_none_or(|(_, known)| sort_key(entry) > sort_key(known));
-        if is_newer {
-            newest.insert(name, (index, entry));
+        let rank = release_rank(entry.get("version").and_then(JsonNode::text).unwrap_or_default());
+        if newest.get(name).is_none_or(|(known, _)| rank >= *known) {
+            newest.insert(name, (rank, index));
         }
     }
     let mut skills = Vec::new();
-    for (name, (index, _)) in newest {
+    for (name, (_, index)) in newest {
         let skill_field = |key: &str| field(&root, &format!("/skills/{index}/{key}"));
         let sum = skill_field("sha256")?;
         if sum.len() != 64 || !sum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -76,6 +79,16 @@ pub fn discovery_index(source: &SourceFile, base: Option<&str>) -> Result<String
 fn field<'a>(root: &'a JsonNode, pointer: &str) -> Result<&'a str, DiscoveryError> {
     let missing = || DiscoveryError::Field { pointer: pointer.to_owned(), why: "is missing or not a text" };
     root.at(pointer).and_then(JsonNode::text).ok_or_else(missing)
+}
+
+/// The order in which the releases of a skill are preferred: the newest that is no pre-release, then the newest
+/// pre-release, then texts that are no versions.
+pub(super) type ReleaseRank<'a> = (bool, Option<Version>, &'a str);
+
+/// Returns the rank of a release; the highest is chosen.
+pub(super) fn release_rank(version: &str) -> ReleaseRank<'_> {
+    let parsed = parse_lenient_version(version);
+    (parsed.as_ref().is_some_and(|version| version.pre.is_empty()), parsed, version)
 }
 
 /// Appends a path to an address.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use semver::{Version, VersionReq};
 
 use super::check::nearest;
-use super::discovery::address;
+use super::discovery::{address, release_rank};
 use super::package::archive::{fold, path_fault};
 use super::package::{PackageLimits, Sha256Sum};
 use crate::wire::manifest::{Skill, SkillsRegistry};
@@ -136,13 +136,10 @@ impl SkillRequirement {
     ///
     /// Returns an error if no release matches, or if the entry of the release does not allow a safe download.
     pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<&'a Skill, SkillRequirementError> {
-        let version = |skill: &Skill| Version::parse(&skill.version).ok();
-        // The newest release wins; a pre-release is chosen only if nothing else matches.
-        let rank = |skill: &&Skill| {
-            let version = version(skill);
-            (version.as_ref().is_some_and(|version| version.pre.is_empty()), version)
-        };
-        let newest = self.matching(registry)?.into_iter().max_by_key(rank);
+        let newest = self.matching(registry)?.into_iter().max_by(|a, b| {
+            // A pre-release is chosen only if nothing else matches.
+            release_rank(&a.version).cmp(&release_rank(&b.version))
+        });
         let chosen = newest.ok_or_else(|| self.unknown(std::iter::empty()))?;
         let entry = |why| Err(SkillRequirementError::Entry { name: self.name.clone(), why });
         if chosen.sha256.len() != 64 || !chosen.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -66,9 +66,17 @@ pub enum FetchBody {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The address cannot be reached, or the connection breaks off.
+    /// The address cannot be reached, or the connection breaks off before the head of the answer.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
+    /// The answer ends early, or too little of it arrives in time.
+    #[error("the download stopped after {bytes} bytes: {reason}")]
+    Interrupted {
+        /// The number of bytes of the body that have arrived.
+        bytes: u64,
+        /// The error message of the connection.
+        reason: String,
+    },
     /// The TLS connection failed, for example because the certificate is not trusted.
     #[error("its TLS connection failed: {0}")]
     Tls(String),

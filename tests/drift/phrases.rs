@@ -35,6 +35,10 @@ const LIMITS: &[Phrase] = &[
         "At most {} image tools of a request may differ",
         &[|_| source_number("src/gateway/rules/response/job.rs", "const IMAGE_TOOLS_MAX: usize = ")],
     ),
+    (
+        "if nothing arrives for {} seconds",
+        &[|_| source_number("src/cli/skills/web_client.rs", "silence: Duration::from_secs(")],
+    ),
     ("never above {}", &[|facts| facts.limit("retry_after_max_seconds")]),
     ("every {} seconds; every reader", &[|facts| facts.limit("heartbeat_seconds")]),
     ("first comment after {} seconds", &[|facts| facts.limit("heartbeat_seconds")]),

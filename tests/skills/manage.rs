@@ -198,6 +198,38 @@ fn an_update_keeps_other_versions_and_package_paths() {
     assert_eq!(updated["skills"][2], manifest["skills"][2]);
 }
 
+/// A listed release stays as it was published, whichever version the folder holds.
+#[test]
+fn an_update_damages_no_newer_release() {
+    let repo = built_repository();
+    let mut manifest = repo.manifest();
+    let mut newest = manifest["skills"][0].clone();
+    newest["version"] = "2.0.0".into();
+    newest["package"] = "packages/demo-2.0.0.zip".into();
+    newest["updated_at"] = "2026-11-21T03:00:00Z".into();
+    newest["x-own"] = 7.into();
+    manifest["skills"].as_array_mut().expect("a list").insert(1, newest);
+    repo.write_file("skills.json", &manifest.to_string());
+    // The version of the folder is listed beside a newer one: its entry is up to date, and then takes only own values.
+    repo.run_ok(&["update", "--check"]);
+    repo.write_file("skills/demo/SKILL.md", &format!("{}\nMore.\n", demo_skill("1.0.0").replace("# Demo", "# New")));
+    repo.run_ok(&["update", "--overwrite"]);
+    let updated = repo.manifest();
+    assert_eq!(names(&updated), ["demo 1.0.0", "demo 2.0.0", "other 0.3.0"]);
+    assert_eq!((&updated["skills"][0]["title"], updated["skills"][0].get("x-own")), (&"New".into(), None));
+    assert_eq!(updated["skills"][1], manifest["skills"][1]);
+    // A lower version that is not listed gets an entry of its own.
+    repo.write_file("skills/demo/SKILL.md", &demo_skill("1.0.1"));
+    repo.write_file("skills/other/SKILL.md", &demo_skill("0.4.0").replace("demo", "other"));
+    repo.run_ok(&["update"]);
+    let backported = repo.manifest();
+    assert_eq!(names(&backported), ["demo 1.0.0", "demo 1.0.1", "demo 2.0.0", "other 0.4.0"]);
+    assert_eq!((&backported["skills"][0], &backported["skills"][2]), (&updated["skills"][0], &updated["skills"][1]));
+    assert_eq!(backported["skills"][1]["package"], "packages/demo-1.0.1.zip");
+    assert!(repo.path("packages/demo-1.0.1.zip").exists());
+    repo.run_ok(&["update", "--check"]);
+}
+
 #[test]
 fn an_entry_is_removed_and_everything_else_stays() {
     let repo = built_repository();
@@ -265,6 +297,43 @@ fn each_problem_of_a_build_begins_a_line_with_error() {
     assert_eq!(lines.len(), 2, "{problems}");
     assert!(lines[0].starts_with("error: skills/demo/SKILL.md:1:1: "), "{problems}");
     assert!(lines[1].starts_with("error: skills/other/.env: "), "{problems}");
+}
+
+/// The paths in the output of a command are those of the current folder, so that editors and code hosts find them.
+#[test]
+fn shown_paths_are_relative_to_the_current_folder() {
+    let repo = SkillRepository::new();
+    fs::create_dir(repo.path("docs")).expect("a folder");
+    fs::rename(repo.path("skills"), repo.path("docs/skills")).expect("the skills");
+    let address = ["--git-url", "https://example.com/e/s.git", "--raw-base-url", "https://example.com/e/s/raw/main"];
+    let build = |more: &[&str], code| {
+        let options = ["build", "--root", "docs", "--repository", "e/s", "--branch", "main"];
+        stderr(&repo, &[&options, &address[..], more].concat(), code)
+    };
+    repo.write_file("docs/skills/demo/.DS_Store", "junk");
+    let built = build(&[], 0);
+    for line in ["left out docs/skills/demo/.DS_Store", "wrote docs/packages/demo-1.0.0.zip", "wrote docs/skills.json"]
+    {
+        assert!(built.contains(&format!("{line}\n")), "{built}");
+    }
+    repo.write_file("docs/skills/demo/SKILL.md", &demo_skill("1.0.0").replace("Shows", "Hides"));
+    assert!(build(&[], 1).starts_with("error: docs/packages/demo-1.0.0.zip: was published"));
+    let update = stderr(&repo, &["update", "--manifest", "docs/skills.json"], 1);
+    assert!(update.starts_with("error: docs/packages/demo-1.0.0.zip: was published"), "{update}");
+    repo.write_file("docs/skills/demo/SKILL.md", &demo_skill("1.0.1"));
+    for format in ["github", "sarif", "human", "json", "junit"] {
+        let validate = ["validate", "docs/skills.json", "--root", "docs", "--format", format];
+        let report = repo.run_failing(&validate, 1);
+        assert!(report.contains("docs/skills/demo/SKILL.md") && report.contains("docs/skills.json"), "{report}");
+        assert!(!report.replace("docs/skills/demo/SKILL.md", "").contains("skills/demo/SKILL.md"), "{report}");
+    }
+    assert!(build(&[], 0).contains("wrote docs/packages/demo-1.0.1.zip\n"));
+    let mut manifest: Value =
+        serde_json::from_slice(&fs::read(repo.path("docs/skills.json")).expect("a manifest")).expect("JSON");
+    manifest["skills"][0]["version"] = "1.0.2".into();
+    repo.write_file("docs/skills.json", &manifest.to_string());
+    let verified = repo.run_failing(&["verify", "docs/skills.json", "--format", "github"], 1);
+    assert!(verified.contains("file=docs/packages/demo-1.0.1.zip!/SKILL.md,line=5"), "{verified}");
 }
 
 /// Runs git in a folder of the repository.

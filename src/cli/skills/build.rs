@@ -8,6 +8,7 @@ use clap::Args;
 use super::atomic_file::{refuse_symlinks, write_file};
 use super::git_repository::{missing_options, repository_fields};
 use super::source_date::SourceDate;
+use super::verify::{shown_path, with_shown_paths};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_message};
@@ -76,11 +77,11 @@ impl BuildCommand {
             timestamp: self.source_date.zip_timestamp(),
             overwrite: self.overwrite,
         };
-        let built = build(&input)?;
+        let built = build(&input).map_err(|error| with_shown_paths(error, &self.root))?;
         let manifest_changed = previous.as_ref().is_none_or(|previous| previous.bytes() != built.manifest.as_bytes());
         let removed = built.removed.iter().chain(&built.removed_apis);
         removed.for_each(|name| print_message(&format!("`{name}` no longer exists and is removed from the manifest")));
-        built.left_out.iter().for_each(|path| print_message(&format!("left out {path}")));
+        built.left_out.iter().for_each(|path| print_message(&format!("left out {}", self.shown(path))));
         if self.check {
             self.print_changes(&built, manifest_changed)
         } else {
@@ -118,13 +119,18 @@ impl BuildCommand {
         }
     }
 
+    /// Returns a path of the repository as it is from the current folder.
+    fn shown(&self, path: &str) -> String {
+        shown_path(&self.root, path)
+    }
+
     /// Prints the files that would be written, and fails if there are any.
     fn print_changes(&self, built: &BuildOutput, manifest_changed: bool) -> Result<(), CommandFailure> {
         let manifest = manifest_changed.then_some(self.manifest.as_str());
         let packages = built.packages.iter().map(|(path, _)| path.as_str());
         let changes: Vec<&str> = packages.chain(manifest).collect();
         for path in &changes {
-            print(&format!("{path}\n"))?;
+            print(&format!("{}\n", self.shown(path)))?;
         }
         print_counts(built);
         if changes.is_empty() { Ok(()) } else { Err(CommandFailure::HasFindings) }
@@ -138,11 +144,11 @@ impl BuildCommand {
         for (path, bytes) in &built.packages {
             refuse_symlinks(checkout, path)?;
             write_file(&self.root.join(path), bytes)?;
-            print_message(&format!("wrote {path}"));
+            print_message(&format!("wrote {}", self.shown(path)));
         }
         if manifest_changed {
             write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
-            print_message(&format!("wrote {}", self.manifest));
+            print_message(&format!("wrote {}", self.shown(&self.manifest)));
         }
         print_counts(built);
         Ok(())

@@ -87,9 +87,8 @@ impl InstallCommand {
                 bytes.with_context(|| format!("{} does not exist next to the manifest", skill.package))
             }
             ManifestInput::Address(_) => {
-                let address = package_address(registry, skill);
-                download_file(&address, limit, HostPolicy::from_allow_private(self.allow_private_hosts))
-                    .with_context(|| address.clone())
+                let hosts = HostPolicy::from_allow_private(self.allow_private_hosts);
+                download_file(&package_address(registry, skill), limit, hosts)
             }
         }
     }

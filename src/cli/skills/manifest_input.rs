@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use reqwest::Url;
 
 use super::web_client::{self, HostPolicy};
@@ -60,13 +60,27 @@ impl ManifestInput {
     }
 }
 
-/// Downloads a file that a manifest names, up to the limit.
+/// Downloads a file that a manifest names, up to the limit. An error names the address without its credentials, because
+/// errors end up in logs.
 pub(super) fn download_file(address: &str, limit: u64, hosts: HostPolicy) -> anyhow::Result<Vec<u8>> {
-    match parse_address(address, true) {
+    let downloaded = match parse_address(address, true) {
         Ok(url) => web_client::download(&url, limit, hosts),
-        Err(CommandFailure::Usage(message)) => bail!(message),
-        Err(_) => bail!("this is not a URL"),
+        Err(CommandFailure::Usage(message)) => Err(anyhow!(message)),
+        Err(_) => Err(anyhow!("this is not a URL")),
+    };
+    match address_without_credentials(address) {
+        Some(shown) => downloaded.context(shown),
+        None => downloaded,
     }
+}
+
+/// Returns the address without user name and password, or `None` if it cannot be parsed: a password may be anywhere in
+/// it then.
+fn address_without_credentials(address: &str) -> Option<String> {
+    let mut url = Url::parse(address).ok()?;
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    Some(url.into())
 }
 
 fn read_limit() -> u64 {
@@ -110,6 +124,16 @@ mod tests {
         assert!(refusal("http://example.com/m.json", true).contains("https"));
         assert!(refusal("https://user:secret@example.com/m.json", true).contains("credentials"));
         assert!(parse_address("https://example.com/m.json", true).is_ok());
+    }
+
+    #[test]
+    fn an_error_of_a_download_shows_no_credentials() {
+        let message = |address| format!("{:#}", download_file(address, 1, HostPolicy::Public).unwrap_err());
+        let refused = message("https://user:secret@example.com/p.zip");
+        assert!(refused.starts_with("https://example.com/p.zip: a URL with credentials"), "{refused}");
+        assert!(message("http://secret@example.com/p.zip").starts_with("http://example.com/p.zip: "));
+        // The password ends at the first slash, so this is no address.
+        assert!(message("https://user:sec/ret@example.com/p.zip").starts_with("this is not a URL: "));
     }
 
     #[test]

@@ -102,6 +102,9 @@ fn problems(name: &str, text: &str) -> Vec<String> {
     // A name that is no portable file name, such as `con`, is refused like in `skills install`.
     match name.parse::<SkillRequirement>() {
         Err(_) if problems.is_empty() => vec![format!("`{name}` is not a valid file name on every system")],
+        Ok(_) if problems.is_empty() && skill::normal_name(name) != name => {
+            vec![format!("the name is not in Unicode normal form KC; write `{}`", skill::normal_name(name))]
+        }
         _ => problems,
     }
 }
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_invalid_name_or_description_is_refused() {
-        for name in ["Images", "a_b", "-a", "a--b", "../a", "a/b", "con", "", "a@1"] {
+        for name in ["Images", "a_b", "-a", "a--b", "../a", "a/b", "con", "", "a@1", "gro\u{308}ße"] {
             assert!(!problems(name, &skill_text(name, "d")).is_empty(), "{name}");
         }
         assert!(problems("a", &skill_text("a", " "))[0].contains("`description` is empty"));

@@ -1,7 +1,7 @@
 //! The command `imagate skills update`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -10,7 +10,7 @@ use super::atomic_file::{refuse_symlinks, replace_file, write_file};
 use super::diff::difference_text;
 use super::manifest_input::ManifestInput;
 use super::source_date::SourceDate;
-use super::verify::folder_of;
+use super::verify::{folder_of, shown_path, with_shown_paths};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_message};
@@ -54,13 +54,13 @@ impl UpdateCommand {
             timestamp: self.source_date.zip_timestamp(),
             overwrite: self.overwrite,
         };
-        let updated = update(&input)?;
-        updated.left_out.iter().for_each(|path| print_message(&format!("left out {path}")));
+        let updated = update(&input).map_err(|error| with_shown_paths(error, &root))?;
+        updated.left_out.iter().for_each(|path| print_message(&format!("left out {}", shown_path(&root, path))));
         if let Some(text) = &updated.manifest {
             let new = Manifest::read(&SourceFile::new(self.manifest.display().to_string(), text.as_bytes()))?;
             print(&difference_text(&diff(&manifest, &new)))?;
         }
-        if self.check { report_check(&updated) } else { self.write(&checkout, &updated) }
+        if self.check { report_check(&updated, &root) } else { self.write(&checkout, &updated) }
     }
 
     /// Returns the names of the skills, which must be in the manifest. A version after a name is wrong usage.
@@ -82,7 +82,7 @@ impl UpdateCommand {
         for (path, bytes) in &updated.packages {
             refuse_symlinks(checkout, path)?;
             write_file(&root.join(path), bytes)?;
-            print_message(&format!("wrote {path}"));
+            print_message(&format!("wrote {}", shown_path(&root, path)));
         }
         let manifest = self.manifest.display().to_string();
         match &updated.manifest {
@@ -97,9 +97,9 @@ impl UpdateCommand {
 }
 
 /// Prints the packages that would be written, and fails if anything would be.
-fn report_check(updated: &UpdateOutput) -> Result<(), CommandFailure> {
+fn report_check(updated: &UpdateOutput, root: &Path) -> Result<(), CommandFailure> {
     for (path, _) in &updated.packages {
-        print_message(&format!("would write {path}"));
+        print_message(&format!("would write {}", shown_path(root, path)));
     }
     if updated.packages.is_empty() && updated.manifest.is_none() { Ok(()) } else { Err(CommandFailure::HasFindings) }
 }

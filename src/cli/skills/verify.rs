@@ -12,7 +12,7 @@ use super::validate::ReportFormat;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::print_message;
-use crate::manifest::{CheckOptions, CheckReport, CheckedCounts, FindingLevel, verify};
+use crate::manifest::{BuildError, CheckOptions, CheckReport, CheckedCounts, FindingLevel, verify};
 
 /// Arguments of `skills verify`.
 #[derive(Debug, Args)]
@@ -35,7 +35,13 @@ impl VerifyCommand {
         let source = ManifestInput::File(self.manifest.clone()).read(false)?;
         let root = self.root.unwrap_or_else(|| folder_of(&self.manifest));
         let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
-        let options = CheckOptions { files: Some(&checkout), threads: thread_count(), ..CheckOptions::default() };
+        let shown_root = shown_root(&root);
+        let options = CheckOptions {
+            files: Some(&checkout),
+            shown_root: &shown_root,
+            threads: thread_count(),
+            ..CheckOptions::default()
+        };
         let report = verify(source, &options);
         self.format.print(&report)?;
         // The other formats are read by programs; in JSON, `checked` has the same numbers.
@@ -57,6 +63,23 @@ fn counts_text(report: &CheckReport) -> String {
 pub(super) fn thread_count() -> usize {
     const MAX_THREADS: usize = 8;
     thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
+}
+
+/// Returns a folder as it precedes the paths of its files in reports; nothing for the current folder.
+pub(super) fn shown_root(root: &Path) -> String {
+    if root == Path::new(".") { String::new() } else { root.display().to_string() }
+}
+
+/// Returns a path below a root as it is from the current folder.
+pub(super) fn shown_path(root: &Path, path: &str) -> String {
+    if root == Path::new(".") { path.to_owned() } else { root.join(path).display().to_string() }
+}
+
+/// Shows the paths of the problems as they are from the current folder.
+pub(super) fn with_shown_paths(error: BuildError, root: &Path) -> BuildError {
+    let BuildError(mut problems) = error;
+    problems.iter_mut().for_each(|problem| problem.path = shown_path(root, &problem.path));
+    BuildError(problems)
 }
 
 /// Returns the folder of a file.

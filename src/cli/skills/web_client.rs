@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Action, Attempt, Policy};
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls;
@@ -25,16 +25,41 @@ use crate::manifest::{
     FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, is_public, may_be_requested,
 };
 
-/// The time limit for a request, from connecting to the end of the answer (our choice).
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time limit for connecting (our choice).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limits of requests (our choice): a package of the maximum size may take 12 minutes, if bytes arrive.
+const TIME_LIMITS: TimeLimits =
+    TimeLimits { silence: Duration::from_secs(30), request: Duration::from_secs(60), bytes_per_second: 16 * 1024 };
 /// The maximum number of redirects of one request (our choice).
 const MAX_REDIRECTS: usize = 5;
 /// The maximum number of concurrent requests in all (our choice).
 const MAX_CONCURRENT: usize = 8;
 /// The maximum number of concurrent requests to one host (our choice).
 const MAX_CONCURRENT_PER_HOST: usize = 2;
+
+/// The time limits of requests.
+#[derive(Clone, Copy)]
+struct TimeLimits {
+    /// The maximum time in which nothing arrives.
+    silence: Duration,
+    /// The time limit for a request, from connecting to the end of the answer, without the time for its body.
+    request: Duration,
+    /// The rate at which the maximum length of a body must arrive at least, on average.
+    bytes_per_second: u32,
+}
+
+// === impl TimeLimits ===
+
+impl TimeLimits {
+    /// Returns the time limit for a request from connecting to the end of the answer.
+    fn of_request(&self, scope: FetchScope) -> Duration {
+        let limit = match scope {
+            FetchScope::Status => 0,
+            FetchScope::Sum { limit } | FetchScope::Bytes { limit } => limit,
+        };
+        self.request.saturating_add(Duration::from_secs(limit / u64::from(self.bytes_per_second)))
+    }
+}
 
 /// The hosts that requests may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,15 +108,19 @@ impl HostPolicy {
     }
 
     fn client(self) -> reqwest::Result<Client> {
+        self.client_builder(&TIME_LIMITS).build()
+    }
+
+    fn client_builder(self, limits: &TimeLimits) -> ClientBuilder {
         let client = Client::builder()
             .user_agent(concat!("imagate/", env!("CARGO_PKG_VERSION")))
             .https_only(true)
             .redirect(Policy::custom(move |attempt| self.redirect(attempt)))
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(RESPONSE_TIMEOUT);
+            .read_timeout(limits.silence);
         match self {
-            Self::Public => client.no_proxy().dns_resolver(Arc::new(PublicHostResolver)).build(),
-            Self::Any => client.build(),
+            Self::Public => client.no_proxy().dns_resolver(Arc::new(PublicHostResolver)),
+            Self::Any => client,
         }
     }
 }
@@ -115,10 +144,11 @@ impl Resolve for PublicHostResolver {
 /// Downloads a file, up to the limit.
 pub(super) fn download(url: &Url, limit: u64, hosts: HostPolicy) -> anyhow::Result<Vec<u8>> {
     hosts.check_address(url)?;
+    let scope = FetchScope::Bytes { limit };
     let response = async {
-        let response = hosts.client()?.get(url.clone()).send().await.map_err(|error| classify_error(&error))?;
+        let response = send(hosts.client()?.get(url.clone()), scope, &TIME_LIMITS).await?;
         ensure!(response.status().is_success(), "the server answered {}", response.status());
-        match read_body(response, FetchScope::Bytes { limit }).await? {
+        match read_body(response, scope).await? {
             FetchBody::Bytes(bytes) => Ok(bytes),
             FetchBody::Unread | FetchBody::Sum { .. } => bail!("the server sent an empty answer"),
         }
@@ -207,22 +237,27 @@ async fn fetch(
     let url = url.ok_or_else(|| FetchError::Forbidden("this is not a URL".to_owned()))?;
     hosts.check_address(&url).map_err(|refusal| FetchError::Forbidden(refusal.to_string()))?;
     if scope == FetchScope::Status {
-        let head = client.head(url.clone()).send().await.map_err(|error| classify_error(&error))?;
+        let head = send(client.head(url.clone()), scope, &TIME_LIMITS).await?;
         if head.status().is_success() {
             return Ok(FetchResponse { status: head.status().as_u16(), body: FetchBody::Unread });
         }
         // Many hosts refuse HEAD and support only GET, so GET is tried next.
     }
-    let response = client.get(url).send().await.map_err(|error| classify_error(&error))?;
+    let response = send(client.get(url), scope, &TIME_LIMITS).await?;
     let status = response.status().as_u16();
     let body = if status == 200 { read_body(response, scope).await? } else { FetchBody::Unread };
     Ok(FetchResponse { status, body })
 }
 
+/// Sends a request, and waits for the head of its answer.
+async fn send(request: RequestBuilder, scope: FetchScope, limits: &TimeLimits) -> Result<Response, FetchError> {
+    request.timeout(limits.of_request(scope)).send().await.map_err(|error| classify_error(&error))
+}
+
 async fn read_body(mut response: Response, scope: FetchScope) -> Result<FetchBody, FetchError> {
     let (FetchScope::Sum { limit } | FetchScope::Bytes { limit }) = scope else { return Ok(FetchBody::Unread) };
     let (mut size, mut hasher, mut bytes) = (0, Sha256Hasher::default(), Vec::new());
-    while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| interruption(&error, size))? {
         size += chunk.len() as u64;
         if size > limit {
             return Err(FetchError::TooLarge { limit });
@@ -254,6 +289,14 @@ fn classify_error(error: &reqwest::Error) -> FetchError {
         cause = error.source();
     }
     FetchError::Unreachable(message)
+}
+
+/// Classifies an error after this number of bytes of a body.
+fn interruption(error: &reqwest::Error, bytes: u64) -> FetchError {
+    match classify_error(error) {
+        FetchError::Unreachable(reason) => FetchError::Interrupted { bytes, reason },
+        other => other,
+    }
 }
 
 /// Returns the TLS error that an I/O error wraps, if there is one. Several I/O errors may be nested in each other, and
@@ -317,6 +360,59 @@ mod tests {
         let sent = async { HostPolicy::Public.client().unwrap().get("https://localhost:9/").send().await };
         let error = runtime().unwrap().block_on(sent).unwrap_err();
         assert_eq!(classify_error(&error), FetchError::Forbidden(PRIVATE_HOST.0.to_owned()));
+    }
+
+    /// Downloads from a server that sends the head of an answer and then two bytes at a time with a pause before each,
+    /// ten in all.
+    fn download_in_parts(pause: Duration, limits: &TimeLimits) -> Result<FetchBody, FetchError> {
+        use std::io::{Read as _, Write as _};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            let _ = stream.read(&mut [0; 1024])?;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n")?;
+            for _ in 0..5 {
+                std::thread::sleep(pause);
+                stream.write_all(b"ab")?;
+            }
+            io::Result::Ok(())
+        });
+        let scope = FetchScope::Bytes { limit: 1000 };
+        let body = runtime().unwrap().block_on(async {
+            let client = HostPolicy::Any.client_builder(limits).no_proxy().https_only(false).build().unwrap();
+            read_body(send(client.get(url), scope, limits).await?, scope).await
+        });
+        // A write fails if the client has given up.
+        let _ = server.join().unwrap();
+        body
+    }
+
+    #[test]
+    fn a_download_ends_after_silence_or_if_it_is_too_slow_in_all() {
+        let pause = Duration::from_millis(200);
+        let limits = |silence: u32, request: u32, bytes_per_second| TimeLimits {
+            silence: pause * silence,
+            request: pause * request,
+            bytes_per_second,
+        };
+        let slow = download_in_parts(pause, &limits(10, 2, 100));
+        assert_eq!(slow, Ok(FetchBody::Bytes(b"ababababab".to_vec())));
+        let interrupted_after = |result| match result {
+            Err(FetchError::Interrupted { bytes, .. }) => bytes,
+            result => panic!("{result:?}"),
+        };
+        assert_eq!(interrupted_after(download_in_parts(pause * 6, &limits(2, 2, 100))), 0);
+        let bytes = interrupted_after(download_in_parts(pause, &limits(10, 3, 10_000)));
+        assert!((1..10).contains(&bytes), "{bytes}");
+        let error = FetchError::Interrupted { bytes, reason: "why".to_owned() };
+        assert_eq!(error.to_string(), format!("the download stopped after {bytes} bytes: why"));
+    }
+
+    #[test]
+    fn the_time_limit_of_a_request_depends_on_the_length_of_its_body() {
+        assert_eq!(TIME_LIMITS.of_request(FetchScope::Status), Duration::from_secs(60));
+        assert_eq!(TIME_LIMITS.of_request(FetchScope::Sum { limit: 10 << 20 }), Duration::from_secs(60 + 640));
     }
 
     #[test]

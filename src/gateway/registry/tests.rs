@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 use tempfile::TempDir;
 
 use super::*;
+use crate::manifest::package::{PackageLimits, Sha256Sum, ZipTimestamp, pack};
 use crate::manifest::{FileMetadata, FilesError, FolderEntry};
 
 /// Copies the skills of this repository to a folder that a test can change.
@@ -135,4 +136,36 @@ fn a_check_without_waiting_requests_still_blocks_other_checks() {
         drop(registry.check_lock.lock().await);
     });
     assert!(registry.lock().published.is_some());
+}
+
+/// The first error of a folder whose first package is replaced by one with these files.
+fn publish_error(files: &[(&str, &str)]) -> Option<&'static str> {
+    let folder = skills_folder();
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join(MANIFEST)).expect("our manifest")).expect("JSON");
+    let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+    let package = pack(&files, ZipTimestamp::default(), &PackageLimits::default()).expect("a package");
+    let entry = &mut manifest["skills"][0];
+    entry["name"] = "demo".into();
+    entry["version"] = "1.0.0".into();
+    entry["sha256"] = Sha256Sum::of(&package).to_string().into();
+    entry["size_bytes"] = package.len().into();
+    fs::write(folder.path().join(entry["package"].as_str().expect("a path")), package).expect("the file is written");
+    fs::write(folder.path().join(MANIFEST), manifest.to_string()).expect("the file is written");
+    let checkout = Checkout::open(folder.path()).expect("the folder");
+    let source = SourceFile::new(MANIFEST, manifest.to_string());
+    match publish(&checkout, &source) {
+        Ok(_) => None,
+        Err(PublishError::Errors { rule, .. }) => Some(rule),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_package_of_another_skill_or_with_secrets_is_not_published() {
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: D.\nmetadata:\n  version: \"1.0.0\"\n---\n");
+    assert_eq!(publish_error(&[("SKILL.md", &skill("demo"))]), None);
+    assert_eq!(publish_error(&[("SKILL.md", &skill("demo")), (".env", "A=1")]), Some("M091"));
+    assert_eq!(publish_error(&[("SKILL.md", &skill("other"))]), Some("M088"));
+    assert_eq!(publish_error(&[("README.md", "text")]), Some("M086"));
 }

@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::{SpooledBytes, SpooledFile};
+use super::{SpooledBytes, SpooledFile, positioned_io};
 use crate::image::ByteSource;
 
 /// The most bytes of a file that are read at once. Larger reads were measured to be no faster.
@@ -87,9 +87,11 @@ impl BodyPart {
             Self::Spooled(SpooledBytes::Disk { file, from, .. }) => (file, from + offset),
             Self::Bytes(_) | Self::Base64(_) | Self::Spooled(SpooledBytes::Memory(_)) => return None,
         };
+        let file = &file.pooled_file.anonymous_file.as_ref()?.file;
         let mut buffer = std::mem::take(last_frame).try_into_mut().unwrap_or_default();
         buffer.resize(max_bytes, 0);
-        let Some(count) = file.read_cached(offset, &mut buffer) else {
+        let count = positioned_io::read_cached(file, &mut buffer, offset).filter(|count| *count > 0);
+        let Some(count) = count else {
             *last_frame = buffer.freeze();
             return None;
         };

@@ -54,6 +54,12 @@ pub(super) fn skill_entry(
     built: &mut BuildOutput,
 ) -> Result<JsonNode, Vec<BuildProblem>> {
     let (name, root) = (source.name, source.root.clone());
+    let normal_name = skill::normal_name(name);
+    if normal_name != name {
+        // Installers would compare other bytes than users type.
+        let message = format!("is not in Unicode normal form KC; rename the folder to `{normal_name}`");
+        return Err(vec![BuildProblem::new(root, message)]);
+    }
     let files = folder::skill_files(input, &root, built)?;
     let path = format!("{root}/{SKILL_FILE}");
     let Some(bytes) = files.get(SKILL_FILE) else { return Err(vec![BuildProblem::new(path, "is missing")]) };
@@ -63,7 +69,8 @@ pub(super) fn skill_entry(
     let package = source.package_path(&version, before.version(&version));
     let packed = find_or_build_package(input, &files, &package, before.version(&version), built)
         .map_err(|problem| vec![problem])?;
-    let mut members: Vec<JsonMember> = before.newest().map(|entry| entry.members().to_vec()).unwrap_or_default();
+    let former = before.version(&version).or_else(|| before.newest());
+    let mut members: Vec<JsonMember> = former.map(|entry| entry.members().to_vec()).unwrap_or_default();
     let description = file.front.description.as_ref().map(|word| word.text.trim().to_owned()).unwrap_or_default();
     set_member(&mut members, "name", string(name));
     set_member(&mut members, "version", string(version));
@@ -82,7 +89,7 @@ pub(super) fn skill_entry(
             );
         }
     }
-    let is_unchanged = before.newest().is_some_and(|entry| are_equal_except_spans(entry.members(), &members));
+    let is_unchanged = former.is_some_and(|entry| are_equal_except_spans(entry.members(), &members));
     if !(is_unchanged && members.iter().any(|member| member.key == "updated_at")) {
         set_member(&mut members, "updated_at", string(format_time(input.now)));
     }

@@ -163,6 +163,17 @@ fn published_content_never_changes_under_its_version() {
     assert_eq!(build(&build_input(&tree(), Some(&source))).expect("it builds").packages, built.packages);
 }
 
+/// Installers could not find the skill by its name.
+#[test]
+fn the_name_of_a_folder_has_one_unicode_form() {
+    let mut files = tree();
+    files.insert("skills/gro\u{308}ße/SKILL.md", skill("größe", "1.0.0", "Text.\n"));
+    assert_eq!(
+        problems(&files, None),
+        ["skills/gro\u{308}ße: is not in Unicode normal form KC; rename the folder to `größe`"]
+    );
+}
+
 #[test]
 fn an_existing_package_with_the_same_files_is_kept() {
     let mut files = tree();
@@ -305,10 +316,12 @@ fn builds_of_random_trees_have_no_findings() {
         let mut entries: Vec<(String, Vec<u8>)> = Vec::new();
         for number in 0..=next(4) {
             let name = format!("skill-{number}{}", ["", "-x", "-größe", "2"][next(4) as usize]);
+            // The name in the front matter may have another Unicode form than the name of the folder.
+            let stated_name = if next(2) == 0 { name.replace('ö', "o\u{308}") } else { name.clone() };
             let version = format!("{}.{}.{}{}", next(3), next(20), next(5), ["", "-rc.1", "+b"][next(3) as usize]);
             let body = "Line of text.\n".repeat(next(300) as usize);
             let extra = ["", "license: MIT\n", "compatibility: any\n", "allowed-tools: Read\n"][next(4) as usize];
-            let text = skill(&name, &version, &body).replacen("metadata:", &format!("{extra}metadata:"), 1);
+            let text = skill(&stated_name, &version, &body).replacen("metadata:", &format!("{extra}metadata:"), 1);
             entries.push((format!("skills/{name}/SKILL.md"), text.into_bytes()));
             for file in 0..next(6) {
                 let folder = ["", "docs/", "a/b/c/", "scripts/", "ü/"][next(5) as usize];

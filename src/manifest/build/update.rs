@@ -1,8 +1,9 @@
 //! Builds entries that a manifest already lists again, by the rules of a build.
 //!
-//! The module decides which entries are built again: the newest entry of each skill, and the API references that a build
-//! owns. An entry states its folder and the folder of its package. Everything else of the manifest, including the order
-//! of its entries, stays as it is.
+//! The module decides which entries are built again: of each skill, that of the version in its folder or else the newest
+//! one, and the API references that a build owns. A version that is not listed and is lower than the newest one gets an
+//! entry of its own, because the newest release stays published. An entry states its folder and the folder of its
+//! package. Everything else of the manifest, including the order of its entries, stays as it is.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,7 @@ use super::{
     BuildError, BuildInput, BuildOutput, BuildProblem, FileKind, JsonMember, JsonNode, JsonValue, PreviousEntries,
     RepositoryFields, apis, format_time, set_member, skills_of, string, text,
 };
+use crate::manifest::check::parse_lenient_version;
 use crate::manifest::document::Manifest;
 use crate::manifest::files::RepositoryFiles;
 use crate::manifest::layout::{ManifestSection, with_ordered_fields};
@@ -64,8 +66,8 @@ pub fn update(input: &UpdateInput<'_>) -> Result<UpdateOutput, BuildError> {
         return Err(BuildError(problems));
     }
     let mut updated = root.clone();
-    for (key, section, entries) in [("skills", ManifestSection::Skill, skills), ("apis", ManifestSection::Api, apis)] {
-        entries.into_iter().for_each(|(index, entry)| replace_element(&mut updated, key, index, section, &entry));
+    for (key, section, changes) in [("skills", ManifestSection::Skill, skills), ("apis", ManifestSection::Api, apis)] {
+        apply_changes(&mut updated, key, section, changes);
     }
     let is_changed = !are_equal_except_spans(root.members(), updated.members());
     if let JsonValue::Object(members) = &mut updated.value {
@@ -75,21 +77,30 @@ pub fn update(input: &UpdateInput<'_>) -> Result<UpdateOutput, BuildError> {
     Ok(UpdateOutput { manifest, packages: built.packages, left_out: built.left_out })
 }
 
-fn replace_element(root: &mut JsonNode, key: &str, index: usize, section: ManifestSection, entry: &JsonNode) {
+/// A change of a list of the manifest: an entry that replaces the one at the index, or is added before it.
+struct EntryChange {
+    index: usize,
+    is_added: bool,
+    entry: JsonNode,
+}
+
+fn apply_changes(root: &mut JsonNode, key: &str, section: ManifestSection, mut changes: Vec<EntryChange>) {
     let JsonValue::Object(members) = &mut root.value else { return };
     let Some(member) = members.iter_mut().rev().find(|member| member.key == key) else { return };
     let JsonValue::Array(elements) = &mut member.node.value else { return };
-    if let Some(element) = elements.get_mut(index) {
-        *element = with_ordered_fields(entry, section);
+    // From the last index on, an added entry moves no entry that is still to be changed.
+    changes.sort_by_key(|change| std::cmp::Reverse(change.index));
+    for EntryChange { index, is_added, entry } in changes {
+        elements.splice(index..index + usize::from(!is_added), [with_ordered_fields(&entry, section)]);
     }
 }
 
-/// Builds the entries of the skills, and returns those that changed, with their indexes.
+/// Builds the entries of the skills, and returns those that changed.
 fn updated_skills(
     input: &UpdateInput<'_>,
     built: &mut BuildOutput,
     problems: &mut Vec<BuildProblem>,
-) -> Vec<(usize, JsonNode)> {
+) -> Vec<EntryChange> {
     let root = input.manifest.root();
     let ids = api_entries(root).filter_map(|entry| text(entry, "id")).map(str::to_owned).collect();
     let build_input = build_input(input);
@@ -111,11 +122,22 @@ fn updated_skills(
             }
         };
         // The folder may hold a version that is listed beside newer ones.
-        let replaced = text(&entry, "version").and_then(|version| before.version(version)).unwrap_or(newest);
+        let listed = text(&entry, "version").and_then(|version| before.version(version));
+        let is_added = listed.is_none() && is_lower_version(&entry, newest);
+        let replaced = listed.unwrap_or(newest);
+        let is_changed = is_added || !are_equal_except_times(replaced, &entry);
         let index = skills_of(root).position(|listed| std::ptr::eq(listed, replaced));
-        updated.extend(index.filter(|_| !are_equal_except_times(replaced, &entry)).map(|index| (index, entry)));
+        updated.extend(index.filter(|_| is_changed).map(|index| EntryChange { index, is_added, entry }));
     }
     updated
+}
+
+fn is_lower_version(entry: &JsonNode, newest: &JsonNode) -> bool {
+    let version = |entry| text(entry, "version").and_then(parse_lenient_version);
+    match (version(entry), version(newest)) {
+        (Some(version), Some(newest)) => version.cmp_precedence(&newest).is_lt(),
+        _ => false,
+    }
 }
 
 /// Returns true if two entries of a skill differ at most in `updated_at`.
@@ -165,7 +187,7 @@ fn api_entries(root: &JsonNode) -> impl Iterator<Item = &JsonNode> {
 }
 
 /// Builds the API references again that a build owns, unless only certain skills are selected.
-fn updated_apis(input: &UpdateInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(usize, JsonNode)> {
+fn updated_apis(input: &UpdateInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<EntryChange> {
     if input.names.is_some() {
         return Vec::new();
     }
@@ -179,7 +201,7 @@ fn updated_apis(input: &UpdateInput<'_>, problems: &mut Vec<BuildProblem>) -> Ve
         }
         match apis::api_entry(&build_input, id, path, &before) {
             Ok(new) if are_equal_except_spans(entry.members(), new.members()) => {}
-            Ok(new) => updated.push((index, new)),
+            Ok(entry) => updated.push(EntryChange { index, is_added: false, entry }),
             Err(found) => problems.extend(found),
         }
     }

@@ -1,6 +1,6 @@
 //! Compares a manifest with the one that was published before, and reports changes that are not allowed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use semver::Version;
@@ -45,7 +45,8 @@ pub(super) fn check(
     check_repository_moved(&old, manifest, findings);
 }
 
-type SkillsByName<'a> = HashMap<&'a str, Vec<LocatedNode<'a>>>;
+/// The entries of each skill, in the order in which they are reported.
+type SkillsByName<'a> = BTreeMap<&'a str, Vec<LocatedNode<'a>>>;
 
 fn skills_by_name<'a>(manifest: &LocatedNode<'a>) -> SkillsByName<'a> {
     let mut skills = SkillsByName::new();
@@ -190,5 +191,23 @@ fn check_repository_moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, fin
                 .report_at(&M116, &location, format!("`{key}` changed"))
                 .with_related(previous_location.span(), "the previous value");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::check;
+
+    #[test]
+    fn removed_skills_are_reported_in_the_order_of_their_names() {
+        let manifest = |skills: &str| SourceFile::new("skills.json", format!("{{\"skills\": [{skills}]}}"));
+        let names: Vec<String> = (10..40).rev().map(|number| format!("skill-{number}")).collect();
+        let entries: Vec<String> = names.iter().map(|name| format!("{{\"name\": \"{name}\"}}")).collect();
+        let previous = manifest(&entries.join(", "));
+        let report = check(manifest(""), &CheckOptions { previous: Some(&previous), ..CheckOptions::default() });
+        let removed = report.findings().iter().filter(|finding| *finding.rule() == M112).map(|found| found.message());
+        let expected = names.iter().rev().map(|name| format!("the skill `{name}` was published, but is missing now"));
+        assert_eq!(removed.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 }

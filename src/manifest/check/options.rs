@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::manifest::files::RepositoryFiles;
 use crate::manifest::finding::{Finding, FindingLevel};
+use crate::manifest::package::CheckScope;
 use crate::manifest::rules::{self, Rule, RuleClass, UnknownRule};
 use crate::manifest::text::SourceFile;
 use crate::manifest::web::WebFetcher;
@@ -24,6 +25,9 @@ pub struct CheckOptions<'a> {
     pub previous: Option<&'a SourceFile>,
     /// The checkout of the repository, for the rules about files and packages.
     pub files: Option<&'a dyn RepositoryFiles>,
+    /// The folder of the checkout as reports show it: it precedes the paths of its files. If it is empty, the paths are
+    /// shown relative to the checkout.
+    pub shown_root: &'a str,
     /// The fetcher that requests the addresses of the manifest. Without it no address is requested.
     pub web: Option<&'a dyn WebFetcher>,
     /// True if addresses may name hosts that are not publicly reachable.
@@ -125,8 +129,8 @@ impl RuleOverrides {
 // === impl CheckOptions ===
 
 impl CheckOptions<'_> {
-    /// Returns the rules that can be checked with the given inputs, each with its level.
-    pub(super) fn checked_rules(&self, has_tree: bool) -> Vec<(&'static Rule, FindingLevel)> {
+    /// Returns the rules that can be checked with the given inputs in this scope, each with its level.
+    pub(super) fn checked_rules(&self, has_tree: bool, scope: CheckScope) -> Vec<(&'static Rule, FindingLevel)> {
         let can_be_checked = |rule: &&Rule| match rule.class {
             RuleClass::Shape => true,
             RuleClass::Static => has_tree,
@@ -134,7 +138,8 @@ impl CheckOptions<'_> {
             RuleClass::Network => has_tree && self.web.is_some(),
             RuleClass::History => has_tree && self.previous.is_some(),
         };
-        let levels = rules::all().filter(can_be_checked).map(|rule| (rule, self.level_of(rule).0));
+        let rules = rules::all().filter(|rule| scope.includes(rule));
+        let levels = rules.filter(can_be_checked).map(|rule| (rule, self.level_of(rule).0));
         levels.filter(|(_, level)| *level != FindingLevel::Off).collect()
     }
 

@@ -95,6 +95,26 @@ fn the_index_has_the_newest_version_of_each_skill() {
 }
 
 #[test]
+fn the_index_and_an_install_choose_the_same_release() {
+    for (versions, chosen) in [
+        (&["1.0.0", "2.0.0-beta.1"][..], "1.0.0"),
+        (&["2.0.0-beta.2", "2.0.0-beta.10"], "2.0.0-beta.10"),
+        (&["v1.10.0", "v1.9.0"], "v1.10.0"),
+        (&["1.9", "v1.10.0", "1.8.0"], "v1.10.0"),
+        (&["v2.0.0-rc.1", "latest", "1.0.0"], "1.0.0"),
+        (&["latest", "v2.0.0-rc.1"], "v2.0.0-rc.1"),
+        (&["newest", "latest"], "newest"),
+    ] {
+        let skills: Vec<(&str, &str)> = versions.iter().map(|version| ("a", *version)).collect();
+        for skills in [skills.clone(), skills.into_iter().rev().collect()] {
+            assert_eq!(chosen_version("a", &skills), Ok(chosen.to_owned()), "{skills:?}");
+            let index = discovery_index(&source(&skills), None).expect("an index");
+            assert!(index.contains(&format!("/packages/a%20{chosen}.zip\"")), "{skills:?}: {index}");
+        }
+    }
+}
+
+#[test]
 fn a_lock_file_is_read_unless_its_version_is_newer() {
     let mut lock = LockFile::new();
     let locked = LockFileEntry {

@@ -17,7 +17,10 @@ use super::{PackageLimits, SKILL_FILE};
 use crate::manifest::files::{FileKind, RepositoryFiles};
 use crate::manifest::finding::FindingCollector;
 use crate::manifest::located::LocatedNode;
-use crate::manifest::rules::{M070, M074, M076, M079, Rule};
+use crate::manifest::rules::{
+    M003, M070, M071, M072, M073, M074, M075, M076, M079, M080, M081, M082, M083, M084, M085, M086, M087, M088, M091,
+    Rule, RuleClass,
+};
 use tree::{CheckoutCache, PathLookupOutcome};
 
 /// The scope of a check.
@@ -30,10 +33,29 @@ pub(in crate::manifest) enum CheckScope {
     Packages,
 }
 
+/// The rules of the scope `Packages`, apart from those of the class `Shape`: each needs only the manifest and a package.
+const PACKAGE_RULES: &[&Rule] = &[
+    &M003, &M071, &M072, &M073, &M074, &M075, &M076, &M080, &M081, &M082, &M083, &M084, &M085, &M086, &M087, &M088,
+    &M091,
+];
+
+// === impl CheckScope ===
+
+impl CheckScope {
+    /// Returns true if a rule is checked in this scope.
+    pub(in crate::manifest) fn includes(self, rule: &Rule) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Packages => rule.class == RuleClass::Shape || PACKAGE_RULES.iter().any(|known| known.id == rule.id),
+        }
+    }
+}
+
 /// A checker of the checkout and of the packages that a manifest names. Several threads may check skills with it at
 /// once.
 pub(in crate::manifest) struct RepositoryChecker<'a> {
     tree: CheckoutCache<'a>,
+    shown_root: &'a str,
     limits: PackageLimits,
     scope: CheckScope,
 }
@@ -41,6 +63,8 @@ pub(in crate::manifest) struct RepositoryChecker<'a> {
 /// The checker of one thread.
 struct CheckWorker<'l, 'f> {
     tree: &'l CheckoutCache<'l>,
+    /// The folder that precedes the names of files in the report.
+    shown_root: &'l str,
     limits: &'l PackageLimits,
     scope: CheckScope,
     findings: &'f mut FindingCollector,
@@ -52,8 +76,8 @@ type FolderFileSizes = BTreeMap<String, u64>;
 // === impl RepositoryChecker ===
 
 impl<'a> RepositoryChecker<'a> {
-    pub(in crate::manifest) fn new(files: &'a dyn RepositoryFiles, scope: CheckScope) -> Self {
-        Self { tree: CheckoutCache::new(files), limits: PackageLimits::default(), scope }
+    pub(in crate::manifest) fn new(files: &'a dyn RepositoryFiles, shown_root: &'a str, scope: CheckScope) -> Self {
+        Self { tree: CheckoutCache::new(files), shown_root, limits: PackageLimits::default(), scope }
     }
 
     /// Checks the packages that these skills name and, in the scope `Everything`, their folders.
@@ -75,7 +99,8 @@ impl<'a> RepositoryChecker<'a> {
     }
 
     fn worker<'l, 'f>(&'l self, findings: &'f mut FindingCollector) -> CheckWorker<'l, 'f> {
-        CheckWorker { tree: &self.tree, limits: &self.limits, scope: self.scope, findings }
+        let Self { tree, shown_root, limits, scope } = self;
+        CheckWorker { tree, shown_root, limits, scope: *scope, findings }
     }
 }
 

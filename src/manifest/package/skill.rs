@@ -75,14 +75,25 @@ fn name_faults(value: &SpannedText, folder: Option<&str>, faults: &mut Vec<Front
     if faults.len() > earlier_faults {
         return;
     }
-    let name: String = value.text.trim().nfkc().collect();
+    let name = normal_name(value.text.trim());
     let mut add = |message: String| faults.push(FrontMatterFault::new(message, value.span.clone()));
     if let Some(why) = name_fault(&name) {
         add(format!("`name` {why}"));
     }
-    if let Some(folder) = folder.filter(|folder| folder.nfkc().collect::<String>() != name) {
+    if let Some(folder) = folder.filter(|folder| !is_same_name(folder, &name)) {
         add(format!("`name` is `{name}`, but the folder is `{folder}`; they must be the same"));
     }
+}
+
+/// Returns true if two names of skills are equal, whatever the Unicode form of each.
+#[must_use]
+pub fn is_same_name(first: &str, second: &str) -> bool {
+    first.trim().nfkc().eq(second.trim().nfkc())
+}
+
+/// Returns a name in the form in which names are compared, Unicode normal form KC.
+pub(crate) fn normal_name(name: &str) -> String {
+    name.nfkc().collect()
 }
 
 fn name_fault(name: &str) -> Option<&'static str> {

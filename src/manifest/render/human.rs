@@ -164,7 +164,9 @@ fn displayed_offset(bytes: &[u8], offset: usize, is_end: bool) -> usize {
     shown
 }
 
-/// The spans of credentials, which are shown as stars, because reports end up in logs.
+/// The spans of credentials that were found, which are shown as stars, because reports end up in logs. Credentials of
+/// addresses are also masked in lines without such a finding: rule M023 is not checked in the previous manifest, in a
+/// `SKILL.md`, and if only packages are verified.
 struct CredentialSpans(Vec<SourceSpan>);
 
 // === impl CredentialSpans ===
@@ -182,11 +184,57 @@ impl CredentialSpans {
             let to = span.end.clamp(lines.start, lines.end) - lines.start;
             bytes[from..to].fill(b'*');
         }
+        credentials_of_addresses(&bytes).into_iter().for_each(|range| bytes[range].fill(b'*'));
         // The carriage return of a Windows line end is not part of the line; a space keeps the offsets.
         let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\r' && is_line_end(&bytes, *at)).collect();
         ends.into_iter().for_each(|at| bytes[at] = b' ');
         bytes
     }
+}
+
+/// Returns the user names and passwords of addresses in a text: `user:password` of `https://user:password@host`.
+fn credentials_of_addresses(text: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    while start < text.len() {
+        // An escaped quotation mark does not end a string of JSON.
+        let is_end = |at: usize| text[at].is_ascii_whitespace() || (text[at] == b'"' && !text[..at].ends_with(b"\\"));
+        let end = (start..text.len()).find(|at| is_end(*at)).unwrap_or(text.len());
+        let in_word = credentials_of_word(&text[start..end]).into_iter();
+        found.extend(in_word.map(|range| start + range.start..start + range.end));
+        start = end + 1;
+    }
+    found
+}
+
+/// Returns the credentials of the addresses in a word. If a host seems to be followed by something other than a port,
+/// its address begins with a password that contains a `/`, `?` or `#`, and the credentials end at the last `@`.
+fn credentials_of_word(word: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(colon) = word[from..].windows(2).position(|pair| pair == b":/" || pair == b":\\") {
+        let after_colon = from + colon + 1;
+        let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+        let start =
+            word[after_colon..].iter().position(|byte| !is_slash(byte)).map_or(word.len(), |at| after_colon + at);
+        let ends_host = |byte: &u8| is_slash(byte) || matches!(byte, b'?' | b'#');
+        let end = word[start..].iter().position(ends_host).map_or(word.len(), |at| start + at);
+        let host = &word[start..end];
+        if let Some(at) = host.iter().rposition(|byte| *byte == b'@') {
+            found.push(start..start + at);
+        } else if !has_port_or_none(host) {
+            found.extend(word.iter().rposition(|byte| *byte == b'@').filter(|at| *at > end).map(|at| start..at));
+            break;
+        }
+        from = end;
+    }
+    found
+}
+
+/// Returns false if the text after the last colon is not the number of a port, and so a part of a password.
+fn has_port_or_none(host: &[u8]) -> bool {
+    let port = host.iter().rposition(|byte| *byte == b':').map_or(&[][..], |colon| &host[colon + 1..]);
+    port.ends_with(b"]") || port.iter().all(u8::is_ascii_digit)
 }
 
 fn is_line_end(bytes: &[u8], carriage_return: usize) -> bool {
@@ -196,6 +244,46 @@ fn is_line_end(bytes: &[u8], carriage_return: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::{CheckOptions, check, verify};
+
+    #[test]
+    fn only_the_credentials_of_addresses_are_masked() {
+        for (text, shown) in [
+            (
+                r#""git_url": "https://user:secret@h.example/a@b","#,
+                r#""git_url": "https://***********@h.example/a@b","#,
+            ),
+            (r#""https:\/\/secret@h\/a","https://h/c@d""#, r#""https:\/\/******@h\/a","https://h/c@d""#),
+            (r#""https://u:p\"w@h/", "https:///u:p@h/""#, r#""https://******@h/", "https:///***@h/""#),
+            ("ssh://git@h:22/a,https://t@h/b", "ssh://***@h:22/a,https://*@h/b"),
+            ("https://u:pa/ss?w#d@h/a", "https://***********@h/a"),
+            ("https://h:8443/a@b https://[::1]/c@d", "https://h:8443/a@b https://[::1]/c@d"),
+            ("write to someone@h.example, see http://h.example", "write to someone@h.example, see http://h.example"),
+        ] {
+            let mut bytes = text.as_bytes().to_vec();
+            credentials_of_addresses(&bytes).into_iter().for_each(|range| bytes[range].fill(b'*'));
+            assert_eq!(String::from_utf8_lossy(&bytes), shown);
+        }
+    }
+
+    /// No rule about addresses is checked in a previous manifest, and none by `verify`.
+    #[test]
+    fn no_report_shows_the_credentials_of_any_manifest() {
+        let manifest = |host: &str, more: &str| {
+            let text = format!(
+                "{{\n  \"repository\": {{\n    \"git_url\": \"https://user:secret@{host}/a\"{more}\n  }}\n}}\n"
+            );
+            SourceFile::new("skills.json", text)
+        };
+        let previous = manifest("old.example", "");
+        let options = CheckOptions { previous: Some(&previous), ..CheckOptions::default() };
+        let moved = human(&check(manifest("new.example", ""), &options), false);
+        assert!(moved.contains("M116") && moved.contains("@old.example/a") && !moved.contains("secret"), "{moved}");
+        let repeated = manifest("h.example", ",\n    \"git_url\": \"https://secret@h.example/b\"");
+        let repeated = human(&verify(repeated, &CheckOptions::default()), false);
+        assert!(repeated.contains("M003") && repeated.contains("@h.example/b"), "{repeated}");
+        assert!(!repeated.contains("secret"), "{repeated}");
+    }
 
     #[test]
     fn a_clipped_range_begins_and_ends_at_character_boundaries() {

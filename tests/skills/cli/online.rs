@@ -251,3 +251,22 @@ fn a_wrong_or_unavailable_package_is_not_installed() {
     let http_url = run(&repo, &server, &[INSTALL, &["http://localhost/skills.json"]].concat());
     assert!(http_url.code == EXIT_USAGE && http_url.stderr.contains("https"), "{http_url:?}");
 }
+
+/// Errors end up in logs.
+#[test]
+fn an_error_of_an_install_shows_no_credentials() {
+    let repo = SkillRepository::new();
+    repo.build_for("https://example.com");
+    let manifest = Arc::new(Mutex::new(String::new()));
+    let served = Arc::clone(&manifest);
+    let server = Server::start(move |_| Answer::ok(served.lock().expect("no thread panicked").clone()));
+    for base in ["https://user:secret@localhost/raw", "http://secret@localhost/raw", "https://user:se/secret@localhost"]
+    {
+        let mut named = repo.manifest();
+        named["repository"]["raw_base_url"] = base.into();
+        *manifest.lock().expect("no thread panicked") = named.to_string();
+        let refused = run(&repo, &server, &[INSTALL, &[&server.url("/skills.json")], PRIVATE].concat());
+        assert!(refused.code == EXIT_FAILURE && refused.stderr.contains("`demo`: "), "{refused:?}");
+        assert!(!refused.stderr.contains("secret"), "{refused:?}");
+    }
+}

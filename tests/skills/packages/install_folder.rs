@@ -28,6 +28,34 @@ fn concurrent_installs_are_all_written_to_the_lock_file() {
     }
 }
 
+/// Programs that agents run leave files beside a skill.
+#[test]
+fn leftovers_of_programs_are_no_change_and_large_files_stop_no_command() {
+    let repo = SkillRepository::new();
+    repo.build();
+    let install = ["install", "demo", "other", "--from", "skills.json", "--into", "agent"];
+    repo.run_ok(&install);
+    repo.write_file("agent/demo/scripts/__pycache__/run.pyc", "junk");
+    repo.write_file("agent/demo/.DS_Store", "junk");
+    let list = || repo.run_ok(&["list", "--into", "agent"]);
+    assert_eq!(list(), "NAME   VERSION  STATE\ndemo   1.0.0    unchanged\nother  0.3.0    unchanged\n");
+    repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.1.0"));
+    repo.run_ok(&["build"]);
+    repo.run_ok(&install);
+    repo.write_file("agent/demo/model.bin", "");
+    let file = fs::File::options().write(true).open(repo.path("agent/demo/model.bin")).expect("a file");
+    file.set_len((100 << 20) + 1).expect("a sparse file");
+    assert_eq!(list(), "NAME   VERSION  STATE\ndemo   1.1.0    changed\nother  0.3.0    unchanged\n");
+    assert!(repo.run_failing(&install, 1).contains("agent/demo was changed since"));
+    repo.run_ok(&[&install[..], &["--force"]].concat());
+    assert_eq!(files(&repo.path("agent/demo")), files(&repo.path("skills/demo")));
+    let file = fs::File::create(repo.path("agent/demo/model.bin")).expect("a file");
+    file.set_len((100 << 20) + 1).expect("a sparse file");
+    assert!(repo.run_failing(&["remove", "demo", "--into", "agent"], 1).contains("pass --force"));
+    repo.run_ok(&["remove", "demo", "--into", "agent", "--force"]);
+    assert!(!repo.path("agent/demo").exists());
+}
+
 #[test]
 fn a_lock_file_that_is_not_a_regular_file_is_an_error() {
     let repo = SkillRepository::new();
@@ -84,6 +112,17 @@ fn another_release_is_installed_even_if_little_differs() {
     let lock: serde_json::Value = serde_json::from_slice(&lock).expect("JSON");
     assert_eq!(lock["skills"]["demo"]["version"], "1.0.1");
     assert_eq!(lock["skills"]["demo"]["sha256"], sum.as_str());
+}
+
+/// The front matter of a package may have another Unicode form than the manifest.
+#[test]
+fn a_name_is_installed_in_any_unicode_form() {
+    let repo = SkillRepository::new();
+    repo.write_file("skills/größe/SKILL.md", &hostile::SKILL.replace("demo", "gro\u{308}ße"));
+    repo.build();
+    repo.run_ok(&["validate", "--root", "."]);
+    repo.run_ok(&["install", "größe", "--from", "skills.json", "--into", "agent"]);
+    assert_eq!(files(&repo.path("agent/größe")), files(&repo.path("skills/größe")));
 }
 
 #[test]

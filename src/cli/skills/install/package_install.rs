@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::skills_folder::SkillsFolder;
 use super::unpack;
+use crate::manifest::package::skill::is_same_name;
 use crate::manifest::package::{PackageContents, PackageLimits, front};
 use crate::manifest::{LockFileEntry, Skill, package_fault};
 
@@ -47,6 +48,6 @@ fn skill_root<'a>(contents: &'a PackageContents, skill: &Skill) -> anyhow::Resul
     let bytes = contents.skills.get(&path).context("the package has no SKILL.md")?;
     let file = front::read(bytes).with_context(|| path.clone())?;
     let name = file.front.name.map(|word| word.text).unwrap_or_default();
-    ensure!(name.trim() == skill.name, "the package holds the skill `{name}`, not `{}`", skill.name);
+    ensure!(is_same_name(&name, &skill.name), "the package holds the skill `{name}`, not `{}`", skill.name);
     Ok(root)
 }

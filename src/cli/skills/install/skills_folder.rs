@@ -14,11 +14,16 @@ use serde::{Deserialize, Serialize};
 use super::unpack::{STAGING_PREFIX, StagedSkill, StagingPaths};
 use crate::checkout::Checkout;
 use crate::cli::skills::atomic_file;
-use crate::manifest::package::{PackageLimits, Sha256Sum};
-use crate::manifest::{FileKind, FileMetadata, LockFile, LockFileEntry, RepositoryFiles, Skill, SkillRequirement};
+use crate::manifest::package::{PackageLimits, Sha256Sum, UnwantedFileKind, unwanted};
+use crate::manifest::{
+    FileKind, FileMetadata, FilesError, LockFile, LockFileEntry, RepositoryFiles, Skill, SkillRequirement,
+};
 
 /// The maximum size of a lock file or of an installation note; a larger file is an error.
 const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The checksum of each file of a skill, by path.
+type LockedFiles = BTreeMap<String, String>;
 
 pub(crate) struct SkillsFolder {
     folder: PathBuf,
@@ -75,7 +80,7 @@ impl SkillsFolder {
     fn state(&self, name: &str, locked: &LockFileEntry) -> anyhow::Result<InstalledState> {
         Ok(match self.files.metadata(name)? {
             None => InstalledState::Missing,
-            Some(_) if self.file_checksums(name)?.as_ref() == Some(&locked.files) => InstalledState::Unchanged,
+            Some(_) if self.has_files(name, &locked.files) => InstalledState::Unchanged,
             Some(_) => InstalledState::Changed,
         })
     }
@@ -133,7 +138,7 @@ impl SkillsFolder {
     pub(super) fn is_installed(&self, skill: &Skill) -> anyhow::Result<bool> {
         let Some(locked) = self.lock_file.get(&skill.name) else { return Ok(false) };
         let is_same_release = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
-        Ok(is_same_release && self.file_checksums(&skill.name)?.as_ref() == Some(&locked.files))
+        Ok(is_same_release && self.has_files(&skill.name, &locked.files))
     }
 
     /// Returns an error if something other than a folder has the name. Unless `force` is set, also returns an error if
@@ -146,10 +151,13 @@ impl SkillsFolder {
         if force {
             return Ok(());
         }
-        let locked = self.lock_file.get(name);
-        ensure!(locked.is_some(), "{target} exists and was not installed by this program; pass --force to replace it");
-        let is_unchanged = self.file_checksums(name)?.as_ref() == locked.map(|locked| &locked.files);
-        ensure!(is_unchanged, "{target} was changed since it was installed; pass --force to replace it");
+        let not_installed =
+            || format!("{target} exists and was not installed by this program; pass --force to replace it");
+        let locked = self.lock_file.get(name).with_context(not_installed)?;
+        ensure!(
+            self.has_files(name, &locked.files),
+            "{target} was changed since it was installed; pass --force to replace it"
+        );
         Ok(())
     }
 
@@ -216,21 +224,31 @@ impl SkillsFolder {
         if !exists && staging.replaced().exists() {
             return Ok(fs::rename(staging.replaced(), self.folder.join(&note.name))?);
         }
-        if exists && !staging.folder().exists() && self.file_checksums(&note.name)?.as_ref() == Some(&note.locked.files)
-        {
+        if exists && !staging.folder().exists() && self.has_files(&note.name, &note.locked.files) {
             return self.record_installed(note, &staging);
         }
         Ok(())
     }
 
-    /// Returns the checksum of each file below a folder, if the folder exists and holds only files and folders.
-    fn file_checksums(&self, name: &str) -> anyhow::Result<Option<BTreeMap<String, String>>> {
-        let mut sums = BTreeMap::new();
+    /// Returns true if a folder holds exactly these files, which are given with their checksums, and otherwise at most
+    /// junk of systems and tools, such as `__pycache__`. False if an entry is a link, cannot be read, or is larger than
+    /// any file of a package: such an entry is not the one that was installed.
+    fn has_files(&self, name: &str, expected: &LockedFiles) -> bool {
+        self.file_checksums(name, expected).is_ok_and(|sums| sums.as_ref() == Some(expected))
+    }
+
+    /// Returns the checksum of each file below a folder except junk that is not expected. Returns `None` if the folder
+    /// does not exist or holds anything other than files and folders.
+    fn file_checksums(&self, name: &str, expected: &LockedFiles) -> Result<Option<LockedFiles>, FilesError> {
+        let mut sums = LockedFiles::new();
         let mut pending = vec![String::new()];
         while let Some(subfolder) = pending.pop() {
             let Some(entries) = self.files.list(&join_path(name, &subfolder))? else { return Ok(None) };
             for entry in entries {
                 let path = join_path(&subfolder, &entry.name);
+                if unwanted(&path) == Some(UnwantedFileKind::Junk) && !is_expected(&path, expected) {
+                    continue;
+                }
                 match entry.metadata.kind {
                     FileKind::Folder => pending.push(path),
                     FileKind::File => drop(sums.insert(path.clone(), self.file_checksum(&join_path(name, &path))?)),
@@ -241,10 +259,20 @@ impl SkillsFolder {
         Ok(Some(sums))
     }
 
-    fn file_checksum(&self, path: &str) -> anyhow::Result<String> {
+    fn file_checksum(&self, path: &str) -> Result<String, FilesError> {
         let bytes = self.files.read(path, PackageLimits::default().file_bytes)?;
         Ok(Sha256Sum::of(&bytes.unwrap_or_default()).to_string())
     }
+}
+
+/// Returns true if the path is an expected file, or a folder of one.
+fn is_expected(path: &str, expected: &LockedFiles) -> bool {
+    let is_at_or_below =
+        |file: &String| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    expected
+        .range(path.to_owned()..)
+        .take_while(|(file, _)| file.starts_with(path))
+        .any(|(file, _)| is_at_or_below(file))
 }
 
 /// Waits until no other program works in the folder.
@@ -284,151 +312,8 @@ fn join_path(folder: &str, name: &str) -> String {
     }
 }
 
+// The tests in `tests/fuzz` include this file under another path.
 #[cfg(unix)]
 #[cfg(test)]
-mod tests {
-    use super::super::unpack::unpack;
-    use super::*;
-    use crate::manifest::package::{ZipTimestamp, pack};
-
-    /// Creates a folder in which `demo` is installed with `text` as its content, or nothing if `text` is `None`.
-    fn folder_with_skill(text: Option<&str>) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        if let Some(text) = text {
-            fs::create_dir(folder.path().join("demo")).unwrap();
-            fs::write(folder.path().join("demo/SKILL.md"), text).unwrap();
-            let staging = StagingPaths::new(folder.path().to_owned());
-            SkillsFolder::open(folder.path()).unwrap().record_installed(note("demo", text), &staging).unwrap();
-        }
-        folder
-    }
-
-    fn note(name: &str, text: &str) -> InstallNote {
-        let files = BTreeMap::from([("SKILL.md".to_owned(), Sha256Sum::of(text.as_bytes()).to_string())]);
-        let (version, package, sha256) = (text.to_owned(), String::new(), String::new());
-        InstallNote { name: name.to_owned(), locked: LockFileEntry { version, package, sha256, size_bytes: 0, files } }
-    }
-
-    /// Creates the files that an interrupted installation leaves: `files` by path, and the note.
-    fn write_interrupted(folder: &Path, note: Option<&InstallNote>, files: &[(&str, &str)]) {
-        let staging = folder.join(".installing-x");
-        for (path, text) in files {
-            let path = staging.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        if let Some(note) = note {
-            fs::write(staging.join(StagingPaths::NOTE), serde_json::to_string(note).unwrap()).unwrap();
-        }
-    }
-
-    fn stage_skill(folder: &Path, text: &str) -> StagedSkill {
-        let files = BTreeMap::from([("SKILL.md".to_owned(), text.as_bytes().to_vec())]);
-        let package = pack(&files, ZipTimestamp::default(), &PackageLimits::default()).unwrap();
-        unpack(&package, &PackageLimits::default(), "", folder).unwrap()
-    }
-
-    /// Opens the folder again, and returns the text of the skill and the recorded version.
-    fn reopened_state(folder: &Path) -> (Option<String>, Option<String>) {
-        let skills_folder = SkillsFolder::open(folder).unwrap();
-        assert!(!folder.join(".installing-x").exists());
-        skills_folder.check_replaceable("demo", false).unwrap();
-        let recorded_version = skills_folder.lock_file.get("demo").map(|locked| locked.version.clone());
-        (fs::read_to_string(folder.join("demo/SKILL.md")).ok(), recorded_version)
-    }
-
-    fn expected_state(text: &str) -> (Option<String>, Option<String>) {
-        (Some(text.to_owned()), Some(text.to_owned()))
-    }
-
-    #[test]
-    fn an_interruption_before_the_first_rename_changes_nothing() {
-        let same = InstallNote {
-            locked: LockFileEntry { version: "two".to_owned(), ..note("demo", "one").locked },
-            ..note("demo", "one")
-        };
-        for note in [None, Some(note("demo", "two")), Some(same)] {
-            let folder = folder_with_skill(Some("one"));
-            write_interrupted(folder.path(), note.as_ref(), &[("new/SKILL.md", "two")]);
-            assert_eq!(reopened_state(folder.path()), expected_state("one"));
-        }
-    }
-
-    #[test]
-    fn an_interrupted_replacement_is_reverted() {
-        let folder = folder_with_skill(Some("one"));
-        write_interrupted(folder.path(), Some(&note("demo", "two")), &[("new/SKILL.md", "two")]);
-        fs::rename(folder.path().join("demo"), folder.path().join(".installing-x/old")).unwrap();
-        assert_eq!(reopened_state(folder.path()), expected_state("one"));
-    }
-
-    #[test]
-    fn a_completed_replacement_is_recorded() {
-        for before in [None, Some("one")] {
-            let folder = folder_with_skill(before);
-            write_interrupted(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
-            fs::create_dir_all(folder.path().join("demo")).unwrap();
-            fs::write(folder.path().join("demo/SKILL.md"), "two").unwrap();
-            assert_eq!(reopened_state(folder.path()), expected_state("two"));
-        }
-    }
-
-    #[test]
-    fn a_failed_replacement_keeps_the_former_skill() {
-        let folder = folder_with_skill(Some("one"));
-        let mut skills_folder = SkillsFolder::open(folder.path()).unwrap();
-        let staged = stage_skill(folder.path(), "two");
-        fs::remove_dir_all(staged.paths().folder()).unwrap();
-        assert!(skills_folder.move_into_place("demo", staged, note("demo", "two").locked).is_err());
-        drop(skills_folder);
-        assert_eq!(reopened_state(folder.path()), expected_state("one"));
-    }
-
-    #[test]
-    fn the_next_program_records_an_unrecorded_skill() {
-        let folder = folder_with_skill(Some("one"));
-        let mut skills_folder = SkillsFolder::open(folder.path()).unwrap();
-        let staged = stage_skill(folder.path(), "two");
-        let blocking_folder = staged.paths().new_lock_file();
-        fs::create_dir_all(&blocking_folder).unwrap();
-        assert!(skills_folder.move_into_place("demo", staged, note("demo", "two").locked).is_err());
-        drop(skills_folder);
-        fs::remove_dir(blocking_folder).unwrap();
-        assert_eq!(reopened_state(folder.path()), expected_state("two"));
-    }
-
-    #[test]
-    fn a_folder_with_foreign_content_is_not_recorded() {
-        let folder = folder_with_skill(None);
-        write_interrupted(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
-        fs::create_dir(folder.path().join("demo")).unwrap();
-        fs::write(folder.path().join("demo/SKILL.md"), "mine").unwrap();
-        let skills_folder = SkillsFolder::open(folder.path()).unwrap();
-        assert!(
-            skills_folder.lock_file.get("demo").is_none() && skills_folder.check_replaceable("demo", false).is_err()
-        );
-    }
-
-    /// A staging folder may come with a repository, so its note is not trusted.
-    #[test]
-    fn a_note_with_an_invalid_skill_name_moves_nothing() {
-        for name in ["../moved", ".moved", "a/moved"] {
-            let parent = tempfile::tempdir().unwrap();
-            let folder = parent.path().join("agent");
-            fs::create_dir_all(folder.join("a")).unwrap();
-            write_interrupted(&folder, Some(&note(name, "two")), &[("old/SKILL.md", "one")]);
-            assert!(SkillsFolder::open(&folder).is_err(), "{name}");
-            assert!(!folder.join(name).exists(), "{name}");
-        }
-    }
-
-    #[test]
-    fn an_open_folder_is_locked_for_other_programs() {
-        let folder = folder_with_skill(None);
-        let skills_folder = SkillsFolder::open(folder.path()).unwrap();
-        let second_handle = File::open(folder.path()).unwrap();
-        assert!(second_handle.try_lock().is_err());
-        drop(skills_folder);
-        assert!(second_handle.try_lock().is_ok());
-    }
-}
+#[path = "skills_folder/tests.rs"]
+mod tests;

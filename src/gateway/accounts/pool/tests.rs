@@ -1,5 +1,4 @@
 mod crowd;
-mod equal_accounts;
 
 use std::num::NonZeroU32;
 use std::panic::AssertUnwindSafe;

@@ -1,7 +1,7 @@
 //! Checks the `SKILL.md` of an entry: that of the checkout, and that of the package if it differs or if the folder was
 //! not read. Findings point into the file that was checked.
 
-use super::{CheckWorker, FolderFileSizes};
+use super::{CheckScope, CheckWorker, FolderFileSizes};
 use crate::manifest::finding::SourceSpan;
 use crate::manifest::located::LocatedNode;
 use crate::manifest::package::front::{self, SkillFile, SpannedText};
@@ -47,14 +47,22 @@ impl CheckWorker<'_, '_> {
     }
 
     fn check_skill_file(&mut self, skill: &LocatedNode<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
-        let pending = match front::read(bytes) {
-            Ok(file) => document_findings(skill, &file, bytes, files),
+        // The scope `Packages` does not look at the folder of the skill.
+        let folder = skill.text_of("path").filter(|_| self.scope == CheckScope::Everything);
+        let folder = folder.and_then(|(path, _)| path.trim_end_matches('/').rsplit('/').next());
+        let mut pending = match front::read(bytes) {
+            Ok(file) => document_findings(skill, folder, &file, bytes, files),
             Err(error) => vec![(&M087, error.span, format!("`{SKILL_FILE}` {}", error.message))],
         };
+        pending.retain(|(rule, _, _)| self.scope.includes(rule));
         if pending.is_empty() {
             return;
         }
-        let source = self.findings.add(SourceFile::new(shown, bytes));
+        let name = match self.shown_root {
+            "" => shown.to_owned(),
+            root => format!("{}/{shown}", root.trim_end_matches('/')),
+        };
+        let source = self.findings.add(SourceFile::new(name, bytes));
         for (rule, range, message) in pending {
             self.findings.report_in_file(rule, SourceSpan::new(source, range), skill.pointer(), message);
         }
@@ -63,11 +71,11 @@ impl CheckWorker<'_, '_> {
 
 fn document_findings(
     entry: &LocatedNode<'_>,
+    folder: Option<&str>,
     file: &SkillFile<'_>,
     bytes: &[u8],
     files: &[&str],
 ) -> Vec<PendingFinding> {
-    let folder = entry.text_of("path").and_then(|(path, _)| path.rsplit('/').next());
     let rule = |fault: &FrontMatterFault| if fault.is_extra { &M096 } else { &M087 };
     let mut pending: Vec<PendingFinding> =
         skill::faults(file, folder).into_iter().map(|fault| (rule(&fault), fault.span, fault.message)).collect();
@@ -77,8 +85,9 @@ fn document_findings(
         ("description", &M089, file.front.description.as_ref()),
     ];
     for (field, rule, word) in fields {
+        let is_same = if field == "name" { skill::is_same_name } else { is_same_text };
         if let (Some(word), Some((stated, _))) = (word, entry.text_of(field))
-            && word.text.trim() != stated.trim()
+            && !is_same(&word.text, stated)
         {
             pending.push((rule, word.span.clone(), format!("the manifest has another `{field}`: `{stated}`")));
         }
@@ -101,6 +110,10 @@ fn document_findings(
         pending.push((&M095, body_start..body_start, message));
     }
     pending
+}
+
+fn is_same_text(first: &str, second: &str) -> bool {
+    first.trim() == second.trim()
 }
 
 /// Returns the targets of the inline links of a text, except in code.

@@ -4,7 +4,7 @@ use super::{CheckScope, CheckWorker, FolderFileSizes};
 use crate::manifest::files::FileKind;
 use crate::manifest::located::LocatedNode;
 use crate::manifest::package::archive::{ArchiveFault, ArchiveFaultKind, ArchiveFormat};
-use crate::manifest::package::{PackageContents, PackageFile, Sha256Sum, UnwantedFileKind, unwanted};
+use crate::manifest::package::{PackageContents, PackageFile, Sha256Sum, UnwantedFileKind, skill, unwanted};
 use crate::manifest::rules::{
     M071, M072, M073, M075, M080, M081, M082, M083, M084, M085, M086, M090, M091, M092, M094, Rule,
 };
@@ -14,11 +14,7 @@ const MAX_LISTED: usize = 5;
 
 impl CheckWorker<'_, '_> {
     pub(super) fn check_package(&mut self, skill: &LocatedNode<'_>, folder: Option<&FolderFileSizes>) {
-        let read = self.read_package(skill);
-        if self.scope == CheckScope::Packages {
-            return;
-        }
-        let Some((location, contents)) = read else {
+        let Some((location, contents)) = self.read_package(skill) else {
             // The skill itself can be checked without its package.
             self.check_skill_files(skill, folder, None);
             return;
@@ -35,7 +31,7 @@ impl CheckWorker<'_, '_> {
         };
         if let Some((name, _)) = skill.text_of("name")
             && let Some(inner_folder) = root.strip_suffix('/')
-            && inner_folder != name
+            && !skill::is_same_name(inner_folder, name)
         {
             self.findings.report_at(
                 &M086,
@@ -153,17 +149,17 @@ impl CheckWorker<'_, '_> {
                         format!("`{path}` is in the package, and may contain a secret"),
                     );
                 }
-                Some(UnwantedFileKind::Junk) => {
+                Some(UnwantedFileKind::Junk) if self.scope.includes(&M092) => {
                     self.findings.report_at(
                         &M092,
                         location,
                         format!("`{path}` is in the package, but belongs to no skill"),
                     );
                 }
-                None if content.executable => {
+                None if content.executable && self.scope.includes(&M094) => {
                     self.findings.report_at(&M094, location, format!("`{path}` in the package is executable"));
                 }
-                None => {}
+                Some(UnwantedFileKind::Junk) | None => {}
             }
         }
     }

@@ -7,7 +7,8 @@ use crate::manifest::package::Sha256Sum;
 use crate::manifest::package::hostile::{SKILL, TarEntry, Zip, ZipEntry, gzip, skill_zip_entry, tar};
 use crate::manifest::text::SourceFile;
 use crate::manifest::{
-    CheckOptions, FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles, check, verify,
+    CheckOptions, CheckReport, FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles, check,
+    render, verify,
 };
 
 /// A repository with one skill: its files, the entry of the skill in the manifest, and the API references.
@@ -189,7 +190,7 @@ fn the_findings_do_not_depend_on_the_number_of_threads() {
     let found = |threads| {
         let source = SourceFile::new("skills.json", manifest.to_string());
         let report = check(source, &CheckOptions { files: Some(&case.files), threads, ..CheckOptions::default() });
-        (report.sources().len(), crate::manifest::render::json(&report).expect("JSON"))
+        (report.sources().len(), render::json(&report).expect("JSON"))
     };
     let single_threaded = found(1);
     assert!(single_threaded.0 > 500, "each finding adds a file to the report");
@@ -312,6 +313,11 @@ fn a_finding_in_a_skill_has_a_location_in_its_file() {
     assert_eq!(source.name(), "skills/demo/SKILL.md");
     assert_eq!(source.position(span.start).line, 5);
     assert_eq!(finding.pointer(), "/skills/0");
+    for (shown_root, name) in [("some/folder", "some/folder/skills/demo/SKILL.md"), ("/", "/skills/demo/SKILL.md")] {
+        let options = CheckOptions { files: Some(&case.files), shown_root, ..CheckOptions::default() };
+        let github = render::github(&check(case.source(), &options));
+        assert!(github.contains(&format!("file={name},line=5")), "{github}");
+    }
 }
 
 #[test]
@@ -322,11 +328,62 @@ fn verify_checks_only_the_packages() {
         case.files.read("packages/demo-1.0.0.zip", 1 << 20).expect("the file can be read").expect("the file exists");
     only_package.insert("packages/demo-1.0.0.zip", package);
     case.files = only_package;
-    let verified =
-        |case: &Case| verify(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
     assert_eq!(verified(&case).findings().len(), 0);
     case.entry["sha256"] = "1".repeat(64).into();
     assert!(verified(&case).has_errors());
     case.set_package(&Zip::of(vec![ZipEntry::file("../x", "x")]).build());
     assert!(verified(&case).has_errors());
+}
+
+fn verified(case: &Case) -> CheckReport {
+    verify(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() })
+}
+
+/// These faults need no checkout, and their findings are errors.
+#[test]
+fn verify_reports_a_package_of_another_skill_or_with_secrets() {
+    let rules = |parts: Vec<ZipEntry>| {
+        let mut case = case();
+        case.set_package(&Zip::of(parts).build());
+        verified(&case).findings().iter().map(|finding| finding.rule().id).collect::<Vec<_>>()
+    };
+    let skill_file = |text: &str| ZipEntry::file("SKILL.md", text);
+    assert_eq!(rules(vec![skill_zip_entry(), ZipEntry::file(".env", "A=1")]), ["M091"]);
+    assert_eq!(rules(vec![skill_file(&SKILL.replace("name: demo", "name: other"))]), ["M088"]);
+    assert_eq!(rules(vec![skill_file(&SKILL.replace("1.0.0", "1.0.1"))]), ["M088"]);
+    assert_eq!(rules(vec![skill_file("nothing")]), ["M087"]);
+    assert_eq!(rules(vec![ZipEntry::file("README.md", "x")]), ["M086"]);
+    assert_eq!(rules(vec![ZipEntry::file("other/SKILL.md", SKILL)]), ["M086"]);
+    // Rules that are not errors, and the folder of the skill, are not looked at.
+    let style =
+        format!("{}[x](missing.md)\n", SKILL.replace("Shows", "Hides").replace("metadata:", "model: x\nmetadata:"));
+    let program = ZipEntry { mode: 0o100_755, ..ZipEntry::file("run.sh", "x") };
+    assert_eq!(rules(vec![skill_file(&style), ZipEntry::file(".DS_Store", "x"), program]), [""; 0]);
+    let mut elsewhere = case();
+    elsewhere.entry["path"] = "skills/of-demo/".into();
+    assert_eq!(verified(&elsewhere).findings().len(), 0);
+}
+
+#[test]
+fn verify_lists_only_the_rules_that_it_checks() {
+    let report = verified(&case());
+    let ids: Vec<&str> = report.checked_rules().iter().map(|(rule, _)| rule.id).collect();
+    let expected = [
+        "M001", "M002", "M003", "M004", "M007", "M071", "M072", "M073", "M074", "M075", "M076", "M080", "M081", "M082",
+        "M083", "M084", "M085", "M086", "M087", "M088", "M091",
+    ];
+    assert_eq!(ids, expected);
+    let junit = render::junit(&report);
+    assert!(junit.contains("\"M091 secret-file\"") && junit.contains("tests=\"21\""), "{junit}");
+    assert!(!junit.contains("M050") && !junit.contains("M090"), "{junit}");
+}
+
+/// A folder name has one Unicode form, and the name in the front matter may have another.
+#[test]
+fn names_of_skills_are_compared_in_one_unicode_form() {
+    let mut case = case();
+    let text = SKILL.replace("name: demo", "name: gro\u{308}ße");
+    case.set_package(&Zip::of(vec![ZipEntry::file("SKILL.md", text)]).build());
+    case.entry["name"] = "größe".into();
+    assert_eq!(verified(&case).findings().len(), 0);
 }
