@@ -46,8 +46,9 @@ pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     })
 }
 
-/// Checks only the shape of the manifest, and that the packages are safe, have no files with secrets, and are those of
-/// the skills that it names: for callers that have the packages but no checkout. Of the
+/// Checks only the shape of the manifest and the packages: for callers that have no checkout.
+///
+/// The packages must be safe, have no files with secrets, and be those of the skills that the manifest names. Of their
 /// contents, only errors are reported.
 #[must_use]
 pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {

@@ -40,7 +40,7 @@ pub(crate) fn install(input: &[u8]) -> bool {
     let mut skills = SkillsFolder::open(&folder).expect("a folder");
     skills.check_replaceable("demo", false).expect("an unchanged skill");
     let succeeded = package_install::install_package(&mut skills, &wanted, &bytes, &limits()).is_ok();
-    assert_eq!(skills.is_installed(&wanted).expect("a folder"), succeeded);
+    assert_eq!(skills.is_installed(&wanted), succeeded);
     drop(skills);
     check_outside(root.path());
     check_inside(&folder, succeeded || replaces);

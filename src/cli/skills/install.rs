@@ -63,7 +63,7 @@ impl InstallCommand {
         registry: &SkillsRegistry,
         skill: &Skill,
     ) -> anyhow::Result<()> {
-        if skills_folder.is_installed(skill)? {
+        if skills_folder.is_installed(skill) {
             print_message(&format!("{} {} is already installed", skill.name, skill.version));
             return Ok(());
         }

@@ -373,7 +373,7 @@ mod tests {
             let _ = stream.read(&mut [0; 1024])?;
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n")?;
             for _ in 0..5 {
-                std::thread::sleep(pause);
+                std::thread::park_timeout(pause);
                 stream.write_all(b"ab")?;
             }
             io::Result::Ok(())

@@ -59,7 +59,7 @@ mod tests {
         let _idle_file = spool.create_writer_blocking().unwrap();
         drop(folder);
         let result = spool_response(Full::new(Bytes::from_static(b"an image")), &spool).await;
-        let error = result.err().expect("the folder is gone");
+        let error = result.expect_err("the folder is gone");
         assert_eq!((&error, error.should_retry()), (&Error::Upstream(UpstreamFault::Unknown), false));
     }
 }

@@ -135,10 +135,10 @@ impl SkillsFolder {
     }
 
     /// Returns true if exactly this release is installed and unchanged.
-    pub(super) fn is_installed(&self, skill: &Skill) -> anyhow::Result<bool> {
-        let Some(locked) = self.lock_file.get(&skill.name) else { return Ok(false) };
+    pub(super) fn is_installed(&self, skill: &Skill) -> bool {
+        let Some(locked) = self.lock_file.get(&skill.name) else { return false };
         let is_same_release = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
-        Ok(is_same_release && self.has_files(&skill.name, &locked.files))
+        is_same_release && self.has_files(&skill.name, &locked.files)
     }
 
     /// Returns an error if something other than a folder has the name. Unless `force` is set, also returns an error if
@@ -244,11 +244,8 @@ impl SkillsFolder {
         let mut pending = vec![String::new()];
         while let Some(subfolder) = pending.pop() {
             let Some(entries) = self.files.list(&join_path(name, &subfolder))? else { return Ok(None) };
-            for entry in entries {
-                let path = join_path(&subfolder, &entry.name);
-                if unwanted(&path) == Some(UnwantedFileKind::Junk) && !is_expected(&path, expected) {
-                    continue;
-                }
+            let entries = entries.into_iter().map(|entry| (join_path(&subfolder, &entry.name), entry));
+            for (path, entry) in entries.filter(|(path, _)| !is_surplus_junk(path, expected)) {
                 match entry.metadata.kind {
                     FileKind::Folder => pending.push(path),
                     FileKind::File => drop(sums.insert(path.clone(), self.file_checksum(&join_path(name, &path))?)),
@@ -263,6 +260,11 @@ impl SkillsFolder {
         let bytes = self.files.read(path, PackageLimits::default().file_bytes)?;
         Ok(Sha256Sum::of(&bytes.unwrap_or_default()).to_string())
     }
+}
+
+/// Returns true for junk of systems and tools that is not expected.
+fn is_surplus_junk(path: &str, expected: &LockedFiles) -> bool {
+    unwanted(path) == Some(UnwantedFileKind::Junk) && !is_expected(path, expected)
 }
 
 /// Returns true if the path is an expected file, or a folder of one.

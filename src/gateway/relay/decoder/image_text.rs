@@ -49,10 +49,10 @@ impl ImageText {
         while let Some((byte, rest)) = text.split_first() {
             self.beginning = match self.beginning {
                 TextBeginning::Over => break,
-                TextBeginning::Scheme(length) if *byte == DATA_SCHEME[length] => {
-                    let is_whole = length + 1 == DATA_SCHEME.len();
-                    if is_whole { TextBeginning::Prefix(length) } else { TextBeginning::Scheme(length + 1) }
-                }
+                TextBeginning::Scheme(length) if *byte == DATA_SCHEME[length] => match length + 1 {
+                    length if length == DATA_SCHEME.len() => TextBeginning::Prefix(length),
+                    length => TextBeginning::Scheme(length),
+                },
                 TextBeginning::Scheme(_) => return Ok((self.end_scheme(), text)),
                 TextBeginning::Prefix(_) if *byte == b',' => TextBeginning::Over,
                 TextBeginning::Prefix(length) if length < PREFIX_MAX => TextBeginning::Prefix(length + 1),

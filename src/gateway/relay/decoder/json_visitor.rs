@@ -145,10 +145,8 @@ impl JsonVisitor for DecoderVisitor<'_> {
 
     fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), MalformedAnswer> {
         let Some(place) = self.image_place(at) else { return Ok(()) };
-        let checked = unescaped_byte(unit).and_then(|byte| {
-            let byte = byte.as_ref().map_or(&[][..], std::slice::from_ref);
-            self.check_text(place, byte).map(Bytes::copy_from_slice)
-        });
+        let checked =
+            unescaped_byte(unit).and_then(|byte| self.check_text(place, byte.as_slice()).map(Bytes::copy_from_slice));
         match (checked, &self.schema) {
             (Ok(base64), _) => self.push_image(place, base64),
             (Err(_), AnswerSchema::Response) => {}

@@ -383,12 +383,10 @@ async fn the_first_key_is_added_once_by_all_nodes_together() {
             store.change_key(&context, id.as_str(), None, &[KeyChange::Delete]).await.unwrap().done().unwrap()
         };
         delete(&other.id).await;
-        let inserts = [(&store, first("first-1")), (&second_store, first("first-2"))].map(|(store, key)| {
-            let store = Arc::clone(store);
-            tokio::spawn(async move { store.insert_first_key(&AuditContext::system(), &key).await.unwrap() })
-        });
-        let [one, two] = inserts;
-        assert_ne!(one.await.unwrap(), two.await.unwrap(), "one of two nodes adds it");
+        let (system, keys) = (AuditContext::system(), (first("first-1"), first("first-2")));
+        let inserts =
+            tokio::join!(store.insert_first_key(&system, &keys.0), second_store.insert_first_key(&system, &keys.1));
+        assert_ne!(inserts.0.unwrap(), inserts.1.unwrap(), "one of two nodes adds it");
         let [key] = store.list_keys().await.unwrap().try_into().unwrap();
         assert_eq!(second_store.first_key().await.unwrap(), Some(key.id.clone()));
         store.forget_first_key().await.unwrap();
