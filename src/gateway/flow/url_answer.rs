@@ -35,20 +35,20 @@ type LinkError = Box<dyn std::error::Error + Send + Sync>;
 struct AttendedAnswer {
     answer: GatewayAnswer,
     departure: CancellationToken,
-    read_body: Arc<ReadBody>,
+    undelivered_body: Arc<UndeliveredBody>,
 }
 
 /// The body of an [`AttendedAnswer`]. It breaks off when the caller leaves.
 struct AttendedBody {
     body: GatewayAnswerBody,
     departure: Pin<Box<WaitForCancellationFutureOwned>>,
-    read_body: Arc<ReadBody>,
+    undelivered_body: Arc<UndeliveredBody>,
 }
 
 /// The body of a job's answer once it has been read, until the caller has the links. If the caller leaves before, the
 /// body leaves the job as one that was not read to its end, so that a retry gets the answer.
 #[derive(Default)]
-struct ReadBody {
+struct UndeliveredBody {
     body: Mutex<Option<GatewayAnswerBody>>,
     is_delivered: AtomicBool,
 }
@@ -58,7 +58,7 @@ struct LinkedAnswer {
     /// The idempotency key under which it is stored.
     key: String,
     reader: AnswerReader,
-    read_body: Arc<ReadBody>,
+    undelivered_body: Arc<UndeliveredBody>,
 }
 
 /// Refuses a stream, whose events have the bytes of the images.
@@ -86,14 +86,14 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
         return Ok(answer);
     }
     let head = answer.head.clone();
-    let LinkedAnswer { key, mut reader, read_body } = match store_answer(context, answer).await {
+    let LinkedAnswer { key, mut reader, undelivered_body } = match store_answer(context, answer).await {
         Ok(stored) => stored,
         Err(answer) => return Ok(*answer),
     };
     reader.make_restartable();
     match link_images(context, &key, &mut reader).await {
         Ok(body) => {
-            read_body.is_delivered.store(true, Ordering::Relaxed);
+            undelivered_body.is_delivered.store(true, Ordering::Relaxed);
             Ok(GatewayAnswer { head, body: GatewayAnswerBody::Whole(body) })
         }
         Err(error) if reader.is_broken() => {
@@ -115,11 +115,11 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
 /// Returns the answer if nothing can be stored.
 async fn store_answer(context: &JobContext, answer: GatewayAnswer) -> Result<LinkedAnswer, Box<GatewayAnswer>> {
     let GatewayAnswer { head, body } = answer;
-    let read_body = Arc::new(ReadBody::default());
+    let undelivered_body = Arc::new(UndeliveredBody::default());
     let body = match (&context.options.idempotency_key, body) {
         (Some(key), GatewayAnswerBody::Stored(body)) => {
             return match body.into_body() {
-                Ok(reader) => Ok(LinkedAnswer { key: key.clone(), reader, read_body }),
+                Ok(reader) => Ok(LinkedAnswer { key: key.clone(), reader, undelivered_body }),
                 Err(body) => Err(Box::new(GatewayAnswer { head, body: GatewayAnswerBody::Stored(body) })),
             };
         }
@@ -139,10 +139,10 @@ async fn store_answer(context: &JobContext, answer: GatewayAnswer) -> Result<Lin
     let departure = CancellationToken::new();
     let guard = departure.clone().drop_guard();
     let reader = claim.answer_reader().on_leave(move || drop(guard));
-    let attended = AttendedAnswer { answer, departure, read_body: Arc::clone(&read_body) };
+    let attended = AttendedAnswer { answer, departure, undelivered_body: Arc::clone(&undelivered_body) };
     let storing = async move { claim.record(Ok(attended)).await };
     drop(tokio::runtime::Handle::current().spawn(storing.in_current_span()));
-    Ok(LinkedAnswer { key, reader, read_body })
+    Ok(LinkedAnswer { key, reader, undelivered_body })
 }
 
 /// Returns the body of an answer with links.
@@ -171,7 +171,7 @@ impl RecordableAnswer for AttendedAnswer {
 
     fn into_parts(self) -> (AnswerHead, AttendedBody) {
         let departure = Box::pin(self.departure.cancelled_owned());
-        (self.answer.head, AttendedBody { body: self.answer.body, departure, read_body: self.read_body })
+        (self.answer.head, AttendedBody { body: self.answer.body, departure, undelivered_body: self.undelivered_body })
     }
 }
 
@@ -195,13 +195,13 @@ impl Body for AttendedBody {
 impl Drop for AttendedBody {
     fn drop(&mut self) {
         let body = std::mem::replace(&mut self.body, GatewayAnswerBody::Whole(Bytes::new()));
-        *self.read_body.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        *self.undelivered_body.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
     }
 }
 
-// === impl ReadBody ===
+// === impl UndeliveredBody ===
 
-impl Drop for ReadBody {
+impl Drop for UndeliveredBody {
     fn drop(&mut self) {
         let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(GatewayAnswerBody::Stored(body)), false) = (body, self.is_delivered.load(Ordering::Relaxed))
@@ -226,22 +226,25 @@ mod tests {
         let reader = AnswerReader::from_bytes(&head, Bytes::from_static(b"{}"));
         let reader = reader.on_exit(move |has_read_all| sender.send(has_read_all).unwrap());
         let answer = GatewayAnswer::from_stored_answer(head, reader, &CancellationToken::new());
-        let read_body = Arc::new(ReadBody::default());
-        let attended =
-            AttendedAnswer { answer, departure: CancellationToken::new(), read_body: Arc::clone(&read_body) };
+        let undelivered_body = Arc::new(UndeliveredBody::default());
+        let attended = AttendedAnswer {
+            answer,
+            departure: CancellationToken::new(),
+            undelivered_body: Arc::clone(&undelivered_body),
+        };
         let mut body = attended.into_parts().1;
         while let Some(frame) = body.frame().await {
             frame.unwrap();
         }
-        read_body.is_delivered.store(is_delivered, Ordering::Relaxed);
+        undelivered_body.is_delivered.store(is_delivered, Ordering::Relaxed);
         if is_caller_first {
-            drop(read_body);
+            drop(undelivered_body);
             assert!(receiver.try_recv().is_err(), "the body has its reader");
             drop(body);
         } else {
             drop(body);
             assert!(receiver.try_recv().is_err(), "the caller does not have the links");
-            drop(read_body);
+            drop(undelivered_body);
         }
         receiver.try_recv().unwrap()
     }
