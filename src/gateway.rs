@@ -1,6 +1,7 @@
 //! The server: owns the modules of the gateway, and starts and stops them.
 
 mod accounts;
+mod admission;
 pub(crate) mod alerts;
 pub(crate) mod backup;
 mod catalog;
@@ -56,6 +57,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, CredentialService};
+use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
 use config::{Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
@@ -109,6 +111,7 @@ pub(crate) struct Gateway {
     pub(crate) usage_fold: Arc<UsageFoldTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<RegistryPublisher>>,
+    request_budgets: Arc<RequestBudgets>,
     spool: Spool,
     image_models: ImageModels,
     catalog: Arc<TextModelCatalog>,
@@ -185,7 +188,9 @@ impl Gateway {
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
-        let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
+        let request_budgets = RequestBudgets::new(&config.uploads);
+        let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(&request_budgets));
+        let spool = spool.map_err(ServeError::Spool)?;
         spool.start_space_checks();
         let free = spool.free_space(config.data_dir.clone());
         let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
@@ -212,6 +217,7 @@ impl Gateway {
             prices,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
+            request_budgets,
             spool,
             image_models: ImageModels::from_config(&config),
             deadlines: config.deadlines,
@@ -256,6 +262,7 @@ impl Gateway {
             prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
+            request_budgets: Arc::clone(&self.request_budgets),
             spool: self.spool.clone(),
             image_models: ImageModels::from_config(&config),
             catalog: Arc::clone(&self.catalog),
@@ -383,14 +390,14 @@ impl Gateway {
     pub(crate) fn render_metrics(&self) -> Result<String, std::fmt::Error> {
         let (accounts, waiting) = self.accounts.snapshot();
         self.connections.report_to_metrics();
-        let uploads = self.spool.usage();
+        let held = self.request_budgets.usage();
         self.metrics.render(&MetricsSnapshot {
             accounts,
             waiting,
             unsettled: self.ledger.unsettled_records(),
-            body_bytes: uploads.memory,
-            spool_bytes: uploads.disk,
-            refused_for_space: uploads.refused,
+            body_bytes: held.memory,
+            spool_bytes: held.disk,
+            refused_for_space: held.refused,
         })
     }
 
@@ -414,6 +421,10 @@ impl Gateway {
     /// then answered at once, and answers that are being sent end early.
     pub(crate) const fn cutoff(&self) -> &CancellationToken {
         &self.cutoff
+    }
+
+    pub(crate) const fn request_budgets(&self) -> &Arc<RequestBudgets> {
+        &self.request_budgets
     }
 
     pub(crate) const fn spool(&self) -> &Spool {

@@ -212,12 +212,16 @@ pub(crate) struct RetentionPeriods {
 /// The bytes that requests may hold while they arrive and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UploadLimits {
-    /// Memory for bodies that are still arriving, for all keys together.
+    /// Memory for all requests together.
     pub(crate) memory: u64,
-    /// Memory for the bodies of one key; at most `memory`.
+    /// Memory for the requests of one user; at most `memory`.
+    pub(crate) memory_per_user: u64,
+    /// Memory for the requests of one key; at most `memory`.
     pub(crate) memory_per_key: u64,
-    /// Disk space for uploads, for all keys together.
+    /// Disk space for the uploads of all requests together.
     pub(crate) disk: u64,
+    /// Disk space for the uploads of one user; at most `disk`.
+    pub(crate) disk_per_user: u64,
     /// Disk space for the uploads of one key; at most `disk`.
     pub(crate) disk_per_key: u64,
     /// Free space of the file system that is reserved for the database.
@@ -225,10 +229,17 @@ pub(crate) struct UploadLimits {
 }
 
 impl UploadLimits {
-    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of
-    /// image generations of the maximum size in memory.
-    pub(crate) const DEFAULT: Self =
-        Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
+    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of the
+    /// maximum size in memory; one user may have half of all.
+    pub(crate) const DEFAULT: Self = Self {
+        memory: 64 << 20,
+        memory_per_user: 32 << 20,
+        memory_per_key: 16 << 20,
+        disk: 8 << 30,
+        disk_per_user: 4 << 30,
+        disk_per_key: 4 << 30,
+        min_free: 64 << 20,
+    };
 }
 
 /// The source that set a value.

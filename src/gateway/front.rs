@@ -22,6 +22,7 @@ mod framed_body;
 mod gathered_body;
 mod listener;
 mod query;
+mod request_admission;
 mod request_context;
 mod request_id;
 mod response;
@@ -41,6 +42,7 @@ pub(crate) use form::{EditBody, FormNames, FormSettings, ImagePageForm};
 pub(crate) use form_body::FormBody;
 pub(crate) use gathered_body::GatheredBody;
 pub(crate) use query::{Query, QueryParameters, check_query};
+pub(crate) use request_admission::{AdmittingServer, admission_of};
 pub(crate) use response::{
     HandlerError, HandlerResponse, PageContent, ResponseCounter, ResponseKind, TypedResponse, error_content,
     run_handler, run_page_handler,

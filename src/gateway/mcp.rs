@@ -27,6 +27,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::Gateway;
+use super::admission::Admission;
 use super::keys::Caller;
 use image_tools::ImageTools;
 
@@ -40,6 +41,8 @@ pub(crate) struct McpCaller {
     pub(crate) gateway: Arc<Gateway>,
     /// The owner of the key.
     pub(crate) caller: Caller,
+    /// What the request may hold.
+    pub(crate) admission: Admission,
     /// The id of the request, under which a tool call is recorded.
     pub(crate) request_id: String,
     /// The host under which the client has reached the gateway.

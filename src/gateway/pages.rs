@@ -168,12 +168,14 @@ impl Pages {
         Self { public_address, nonces: FormNonces::new(vault.clone()), vault }
     }
 
-    /// Returns the user whose browser sends the form that makes images from a page of the gateway; `None` if there is no
-    /// session, or another site may have sent the form.
-    pub(crate) async fn image_form_sender(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> Option<UserId> {
-        let site = SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref())?;
-        let context = PageContext::open(self, gateway, request, &site).await.ok()?;
-        csrf::is_same_origin(request, &site).then(|| context.own_user_id()).flatten()
+    /// True if the form that makes images comes from a page of the gateway, in the browser of a signed-in user. The
+    /// request then counts for the user.
+    pub(crate) async fn may_send_image_form(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> bool {
+        let Some(site) = SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) else {
+            return false;
+        };
+        let context = PageContext::open(self, gateway, request, &site).await;
+        csrf::is_same_origin(request, &site) && context.is_ok_and(|context| context.own_user_id().is_some())
     }
 
     /// Returns the origin of the pages under this host; `None` if no page is served there.

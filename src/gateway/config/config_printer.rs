@@ -158,8 +158,10 @@ impl ConfigPrinter<'_> {
         self.header("[uploads]");
         for (name, bytes) in [
             ("memory_megabytes", uploads.memory),
+            ("memory_megabytes_per_user", uploads.memory_per_user),
             ("memory_megabytes_per_key", uploads.memory_per_key),
             ("disk_megabytes", uploads.disk),
+            ("disk_megabytes_per_user", uploads.disk_per_user),
             ("disk_megabytes_per_key", uploads.disk_per_key),
             ("min_free_megabytes", uploads.min_free),
         ] {

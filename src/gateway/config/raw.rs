@@ -182,15 +182,23 @@ pub(super) struct RawRetention {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawUploads {
-    /// Memory for request bodies that are still arriving, for all keys together. Default: 32.
+    /// Memory for request bodies and what is made of them, for all requests together. Default: 64.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) memory_megabytes: Option<u32>,
-    /// Memory for the request bodies of one key that are still arriving. Default: 8, but at most `memory_megabytes`.
+    /// Memory for the requests of one user, with all of its keys, tokens and sessions. Default: 32, but at most half of
+    /// `memory_megabytes`, and at least `memory_megabytes_per_key`.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) memory_megabytes_per_user: Option<u32>,
+    /// Memory for the requests of one key. Default: 16, but at most `memory_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) memory_megabytes_per_key: Option<u32>,
-    /// Disk space for uploads, for all keys together. Default: 8192.
+    /// Disk space for uploads, for all requests together. Default: 8192.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) disk_megabytes: Option<u32>,
+    /// Disk space for the uploads of one user, with all of its keys, tokens and sessions. Default: 4096, but at most half
+    /// of `disk_megabytes`, and at least `disk_megabytes_per_key`.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) disk_megabytes_per_user: Option<u32>,
     /// Disk space for the uploads of one key. Default: 4096, which is four of the largest forms, but at most
     /// `disk_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000_000))]

@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::client_address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
+use crate::gateway::admission::{Admission, Principal};
 use crate::gateway::console::Console;
 use crate::gateway::front::{
-    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, check_query, run_handler,
+    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, admission_of, check_query, run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
@@ -383,7 +383,7 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     let reply = run_handler(context, UnreadBody::default(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
-        let actor = admit(&console, context).await?;
+        let (actor, _) = admit(&console, context).await?;
         HandlerResponse::json(&operation(console, actor).await?)
     });
     Ok(reply.await.no_store())
@@ -403,18 +403,19 @@ where
     let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
-        let actor = admit(&console, context).await?;
-        let body = body.read(&actor, gateway.spool()).await?;
+        let (actor, admission) = admit(&console, context).await?;
+        let body = body.read(&admission).await?;
         HandlerResponse::json(&operation(console, actor, body).await?)
     });
     Ok(reply.await.no_store())
 }
 
 /// Authenticates the actor. Query parameters are refused if the operation has none.
-async fn admit(console: &Console, context: &AdminContext) -> Result<Actor, Error> {
+async fn admit(console: &Console, context: &AdminContext) -> Result<(Actor, Admission), Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
-    let address = client_address(context);
-    let actor = console.authenticate(authorization.map(HeaderValue::as_bytes), address).await?;
+    let admission = admission_of(context);
+    let actor = console.authenticate(authorization.map(HeaderValue::as_bytes), admission.address()).await?;
+    admission.set_principal(Principal::of_actor(actor.user().map(|user| &user.id)));
     check_query(context)?;
-    Ok(actor)
+    Ok((actor, admission))
 }

@@ -39,14 +39,14 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
     if !is_allowed_origin(&gateway, headers) {
         return Err(Error::Denied);
     }
-    let caller = admit(&gateway, context).await?;
-    let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await?;
+    let (caller, admission) = admit(&gateway, context).await?;
+    let body = read_unless_stopped(&gateway, body.read(&admission)).await?;
     let mut request = Request::new(body);
     *request.method_mut() = context.request.method().clone();
     *request.uri_mut() = context.request.uri().clone();
     *request.headers_mut() = protocol_headers(headers);
     let (request_id, host) = (context.request_id.clone(), flow::read_host(headers));
-    let response = answer_message(McpCaller { gateway, caller, request_id, host }, request).await;
+    let response = answer_message(McpCaller { gateway, caller, admission, request_id, host }, request).await;
     Ok(HandlerResponse::from_http(response))
 }
 

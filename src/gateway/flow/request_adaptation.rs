@@ -66,7 +66,7 @@ pub(super) async fn check_edit(
     if form.mask.as_ref().is_some_and(|mask| dialects::reads_as_mask(declared, &mask.param)) {
         adaptations.note_mask_list();
     }
-    let spool = gateway.spool().owned_by(Some(caller.key().as_str()));
+    let spool = gateway.spool().for_request(options.admission());
     let mut gifs = gif_conversion::find_gifs(&spool, &form).await?;
     if declared.contains(Dialect::Gif) {
         // A refused field costs no conversion.

@@ -1,4 +1,4 @@
-//! Request bodies. They are read only for an authenticated `Caller` or `Actor`, under a size limit and a deadline.
+//! Request bodies. They are read within the admission of their request, under a size limit and a deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,9 +23,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::content_coding::BodyDecoder;
 use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::keys::Caller;
-use crate::gateway::people::Actor;
-use crate::gateway::spool::{BudgetExceeded, Spool, SpooledBytes};
+use crate::gateway::admission::{Admission, BudgetExceeded, ByteShare};
+use crate::gateway::spool::{Spool, SpooledBytes};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// The minimum rate of a body in bytes per second, averaged over [`RATE_WINDOW`].
@@ -42,24 +41,6 @@ const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
 /// all.
 const EXPANSION_RATIO_MAX: u64 = 200;
 
-/// The authenticated party for which a body is read.
-pub(crate) trait AuthPrincipal {
-    /// The API key that the bytes count for, if there is one.
-    fn key(&self) -> Option<&str>;
-}
-
-impl AuthPrincipal for Caller {
-    fn key(&self) -> Option<&str> {
-        Some(self.key().as_str())
-    }
-}
-
-impl AuthPrincipal for Actor {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-}
-
 /// An unread body. The API description describes it as that of `E`.
 pub(crate) struct UnreadRequestBody<E> {
     pub(super) request: hyper::Request<Body>,
@@ -75,6 +56,7 @@ pub(crate) type JsonBody<T> = UnreadRequestBody<TypedBody<T>>;
 /// A request body while it is read: decoded, counted, and held to a minimum rate.
 pub(super) struct IncomingBody {
     body: Body,
+    admission: Admission,
     decoder: Option<BodyDecoder>,
     /// The limit on the received bytes, and also on the decoded bytes.
     max_bytes: u64,
@@ -118,15 +100,15 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
     ///
     /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large or
     /// expands too much, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
-    /// arriving bodies is used up: 429 for this API key, 503 for all keys together.
-    pub(crate) async fn read(self, principal: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
-        let mut incoming = self.into_incoming()?;
-        let (mut body, mut memory) = (BytesMut::new(), spool.owned_by(principal.key()).memory());
+    /// arriving bodies is used up: 429 for those of its sender, 503 for those of all requests.
+    pub(crate) async fn read(self, admission: &Admission) -> Result<Bytes, Error> {
+        let mut incoming = self.into_incoming(admission)?;
+        let (mut body, mut memory) = (BytesMut::new(), incoming.memory());
         while let Some(data) = incoming.next_data().await? {
             memory.set_bytes((body.len() + data.len()) as u64).map_err(|error| spool_error(&error))?;
             body.extend_from_slice(&data);
         }
-        Ok(body.freeze())
+        Ok(memory.attach_to(body.freeze()))
     }
 
     /// Reads a body that may be large: all but its beginning is written to the spool as it arrives.
@@ -134,24 +116,20 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
     /// # Errors
     ///
     /// Returns the errors of [`JsonBody::read`], and 503 if the body cannot be written to disk.
-    pub(crate) async fn read_to_spool(
-        self,
-        principal: &impl AuthPrincipal,
-        spool: &Spool,
-    ) -> Result<SpooledBytes, Error> {
-        let mut incoming = self.into_incoming()?;
-        let mut writer = spool.owned_by(principal.key()).bytes_writer();
+    pub(crate) async fn read_to_spool(self, admission: &Admission, spool: &Spool) -> Result<SpooledBytes, Error> {
+        let mut incoming = self.into_incoming(admission)?;
+        let mut writer = spool.bytes_writer(admission);
         while let Some(data) = incoming.next_data().await? {
             writer.write(data).await.map_err(|error| spool_error(&error))?;
         }
         writer.finish().await.map_err(|error| spool_error(&error))
     }
 
-    fn into_incoming(self) -> Result<IncomingBody, Error> {
+    fn into_incoming(self, admission: &Admission) -> Result<IncomingBody, Error> {
         if !is_json(content_type(&self.request)) {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }
-        IncomingBody::new(self.request, self.max_bytes as u64, RejectionReason::InvalidJson)
+        IncomingBody::new(self.request, admission, self.max_bytes as u64, RejectionReason::InvalidJson)
     }
 }
 
@@ -165,6 +143,7 @@ impl IncomingBody {
     /// Returns 415 for an unknown content encoding, and 413 if the announced length is above the limit.
     pub(super) fn new(
         request: hyper::Request<Body>,
+        admission: &Admission,
         max_bytes: u64,
         error_reason: RejectionReason,
     ) -> Result<Self, Error> {
@@ -179,6 +158,7 @@ impl IncomingBody {
         let timer = Box::pin(sleep_until(deadline));
         Ok(Self {
             body: request.into_body(),
+            admission: admission.clone(),
             decoder,
             max_bytes,
             received: 0,
@@ -187,6 +167,11 @@ impl IncomingBody {
             timer,
             error_reason,
         })
+    }
+
+    /// Returns a share of the memory of the sender.
+    pub(super) fn memory(&self) -> ByteShare {
+        self.admission.memory()
     }
 
     /// Returns the next decoded bytes; `None` at the end.
@@ -312,11 +297,11 @@ pub(crate) fn spool_error(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");
-        return match exceeded {
-            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => Error::BudgetExceeded(format!(
-                "Too much data at once: {exceeded}. Try again when other requests have ended."
-            )),
-            BudgetExceeded::Memory | BudgetExceeded::Disk | BudgetExceeded::FreeSpace => Error::Unavailable,
+        return if exceeded.is_own() {
+            let advice = "Try again when other requests have ended.";
+            Error::BudgetExceeded(format!("Too much data at once: {exceeded}. {advice}"))
+        } else {
+            Error::Unavailable
         };
     }
     tracing::error!(%error, "an upload could not be written to the spool");

@@ -13,6 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
+use super::request_admission::AdmittingServer;
 use super::response::ResponseCounter;
 use crate::gateway::config::CorsOrigins;
 
@@ -28,7 +29,7 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("origin");
 
 /// A server that knows from which origins pages may call its API.
-pub(crate) trait CorsSettings: ResponseCounter {
+pub(crate) trait CorsSettings: ResponseCounter + AdmittingServer {
     /// The origins in force.
     fn cors_origins(&self) -> CorsOrigins;
 }

@@ -21,11 +21,13 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::cors::{CorsAnswer, CorsSettings};
+use super::request_admission::run_admitted;
 use super::request_context::build_request_context;
 use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
+use crate::gateway::admission::Admission;
 
 /// The time limit on the single request to dropshot's server, over loopback (our choice).
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,14 +83,24 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         Ok(Self { context: context.map_err(ServerError::Loopback)? })
     }
 
+    /// Begins the admission of a request from this peer.
+    pub(super) fn begin_admission(&self, remote: SocketAddr, headers: &HeaderMap) -> Admission {
+        self.context.server.private.begin_admission(remote, headers)
+    }
+
     /// Answers a request, even if its handler panics.
-    pub(super) async fn dispatch(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
+    pub(super) async fn dispatch(
+        &self,
+        request: Request<Body>,
+        remote: SocketAddr,
+        admission: Admission,
+    ) -> Response<Body> {
         let request_id = new_request_id().to_string();
         let header = HeaderValue::try_from(&request_id);
         let cors = CorsAnswer::new(&self.context.server.private.cors_origins(), &request);
         let mut response = match cors.as_ref().and_then(CorsAnswer::preflight_response) {
             Some(response) => response,
-            None => self.route(request, request_id, remote).await,
+            None => run_admitted(admission, self.route(request, request_id, remote)).await,
         };
         if let Some(cors) = cors {
             cors.add_headers(response.headers_mut());

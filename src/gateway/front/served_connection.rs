@@ -27,6 +27,7 @@ use super::connection_activity::{ConnectionState, PassedDeadline};
 use super::connections::{ClientConnection, ConnectionSlot};
 use super::cors::CorsSettings;
 use super::dispatch::RequestDispatcher;
+use crate::gateway::admission::Admission;
 
 /// The maximum size of the read buffer of one connection, in bytes (our choice). The buffer grows with a fast sender
 /// and stays for the life of the connection, so it must be small enough for hundreds of connections; hyper's default is
@@ -60,6 +61,7 @@ struct RequestBody {
 struct AnswerBody {
     body: Body,
     connection: Arc<ClientConnection>,
+    _admission: Admission,
     /// The error that ends the body. It is held back until all bytes before it are written.
     error: Option<<Body as http_body::Body>::Error>,
 }
@@ -236,8 +238,9 @@ impl<C: CorsSettings> hyper::service::Service<Request<Incoming>> for ConnectionS
             (Arc::clone(&self.dispatcher), Arc::clone(&self.connection), self.remote);
         let request = request.map(|body| Body::wrap(RequestBody { body, connection: Arc::clone(&connection) }));
         Box::pin(async move {
-            let response = dispatcher.dispatch(request, remote).await;
-            Ok(response.map(|body| AnswerBody { body, connection, error: None }))
+            let admission = dispatcher.begin_admission(remote, request.headers());
+            let response = dispatcher.dispatch(request, remote, admission.clone()).await;
+            Ok(response.map(|body| AnswerBody { body, connection, _admission: admission, error: None }))
         })
     }
 }

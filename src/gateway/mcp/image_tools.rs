@@ -117,7 +117,7 @@ impl ImageTools {
     }
 
     fn options(&self, call: CallDigest) -> RequestOptions {
-        RequestOptions::with_idempotency_key(&self.0.request_id, call.idempotency_key())
+        RequestOptions::with_idempotency_key(&self.0.request_id, call.idempotency_key(), &self.0.admission)
     }
 
     fn default_model(&self) -> String {

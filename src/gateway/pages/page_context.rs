@@ -104,7 +104,10 @@ impl<'a> PageContext<'a> {
             Some(cookie) if !request.path.starts_with("/assets/") => gateway.people().find_session(&cookie).await?,
             _ => None,
         };
-        let session = session.map(|session| session.with_address(request.address));
+        let session = session.map(|session| session.with_address(request.admission.address()));
+        if let Some(session) = &session {
+            request.admission.set_principal(Principal::of_actor(session.actor.user().map(|user| &user.id)));
+        }
         let mut context =
             Self { gateway, request, site, texts, session, csrf: String::new(), pages, theme, form_cookie: None };
         context.csrf = match (&context.session, context.existing_form_cookie()) {
@@ -296,7 +299,7 @@ impl<'a> PageContext<'a> {
     /// The address and browser of the request, for a new session, the audit trail and the rate limits.
     pub(super) fn sign_in_origin(&self) -> SignInOrigin {
         SignInOrigin {
-            address: self.request.address,
+            address: self.request.admission.address(),
             agent: self.request.user_agent.clone(),
             browser: self.csrf.clone(),
         }

@@ -236,7 +236,7 @@ async fn estimate(
         return Ok(Ok(None));
     };
     let body = Value::Object(fields.clone()).to_string();
-    let options = RequestOptions::default();
+    let options = RequestOptions::without_headers(&context.request.admission);
     let estimated = async {
         let caller = own_caller(context, key).await?;
         Ok(flow::estimate_image(context.gateway, &caller, &options, body.as_bytes()).await?.cost)

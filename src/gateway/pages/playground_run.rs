@@ -191,7 +191,7 @@ async fn begin(
         form.fields.insert("partial_images".to_owned(), count.into());
     }
     gateway.keys().note_request(&caller);
-    let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce);
+    let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce, &context.request.admission);
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
         Ok(Box::pin(flow::create_image(gateway, caller, options, body.as_bytes())).await?)

@@ -4,15 +4,8 @@ use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::front::framed_body::{FRAME_SIZES, contents, framed, in_each_coding, incompressible_bytes};
-
-struct AnonymousPrincipal;
-
-impl AuthPrincipal for AnonymousPrincipal {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-}
 
 fn json_body(coding: &str, body: Body, max_bytes: usize) -> JsonBody<()> {
     let request = hyper::Request::post("/").header("content-type", "application/json");
@@ -24,14 +17,15 @@ fn json_body(coding: &str, body: Body, max_bytes: usize) -> JsonBody<()> {
 /// `expected`, or an error with the status 413 if `expected` is `None`.
 async fn assert_read(encoded: &(&str, Bytes), max_bytes: usize, frame_sizes: &[usize], expected: Option<&[u8]>) {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::new(folder.path()).unwrap();
+    let budgets = RequestBudgets::default_for_test();
+    let spool = (budgets.admit_for_test("usr_a", "key_a"), Spool::with_budgets(folder.path(), &budgets).unwrap());
     for frame_size in frame_sizes {
         assert_read_with_frame_size(&spool, encoded, max_bytes, *frame_size, expected).await;
     }
 }
 
 async fn assert_read_with_frame_size(
-    spool: &Spool,
+    (admission, spool): &(Admission, Spool),
     encoded: &(&str, Bytes),
     max_bytes: usize,
     frame_size: usize,
@@ -39,9 +33,9 @@ async fn assert_read_with_frame_size(
 ) {
     let (coding, body) = encoded;
     let case = format!("{coding}, {} bytes in frames of {frame_size}, at most {max_bytes}", body.len());
-    let in_memory = json_body(coding, framed(body, frame_size).0, max_bytes).read(&AnonymousPrincipal, spool).await;
+    let in_memory = json_body(coding, framed(body, frame_size).0, max_bytes).read(admission).await;
     let spooled =
-        json_body(coding, framed(body, frame_size).0, max_bytes).read_to_spool(&AnonymousPrincipal, spool).await;
+        json_body(coding, framed(body, frame_size).0, max_bytes).read_to_spool(admission, spool).await;
     for result in [in_memory.map(|bytes| bytes.to_vec()), spooled.map(|bytes| contents(&bytes))] {
         match expected {
             Some(expected) => assert!(result.unwrap_or_else(|error| panic!("{case}: {error}")) == expected, "{case}"),
@@ -72,15 +66,6 @@ async fn a_body_that_decodes_to_too_much_is_refused_in_frames_of_any_size() {
     }
 }
 
-/// A caller with this key.
-struct KeyPrincipal(&'static str);
-
-impl AuthPrincipal for KeyPrincipal {
-    fn key(&self) -> Option<&str> {
-        Some(self.0)
-    }
-}
-
 /// A body that stalls after this part.
 struct UnfinishedBody(Option<Bytes>);
 
@@ -93,36 +78,45 @@ impl http_body::Body for UnfinishedBody {
     }
 }
 
-/// Reads a body for an API key, to the spool or into memory, and returns the status of the error if it is refused.
-async fn refusal_status(body: Body, key: &'static str, to_spool: bool, spool: &Spool) -> Option<u16> {
-    let body = json_body("identity", body, 1000);
-    let error = if to_spool {
-        body.read_to_spool(&KeyPrincipal(key), spool).await.err()
-    } else {
-        body.read(&KeyPrincipal(key), spool).await.err()
-    };
-    error.map(|error| error.code().status())
+/// Reads a body into memory, and returns the status of the error if it is refused.
+async fn refusal_status(body: Body, admission: &Admission) -> Option<u16> {
+    json_body("identity", body, 1000).read(admission).await.err().map(|error| error.code().status())
+}
+
+fn body_of(length: usize) -> Body {
+    framed(&vec![b' '; length].into(), 10).0
 }
 
 #[tokio::test]
-async fn a_body_counts_against_the_memory_of_its_key_until_it_is_read() {
-    for to_spool in [false, true] {
-        let folder = TempDir::new().unwrap();
-        let spool = Spool::with_memory_per_key(folder.path(), 100).unwrap();
-        let complete_body = |length: usize| framed(&vec![b' '; length].into(), 10).0;
-        let unfinished = Body::wrap(UnfinishedBody(Some(vec![b' '; 60].into())));
-        let mut unfinished = Box::pin(refusal_status(unfinished, "key_a", to_spool, &spool));
-        assert!(poll_fn(|cx| Poll::Ready(unfinished.as_mut().poll(cx))).await.is_pending());
-        assert_eq!(spool.usage().memory, 60, "to_spool: {to_spool}");
-        assert_eq!(
-            refusal_status(complete_body(41), "key_a", to_spool, &spool).await,
-            Some(429),
-            "to_spool: {to_spool}"
-        );
-        assert_eq!(refusal_status(complete_body(40), "key_a", to_spool, &spool).await, None, "to_spool: {to_spool}");
-        assert_eq!(refusal_status(complete_body(41), "key_b", to_spool, &spool).await, None, "to_spool: {to_spool}");
-        drop(unfinished);
-        assert_eq!(refusal_status(complete_body(41), "key_a", to_spool, &spool).await, None, "to_spool: {to_spool}");
-        assert_eq!(spool.usage().memory, 0, "to_spool: {to_spool}");
-    }
+async fn a_body_counts_against_the_memory_of_its_key_until_its_bytes_are_dropped() {
+    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 100);
+    let [admission, other] = ["key_a", "key_b"].map(|key| budgets.admit_for_test("usr_a", key));
+    let unfinished = Body::wrap(UnfinishedBody(Some(vec![b' '; 60].into())));
+    let mut unfinished = Box::pin(refusal_status(unfinished, &admission));
+    assert!(poll_fn(|cx| Poll::Ready(unfinished.as_mut().poll(cx))).await.is_pending());
+    assert_eq!(budgets.usage().memory, 60);
+    assert_eq!(refusal_status(body_of(41), &admission).await, Some(429));
+    assert_eq!(refusal_status(body_of(41), &other).await, None);
+    let read = json_body("identity", body_of(40), 1000).read(&admission).await.unwrap();
+    drop(unfinished);
+    let slice = read.slice(..1);
+    drop(read);
+    assert_eq!(refusal_status(body_of(61), &admission).await, Some(429), "a part of the body is still held");
+    drop(slice);
+    assert_eq!(refusal_status(body_of(61), &admission).await, None);
+    assert_eq!(budgets.usage().memory, 0);
+}
+
+#[tokio::test]
+async fn a_body_for_which_there_is_no_memory_is_written_to_the_spool() {
+    let folder = TempDir::new().unwrap();
+    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 100);
+    let spool = Spool::with_budgets(folder.path(), &budgets).unwrap();
+    let admission = budgets.admit_for_test("usr_a", "key_a");
+    let read = async |length| json_body("identity", body_of(length), 1000).read_to_spool(&admission, &spool).await;
+    let (first, second) = (read(60).await.unwrap(), read(41).await.unwrap());
+    assert!(matches!(first, SpooledBytes::Memory(_)) && matches!(second, SpooledBytes::Disk { .. }));
+    assert_eq!((budgets.usage().memory, budgets.usage().disk), (60, 41));
+    drop((first, second));
+    assert_eq!((budgets.usage().memory, budgets.usage().disk), (0, 0));
 }

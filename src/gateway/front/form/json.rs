@@ -73,7 +73,7 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, settings: Fo
         seen_members: SeenMembers::default(),
         current: CurrentImage::default(),
     };
-    let (mut memory, mut buffer) = (spool.memory(), FormBuffer::default());
+    let (mut memory, mut buffer) = (incoming.memory(), FormBuffer::default());
     while let Some(data) = incoming.next_data().await? {
         // Only the text of an image is buffered. Everything else is read at once, so that errors are reported early.
         let chunks = if reader.is_in_image() { buffer.push(data) } else { Some(vec![data]) };

@@ -14,7 +14,8 @@ use super::form_buffer::FormBuffer;
 use super::{EditImages, FormNames, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
-use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
+use crate::gateway::admission::ByteShare;
+use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::stream::multipart::{PartEvent, PartScanner, SEARCH_MAX};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
@@ -49,7 +50,7 @@ struct MultipartFormReader<'a> {
     page_fields: Option<PageFields>,
     text_parts: usize,
     text_bytes: u64,
-    memory: BodyMemoryShare,
+    memory: ByteShare,
 }
 
 /// The fields of a page's form that the API does not have.
@@ -127,6 +128,7 @@ async fn read_parts(
     fields: EditFields,
     page_fields: Option<PageFields>,
 ) -> Result<(EditImages, EditFields, Option<PageFields>), Error> {
+    let memory = incoming.memory();
     let mut reader = MultipartFormReader {
         spool,
         parts: FormParts { incoming, scanner: PartScanner::new(boundary) },
@@ -135,7 +137,7 @@ async fn read_parts(
         page_fields,
         text_parts: 0,
         text_bytes: 0,
-        memory: spool.memory(),
+        memory,
     };
     while let PartEvent::Head(head) = reader.parts.next().await? {
         reader.read_part(head).await?;

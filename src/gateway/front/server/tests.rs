@@ -13,7 +13,8 @@ use super::super::connection_activity::ConnectionDeadlines;
 use super::super::response::ResponseCounter;
 use super::*;
 use crate::gateway::config::{CorsOrigins, TrustedProxies};
-use crate::gateway::front::FormBody;
+use crate::gateway::admission::{Admission, RequestBudgets};
+use crate::gateway::front::{AdmittingServer, FormBody, admission_of};
 use crate::gateway::telemetry::ConnectionMetrics;
 
 /// The time limit on events that must happen. Only a test that fails takes this long.
@@ -29,8 +30,8 @@ const LARGE_BODY_BYTES: usize = 32 << 20;
 const ALLOWED_ORIGIN: &str = "https://studio.example.com";
 
 /// The state of the test server.
-#[derive(Default)]
 struct TestServerState {
+    budgets: Arc<RequestBudgets>,
     response_count: AtomicUsize,
     /// True while the handler of `/slow` runs, and from the call of `/endless` until the body of its answer is dropped.
     is_slow_running: AtomicBool,
@@ -50,6 +51,12 @@ impl Drop for RunningGuard {
 impl ResponseCounter for Arc<TestServerState> {
     fn count_response(&self, _operation: &str, _status: u16) {
         self.response_count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl AdmittingServer for Arc<TestServerState> {
+    fn begin_admission(&self, peer: SocketAddr, _: &http::HeaderMap) -> Admission {
+        Admission::begin(&self.budgets, peer.ip())
     }
 }
 
@@ -94,8 +101,8 @@ async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
 }
 
-async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
-    drop(body.read(1 << 20).await);
+async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+    drop(body.read(&admission_of(&context), 1 << 20).await);
     Ok(Response::new(Body::from("upload")))
 }
 
@@ -152,7 +159,12 @@ fn build_api() -> Result<ApiDescription<Arc<TestServerState>>, ApiDescriptionReg
 }
 
 async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
-    let site = Arc::<TestServerState>::default();
+    let site = Arc::new(TestServerState {
+        budgets: RequestBudgets::default_for_test(),
+        response_count: AtomicUsize::default(),
+        is_slow_running: AtomicBool::default(),
+        end_notify: Notify::default(),
+    });
     let metrics = ConnectionMetrics::default();
     let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
     let server = start(build_api, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
