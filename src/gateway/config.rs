@@ -54,7 +54,9 @@ pub(crate) use host_environment::{HostEnvironment, Platform, SystemEnvironment};
 pub(crate) use limits::{Budget, RequestLimits};
 pub(crate) use model::{FilePart, ImageModelSpec, ModelAlias, ModelField, ModelFieldKind, SizeRules};
 pub(crate) use oidc::OidcConfig;
-pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput};
+pub(crate) use price::{
+    FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput, PriceTerms, TermsInput,
+};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;

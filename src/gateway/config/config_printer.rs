@@ -202,6 +202,19 @@ impl ConfigPrinter<'_> {
                 self.line(path, name, &value.to_string());
             }
         }
+        let terms = &price.terms;
+        for (name, tokens) in [("context_tokens", terms.context_tokens), ("max_output_tokens", terms.max_output_tokens)] {
+            if let Some(tokens) = tokens {
+                self.line(path, name, &tokens.to_string());
+            }
+        }
+        let tiers = terms.tiers.iter().map(|(name, factor)| format!("{} = {}", quoted(name), factor.number()));
+        let tools = terms.tools.iter().map(|(name, usd)| format!("{} = {usd}", quoted(name)));
+        for (name, entries) in [("tiers", tiers.collect::<Vec<_>>()), ("tools", tools.collect())] {
+            if !entries.is_empty() {
+                self.line(path, name, &format!("{{ {} }}", entries.join(", ")));
+            }
+        }
         if let Some(source) = &price.source {
             self.line(path, "source", &quoted(source));
         }

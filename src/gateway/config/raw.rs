@@ -243,6 +243,27 @@ pub(super) struct RawPrice {
     /// The price of one image, if the upstream charges for images. It is added to the price of the tokens.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(super) per_image: Option<f64>,
+    /// The price of text tokens of requests that the upstream wrote to its cache. Without it, such a request counts twice
+    /// `text_input` for them, and the cost counts as estimated.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) cache_write: Option<f64>,
+    /// The same for cache entries that live for an hour.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) cache_write_1h: Option<f64>,
+    /// The factor of all these prices for each service tier that an answer can state, such as `{ flex = 0.5, priority = 2.5 }`.
+    /// The tier `default` needs none. A cost with another tier counts as estimated.
+    #[schemars(length(max = 32))]
+    pub(super) tiers: Option<BTreeMap<String, f64>>,
+    /// The price of one call of each tool that the upstream runs for a text model, such as `{ web_search = 0.01 }`. A cost
+    /// with calls of other tools counts as estimated.
+    #[schemars(length(max = 32))]
+    pub(super) tools: Option<BTreeMap<String, f64>>,
+    /// The most tokens of a request and its answer together that a text model takes.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) context_tokens: Option<u64>,
+    /// The most tokens of an answer of a text model.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) max_output_tokens: Option<u64>,
     /// The place where the prices are published, for people.
     pub(super) source: Option<String>,
 }
