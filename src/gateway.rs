@@ -45,6 +45,7 @@ mod unready_reason;
 mod upstream;
 pub(crate) mod usage;
 mod usage_fold;
+pub(crate) mod work;
 
 pub(crate) use current_gateway::CurrentGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};

@@ -25,6 +25,7 @@ use byte_budget::{BudgetScope, BudgetSubject, ByteBudget, SharedResource};
 
 use crate::gateway::config::UploadLimits;
 use crate::gateway::store::{KeyId, UserId};
+use crate::gateway::work::{RequestWork, Work};
 
 /// The memory in bytes for requests whose sender is not known, such as sign-in forms (our choice): 256 of the largest.
 const UNAUTHENTICATED_MEMORY: u64 = 16 * 1024 * 1024;
@@ -69,6 +70,7 @@ struct AdmittedRequest {
 pub(crate) struct Principal {
     user: Arc<str>,
     key: Option<Arc<str>>,
+    work: RequestWork,
 }
 
 // === impl RequestBudgets ===
@@ -158,6 +160,14 @@ impl Admission {
         self.0.principal.get()
     }
 
+    /// Charges work to the party whose credentials were checked. Before that, nobody is charged: the budgets by address
+    /// bound the request.
+    pub(crate) fn charge(&self, work: Work) {
+        if let Some(principal) = self.principal() {
+            principal.work.charge(work);
+        }
+    }
+
     /// Returns a share of the memory.
     pub(crate) fn memory(&self) -> ByteShare {
         match self.principal() {
@@ -202,12 +212,18 @@ impl Principal {
     pub(crate) fn of_key(user: &UserId, key: &KeyId) -> Self {
         let key = Arc::<str>::from(key.as_str());
         let user = if user.is_nobody() { Arc::clone(&key) } else { user.as_str().into() };
-        Self { user, key: Some(key) }
+        Self { user, key: Some(key), work: RequestWork::default() }
     }
 
     /// A signed-in user, or the admin token of the settings.
     pub(crate) fn of_actor(user: Option<&UserId>) -> Self {
-        Self { user: user.map_or(SETTINGS_SUBJECT, UserId::as_str).into(), key: None }
+        let user = user.map_or(SETTINGS_SUBJECT, UserId::as_str).into();
+        Self { user, key: None, work: RequestWork::default() }
+    }
+
+    /// Names the work of the request, which what it reads is charged to.
+    pub(crate) fn with_work(self, work: RequestWork) -> Self {
+        Self { work, ..self }
     }
 
     /// The id of the user, under which all of its keys, tokens and sessions count together.

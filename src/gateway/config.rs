@@ -72,6 +72,10 @@ pub(crate) use stored_config::{account_from_json, check_limits, group_from_json,
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";
 
+/// The default of `work_per_minute` (our choice): about ten times the work of a busy agent with twenty turns of a megabyte
+/// in a minute, or of a program that sends four edits of 50 MB at once; 20 s of one core in a minute.
+pub(crate) const DEFAULT_WORK_PER_MINUTE: u32 = 200_000;
+
 /// The environment variable that holds the path of the configuration file.
 const CONFIG_VARIABLE: &str = "IMAGATE_CONFIG";
 
@@ -105,6 +109,8 @@ pub(crate) struct Config {
     pub(crate) skills_dir: Option<PathBuf>,
     /// The maximum number of keys of a member; an admin may create more for the member.
     pub(crate) max_keys_per_member: u32,
+    /// The most work units of a user within any minute, if no limit of the user sets another number.
+    pub(crate) work_per_minute: u32,
     /// The users who must have a second factor.
     pub(crate) require_second_factor: SecondFactorPolicy,
     /// The failures that the records of requests survive.

@@ -22,8 +22,8 @@ use http::{HeaderMap, HeaderName, Version};
 use super::admission::{Admission, Principal};
 use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
 use super::front::{
-    AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError, HandlerResponse,
-    JsonBody, ResponseKind, TypedResponse, UnreadBody, admission_of, run_handler, spool_response,
+    AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError,
+    HandlerResponse, JsonBody, ResponseKind, TypedResponse, UnreadBody, admission_of, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -40,6 +40,10 @@ pub(crate) use health::metrics_api_description;
 pub(crate) enum GatewayEndpoints {}
 
 type ApiContext = RequestContext<CurrentGateway>;
+
+/// The size of a body in bytes from which its limits are looked at before it is read (our choice): the upload of a smaller
+/// one costs less than the look.
+const UPLOAD_MIN_BYTES: u64 = 1024 * 1024;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -114,6 +118,9 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;
             let options = flow::count_if_refused(&gateway, &caller, request_options(&context, &admission))?;
+            if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
+                flow::check_upload(&gateway, &caller, &options, "create_response").await?;
+            }
             let body = read_unless_stopped(&gateway, body.read_to_spool(&admission, gateway.spool())).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();
@@ -183,6 +190,7 @@ async fn answer_edit(
     Ok(run_handler(&context, unread, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
+        flow::check_upload(&gateway, &caller, &options, "edit_image").await?;
         let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
         let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
         let reading = Box::pin(body.read(options.admission(), gateway.spool(), settings));
@@ -272,6 +280,6 @@ async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<(Caller, Admis
         (authorization, _) => flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await,
     }?;
     let admission = admission_of(context);
-    admission.set_principal(Principal::of_key(caller.user(), caller.key()));
+    admission.set_principal(Principal::of_key(caller.user(), caller.key()).with_work(caller.work().clone()));
     Ok((caller, admission))
 }

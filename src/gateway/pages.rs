@@ -79,12 +79,14 @@ use http::header::{
 };
 
 use http::StatusCode;
+use http_body::Body as _;
 pub(crate) use http_messages::{FormReadError, PageBody, PageRequest, PageResponse, UrlEncodedFields};
 pub(crate) use playground::{PAGE_FIELDS as PLAYGROUND_PAGE_FIELDS, PATH as PLAYGROUND_PATH};
 
 use super::Gateway;
 use super::config::PublicUrl;
-use super::store::{UserId, Vault};
+use super::store::Vault;
+use super::work::Work;
 use form_nonce::FormNonces;
 use language::Language;
 use page_context::PageContext;
@@ -213,6 +215,15 @@ impl Pages {
             RouteMatch::Found(route) => self.handle_route(&mut context, route).await,
         };
         let response = response.unwrap_or_else(|error| error.into_response(context.layout("")));
+        if let Some(session) = &context.session {
+            session.actor.charge(Work::Operation);
+            session.actor.charge(match &response.body {
+                PageBody::Whole(page) => Work::WrittenBytes(page.len() as u64),
+                PageBody::Image(image) => Work::RepeatedBytes(image.size_hint().exact().unwrap_or(0)),
+                // Its request charges itself.
+                PageBody::Events(_) => Work::Request,
+            });
+        }
         context.with_notice_cookie(context.with_form_cookie(response))
     }
 

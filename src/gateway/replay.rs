@@ -342,7 +342,7 @@ impl AnswerReplay {
             if let Some(reader) = self.idempotent_answers.find_announced_answer(&fingerprint).await? {
                 return Ok(Some(reader));
             }
-            let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
+            let since = Timestamp::now() - self.retry_window();
             // In this order: an answer is claimed before its record ends, so one of the two is found.
             let earlier = self.idempotent_answers.find_earlier_request(&fingerprint, since).await?;
             match (self.idempotent_answers.find_orphan(&fingerprint).await?, earlier) {
@@ -385,6 +385,11 @@ impl AnswerReplay {
     /// Adopts a job like [`AnswerReplay::find_earlier_answer`], for jobs of this process only.
     pub(crate) async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
         adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
+    }
+
+    /// Returns the time after the begin of a job within which a retry without an idempotency key may get its answer.
+    pub(crate) const fn retry_window(&self) -> Duration {
+        self.orphan_window.saturating_add(LONGEST_JOB)
     }
 
     /// Remembers a failure that was not sent through an [`AnswerSender`], such as a body that broke off after its

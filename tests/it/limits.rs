@@ -4,6 +4,7 @@
 mod estimates;
 mod usage;
 mod users;
+mod work;
 
 use std::thread;
 

@@ -59,6 +59,7 @@ impl ConfigPrinter<'_> {
         self.line("", "durability", &quoted(config.durability.as_str()));
         self.line("", "require_second_factor", &quoted(config.require_second_factor.as_str()));
         self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
+        self.line("", "work_per_minute", &config.work_per_minute.to_string());
         self.line("", "drain_timeout", &quoted_duration(config.drain_timeout));
         self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));
         self.line("", "log_format", &quoted(config.log_format.as_str()));
@@ -300,6 +301,7 @@ impl ConfigPrinter<'_> {
             ("requests_per_minute", limits.requests_per_minute),
             ("images_per_minute", limits.images_per_minute),
             ("concurrent_jobs", limits.concurrent_jobs),
+            ("work_per_minute", limits.work_per_minute),
             ("images_per_day", limits.images_per_day),
         ];
         for (name, limit) in counts {

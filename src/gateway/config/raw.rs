@@ -74,6 +74,11 @@ pub(crate) struct RawConfig {
     pub(super) require_second_factor: Option<SecondFactorPolicy>,
     /// The maximum number of keys that a member can have. Admins and commands can give a member more. Default: 50.
     pub(super) max_keys_per_member: Option<u32>,
+    /// The maximum number of work units of each user within any minute, for all keys, tokens and sessions of the user
+    /// together. A unit is about a tenth of a millisecond of one core. A key without a user counts by itself. The limit
+    /// `work_per_minute` of a user takes its place. Default: 200000.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) work_per_minute: Option<u32>,
     /// The time that running requests have to finish after the gateway receives the signal to stop. Requests that still
     /// wait for an answer then are answered with an error. A second signal ends the wait at once. Default: 30 seconds
     /// longer than the longest deadline, `10m 30s`.
@@ -373,6 +378,10 @@ pub(super) struct RawLimits {
     /// The maximum number of requests that run at the same time.
     #[schemars(range(min = 1, max = 100_000))]
     pub(super) concurrent_jobs: Option<u32>,
+    /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A
+    /// user without this limit has that of the setting `work_per_minute`.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) work_per_minute: Option<u32>,
     /// The maximum number of images on a day, in UTC.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) images_per_day: Option<u32>,

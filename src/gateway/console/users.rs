@@ -9,7 +9,9 @@ use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
 use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::{Actor, IdentityError, IssuedLink};
-use crate::gateway::store::{NewUser, OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort};
+use crate::gateway::store::{
+    NewUser, OneTimeLinkPurpose, ReservationSubjectKind, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort,
+};
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListUsersQuery;
@@ -173,8 +175,11 @@ impl Console {
     async fn users_with_limit_usage(&self, rows: Vec<UserRow>) -> Result<Vec<types::User>, Error> {
         let limited = rows.iter().map(|row| (LimitSubject::User(row.id.clone()), stored_limits(row.limits.as_deref())));
         let usage = self.limit_usage(limited.collect()).await?;
-        let users = rows.into_iter().zip(usage);
-        Ok(users.map(|(row, limit_usage)| types::User { limit_usage, ..to_wire_user(row) }).collect())
+        let users = rows.into_iter().zip(usage).map(|(row, limit_usage)| {
+            let refused_work = Some(self.limiter.work().refused(ReservationSubjectKind::User, row.id.as_str()));
+            types::User { limit_usage, refused_work, ..to_wire_user(row) }
+        });
+        Ok(users.collect())
     }
 
     fn to_wire_link(&self, link: &IssuedLink) -> types::OneTimeLink {
@@ -249,6 +254,7 @@ fn to_wire_user(row: UserRow) -> types::User {
         last_sign_in_at: row.last_sign_in_at.map(Into::into),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
         limit_usage: Vec::new(),
+        refused_work: None,
         stopped_keys: Vec::new(),
         extra: Map::new(),
     }

@@ -9,6 +9,7 @@ use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
 use crate::gateway::store::CostBasis;
+use crate::gateway::work::Work;
 use crate::wire::types;
 
 /// The word for the kind of the answer.
@@ -36,6 +37,7 @@ pub(crate) async fn estimate_image(
     options: &RequestOptions,
     body: &[u8],
 ) -> Result<EstimateAnswer, RequestFailure> {
+    caller.charge(Work::Estimate);
     let job = request_adaptation::check_generation(gateway, caller, options, body)?;
     let adapted = job.adapted_text();
     match estimate_job(gateway, caller, options, job).await {

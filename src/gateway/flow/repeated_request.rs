@@ -3,16 +3,21 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
-use super::{count_if_refused, early_stream};
+use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
+use crate::gateway::work::Work;
+
+/// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
+const TYPICAL_ANSWER_BYTES: u64 = 2 << 20;
 
 /// Answers a request. A plain job continues after its caller has left, because it may have been paid for, and after its
 /// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an
@@ -121,11 +126,13 @@ async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<G
 
 /// Answers with what an earlier request has paid for, and notes what that saves.
 async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
+    count_repeat(&context.gateway, &context.caller, &context.options.request_id).await?;
     let request_id = reader.request_id().cloned();
     let answer = read_stored_answer(&context.gateway, reader).await?;
     if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
         context.gateway.usage_fold.note_replay(&context.caller, &request_id);
     }
+    context.caller.charge(Work::RepeatedBytes(answer.body.size_hint().exact().unwrap_or(TYPICAL_ANSWER_BYTES)));
     Ok(answer.into_replayed())
 }
 

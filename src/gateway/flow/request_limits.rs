@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::cost_estimate::CostBound;
 use super::job_context::JobContext;
-use crate::error::{Error, Rejection, RejectionReason};
+use crate::error::{Error, LimitRefusal, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::Caller;
 use crate::gateway::limits::{JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
+use crate::gateway::money::Usd;
 use crate::gateway::prices::UnknownPrice;
 use crate::gateway::rules::{SharedTask, TaskRef};
+use crate::gateway::store::StoreError;
 use crate::image::SizeRequest;
 
 /// The images that a request or one of its image tools asks for.
@@ -71,6 +73,42 @@ pub(super) async fn current_refusal(
     if is_current { Ok(Some(error)) } else { Err(error) }
 }
 
+/// Returns the limit that would refuse any job of the caller now; `None` if there is none. Nothing is reserved.
+///
+/// # Errors
+///
+/// 503 if the usage cannot be read.
+pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Result<Option<LimitRefusal>, Error> {
+    // The smallest amount of money: a budget that is spent has not even that, unless a model costs nothing.
+    let cost = if gateway.prices().table().has_free_model() { Usd::ZERO } else { Usd::from_nanos(1) };
+    let demand = JobDemand { images: 1, cost: Some(cost) };
+    match gateway.limiter().check(&subjects(gateway, caller), &demand).await {
+        Err(LimitError::Reached(refusal)) => Ok(Some(refusal)),
+        Err(LimitError::Store(error)) => Err(unread_usage(&error)),
+        Ok(()) | Err(LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown) => Ok(None),
+    }
+}
+
+/// Counts a request that gets a stored answer in the limits on requests by the minute.
+///
+/// # Errors
+///
+/// 429 for a limit that is reached, 503 if the usage cannot be read.
+pub(super) async fn count_repeat(gateway: &Gateway, caller: &Caller, request_id: &str) -> Result<(), Error> {
+    let counted = gateway.limiter().count_repeat(&request_id.into(), subjects(gateway, caller)).await;
+    counted.map_err(|error| match error {
+        LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
+        LimitError::Store(error) => unread_usage(&error),
+        LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown => Error::Internal,
+    })
+}
+
+/// Returns the error for a usage that cannot be read.
+pub(super) fn unread_usage(error: &StoreError) -> Error {
+    tracing::error!(error = error as &dyn std::error::Error, "the usage of a limit could not be read");
+    Error::Unavailable
+}
+
 fn demand(task: &SharedTask, cost: &Result<CostBound, UnknownPrice>) -> JobDemand {
     let images = match task {
         SharedTask::Images(job) => job.count(),
@@ -125,10 +163,7 @@ fn to_error(error: LimitError, cost: &Result<CostBound, UnknownPrice>) -> Error 
         LimitError::PriceUnknown => {
             Error::PriceUnknown(cost.as_ref().err().map(|unknown| unknown.model.clone()).unwrap_or_default())
         }
-        LimitError::Store(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the usage of a limit could not be read");
-            Error::Unavailable
-        }
+        LimitError::Store(error) => unread_usage(&error),
     }
 }
 

@@ -13,6 +13,7 @@ use dropshot::{
     ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, RequestContext, ServerContext,
     TypedBody,
 };
+use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Body as _;
 use schemars::JsonSchema;
@@ -25,6 +26,7 @@ use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::admission::{Admission, BudgetExceeded, ByteShare};
 use crate::gateway::spool::{Spool, SpooledBytes};
+use crate::gateway::work::Work;
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// The minimum rate of a body in bytes per second, averaged over [`RATE_WINDOW`].
@@ -40,6 +42,9 @@ const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
 /// this ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at
 /// all.
 const EXPANSION_RATIO_MAX: u64 = 200;
+
+/// The read bytes whose work is charged at once (our choice): a body may arrive in very small pieces.
+const CHARGED_BYTES_MIN: u64 = 64 * 1024;
 
 /// An unread body. The API description describes it as that of `E`.
 pub(crate) struct UnreadRequestBody<E> {
@@ -62,6 +67,10 @@ pub(super) struct IncomingBody {
     max_bytes: u64,
     received: u64,
     decoded: u64,
+    /// The read bytes whose work was charged.
+    charged: u64,
+    /// The work of reading these bytes.
+    cost: fn(u64) -> Work,
     /// The moment until which further bytes are awaited. Every byte extends it, to at most one window from now.
     deadline: Instant,
     timer: Pin<Box<Sleep>>,
@@ -75,6 +84,11 @@ impl<E> UnreadRequestBody<E> {
     /// Returns the handle that receives the unread part of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
+    }
+
+    /// Returns the length that the client has announced for the body, if it has.
+    pub(crate) fn announced_bytes(&self) -> Option<u64> {
+        announced_bytes(self.request.headers())
     }
 }
 
@@ -117,7 +131,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
     ///
     /// Returns the errors of [`JsonBody::read`], and 503 if the body cannot be written to disk.
     pub(crate) async fn read_to_spool(self, admission: &Admission, spool: &Spool) -> Result<SpooledBytes, Error> {
-        let mut incoming = self.into_incoming(admission)?;
+        let mut incoming = self.into_incoming(admission)?.charging(Work::ScannedBytes);
         let mut writer = spool.bytes_writer(admission);
         while let Some(data) = incoming.next_data().await? {
             writer.write(data).await.map_err(|error| spool_error(&error))?;
@@ -149,9 +163,7 @@ impl IncomingBody {
     ) -> Result<Self, Error> {
         let headers = request.headers();
         let decoder = BodyDecoder::from_headers(headers)?;
-        let announced_length =
-            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
-        if announced_length.is_some_and(|length: u64| length > max_bytes) {
+        if announced_bytes(headers).is_some_and(|length| length > max_bytes) {
             return Err(too_large(max_bytes));
         }
         let deadline = Instant::now() + RATE_WINDOW;
@@ -163,10 +175,37 @@ impl IncomingBody {
             max_bytes,
             received: 0,
             decoded: 0,
+            charged: 0,
+            cost: Work::ParsedBytes,
             deadline,
             timer,
             error_reason,
         })
+    }
+
+    /// Charges this work for what is read, which is less than a tree costs.
+    pub(super) fn charging(mut self, cost: fn(u64) -> Work) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Charges the bytes that were read since the last charge, if they are at least this many.
+    fn charge(&mut self, min_bytes: u64) {
+        let read = self.received.max(self.decoded);
+        let bytes = read - self.charged;
+        if bytes < min_bytes {
+            return;
+        }
+        self.charged = read;
+        self.admission.charge((self.cost)(bytes));
+        if self.decoded > 0 {
+            self.admission.charge(Work::DecodedBytes(bytes));
+        }
+    }
+
+    /// Charges other work of the request.
+    pub(super) fn charge_work(&self, work: Work) {
+        self.admission.charge(work);
     }
 
     /// Returns a share of the memory of the sender.
@@ -244,6 +283,7 @@ impl IncomingBody {
             Error::from(Rejection::for_body(self.error_reason, message))
         })?;
         self.decoded += decoded.as_ref().map_or(0, |decoded| decoded.len() as u64);
+        self.charge(CHARGED_BYTES_MIN);
         if self.decoded > self.max_bytes {
             return Err(too_large(self.max_bytes));
         }
@@ -268,6 +308,7 @@ impl IncomingBody {
     fn count_received(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
+        self.charge(CHARGED_BYTES_MIN);
         // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader asked
         // for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
         // quickly cannot stall for hours.
@@ -279,6 +320,17 @@ impl IncomingBody {
     fn incomplete_body_error(&self, manner: &str) -> Error {
         Rejection::for_body(self.error_reason, format!("The request body did not arrive {manner}.")).into()
     }
+}
+
+impl Drop for IncomingBody {
+    fn drop(&mut self) {
+        self.charge(1);
+    }
+}
+
+/// Returns the length that the client has announced for the body, if it has.
+fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok())
 }
 
 /// Returns the content type of the request; empty if it has none.

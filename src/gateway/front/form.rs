@@ -26,6 +26,8 @@ use crate::gateway::config::DialectSet;
 use crate::gateway::rules::AddedNames;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpoolWriter};
 use crate::gateway::upstream::{DownloadError, ImageDownloader};
+use crate::gateway::work::Work;
+use crate::image::ByteSource as _;
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
 /// The limit on all bytes that are not images: the same as for the body of a request without images.
@@ -112,7 +114,8 @@ async fn read(
 ) -> Result<EditForm, Error> {
     let spool = &spool.for_request(admission);
     if is_json(content_type(&request)) {
-        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
+        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?
+            .charging(Work::ScannedBytes);
         return json::read(incoming, spool, settings).await;
     }
     let (incoming, boundary) = begin_multipart(request, admission)?;
@@ -143,7 +146,8 @@ fn begin_multipart(request: hyper::Request<Body>, admission: &Admission) -> Resu
         ));
     };
     let boundary = boundary?;
-    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
+    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?
+        .charging(Work::SpooledBytes);
     Ok((incoming, boundary))
 }
 
@@ -155,12 +159,19 @@ impl EditImages {
         self.images.len() + self.remote.iter().filter(|image| image.index.is_some()).count()
     }
 
-    /// Fetches the images that are named by a web address.
-    async fn download(&mut self, downloader: &ImageDownloader, spool: &Spool) -> Result<(), Error> {
+    /// Fetches the images that are named by a web address. Each is charged before it is fetched, and its bytes afterwards.
+    async fn download(
+        &mut self,
+        downloader: &ImageDownloader,
+        spool: &Spool,
+        charge: impl Fn(Work),
+    ) -> Result<(), Error> {
         let until = downloader.deadline();
         for RemoteImage { index, param, address, writer } in std::mem::take(&mut self.remote) {
+            charge(Work::FetchedImage);
             let file = downloader.download(&address, writer, until).await;
             let file = file.map_err(|error| download_error(&param, &error))?;
+            charge(Work::SpooledBytes(file.len()));
             let upload = spool.run_blocking(move || ImageUpload::new(param, file)).await;
             let upload = upload.map_err(|error| spool_error(&error))?;
             match index {

@@ -240,6 +240,11 @@ impl HandlerResponse {
         self
     }
 
+    /// Returns the number of bytes of the body; zero if it is still being produced.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        http_body::Body::size_hint(&self.body).exact().unwrap_or(0)
+    }
+
     fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;

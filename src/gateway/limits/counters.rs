@@ -105,17 +105,18 @@ impl SubjectCounters {
             ("images_per_minute", limits.images_per_minute, demand.images, &mut self.images),
         ];
         for (name, limit, amount, window) in minutes {
-            let Some(limit) = limit else { continue };
-            let wait = window.wait_for(amount, limit, now);
-            if !wait.is_zero() {
-                return Err(minute_refusal(name, limit, wait).into());
-            }
+            check_minute(name, limit, (amount, window), now)?;
         }
         if let Some(limit) = limits.concurrent_jobs.filter(|limit| self.jobs >= *limit) {
             return Err(place_refusal(limit).into());
         }
         self.check_day(limits.images_per_day, demand, today)?;
         limits.budget.map_or(Ok(()), |budget| self.check_budget(budget, demand, today))
+    }
+
+    /// Checks that a request keeps the limit on requests by the minute.
+    pub(super) fn check_request(&mut self, limits: &RequestLimits, now: Instant) -> Result<(), LimitError> {
+        check_minute("requests_per_minute", limits.requests_per_minute, (1, &mut self.requests), now)
     }
 
     /// Removes what is past. Returns true if nothing is left: no job runs, nothing has begun within the last minute, and
@@ -191,6 +192,17 @@ impl SubjectCounters {
         counter.reserved = counter.reserved.minus(demand.cost.unwrap_or_default());
         counter.spent = counter.spent.plus(cost);
     }
+}
+
+fn check_minute(
+    name: &'static str,
+    limit: Option<u32>,
+    (amount, window): (u32, &mut MinuteWindow),
+    now: Instant,
+) -> Result<(), LimitError> {
+    let Some(limit) = limit else { return Ok(()) };
+    let wait = window.wait_for(amount, limit, now);
+    if wait.is_zero() { Ok(()) } else { Err(minute_refusal(name, limit, wait).into()) }
 }
 
 /// Refuses a job that asks for more images than a limit ever allows: no wait would help.

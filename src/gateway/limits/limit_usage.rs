@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::counters::{BUDGET, SubjectCounters, next_day, period_end};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
+use crate::gateway::work::{WORK_PER_MINUTE, WORK_WINDOW};
 
 /// The share of a limit other than a budget from which it counts as nearly reached, in percent (our choice).
 const NEAR_PERCENT: u64 = 80;
@@ -114,6 +115,14 @@ pub(super) fn limit_usage(
         add(BUDGET, amounts, Some(begin_of(period_end(budget.period, today))));
     }
     usage
+}
+
+/// Returns the use of a limit on work, of which this much time is used.
+pub(super) fn work_usage(limit: u32, filled: Duration) -> LimitUsage {
+    let used = filled.as_millis().saturating_mul(limit.into()) / WORK_WINDOW.as_millis();
+    let amounts = LimitAmounts::Count { limit: limit.into(), used: u64::try_from(used).unwrap_or(u64::MAX) };
+    let resets_at = (!filled.is_zero()).then(|| time_after(filled)).flatten();
+    LimitUsage { name: WORK_PER_MINUTE, amounts, state: amounts.state(), resets_at }
 }
 
 fn time_after(wait: Duration) -> Option<DateTime<Utc>> {

@@ -10,15 +10,16 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::counters::{BUDGET, StoredUsage, SubjectCounters, period_begin};
-use super::limit_usage::{LimitUsage, limit_usage};
+use super::limit_usage::{LimitUsage, limit_usage, work_usage};
 use super::reservation::{ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
 use super::shared;
 use super::status::LimitStatus;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    JobState, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
+    JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
 };
+use crate::gateway::work::WorkMeter;
 
 /// The time between two removals of idle counters (our choice).
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -26,6 +27,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// The counters of all subjects that have limits.
 pub(crate) struct RequestLimiter {
     usage: Arc<dyn UsageStore>,
+    /// The work of all subjects, whether or not it becomes jobs.
+    work: WorkMeter,
     counters: Mutex<LimitCounters>,
     /// The budgets of which something was spent, or that have refused a job, since alerts were last looked for.
     changed_budgets: Mutex<HashMap<LimitSubject, ChangedBudget>>,
@@ -49,7 +52,8 @@ impl RequestLimiter {
     /// Creates the limits of an installation whose usage this store has. Must be called within a tokio runtime.
     pub(crate) fn new(usage: Arc<dyn UsageStore>) -> Self {
         let (counters, changed_budgets, held_requests) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { usage, counters, changed_budgets, held_requests, runtime: Handle::current() }
+        let work = WorkMeter::new(Instant::now());
+        Self { usage, work, counters, changed_budgets, held_requests, runtime: Handle::current() }
     }
 
     /// Reserves what a job asks for in the limits of all its subjects, or in none.
@@ -141,6 +145,44 @@ impl RequestLimiter {
         self.lock().check(subjects, demand, Instant::now(), day)
     }
 
+    /// Counts a request that gets a stored answer in the limits on requests by the minute. It begins no job, so no other
+    /// limit counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first limit that is reached, in the order of the subjects.
+    pub(crate) async fn count_repeat(
+        &self,
+        request_id: &RequestId,
+        subjects: Vec<SubjectLimits>,
+    ) -> Result<(), LimitError> {
+        let limited: Vec<_> = subjects.into_iter().filter(|of| of.limits.requests_per_minute.is_some()).collect();
+        match self.usage.shared_reservations() {
+            _ if limited.is_empty() => Ok(()),
+            Some(reservations) => shared::count_repeat(reservations, request_id, &limited).await,
+            None => {
+                let (now, mut counters) = (Instant::now(), self.lock());
+                for SubjectLimits { subject, limits } in &limited {
+                    let checked = counters.of(subject).check_request(limits, now);
+                    checked.map_err(|error| error.with_scope(subject.scope()))?;
+                }
+                limited.iter().for_each(|of| counters.of(&of.subject).requests.add(1, now));
+                Ok(())
+            }
+        }
+    }
+
+    /// True if a job of a key has begun since this time, so that its answer may be asked for again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn has_jobs_since(&self, key: &KeyId, since: Timestamp) -> Result<bool, StoreError> {
+        let filter =
+            RecordFilter { key: Some(key.to_string()), since: Some(since), limit: Some(1), ..RecordFilter::default() };
+        Ok(!self.usage.list_records(&filter).await?.is_empty())
+    }
+
     /// Returns the use of each limit of the subjects, in their order. Limits that do not count, such as a size, have none.
     /// It costs no query if the counters of the subjects have begun, and one if several nodes share them.
     ///
@@ -151,13 +193,31 @@ impl RequestLimiter {
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
-        if let Some(reservations) = self.usage.shared_reservations() {
-            return shared::usage(reservations, subjects).await;
-        }
-        let day = Utc::now().date_naive();
-        self.begin_all_periods(subjects, day).await?;
-        let (now, mut counters) = (Instant::now(), self.lock());
-        Ok(subjects.iter().map(|of| limit_usage(&of.limits, counters.of(&of.subject), now, day)).collect())
+        let usages = match self.usage.shared_reservations() {
+            Some(reservations) => shared::usage(reservations, subjects).await?,
+            None => {
+                let day = Utc::now().date_naive();
+                self.begin_all_periods(subjects, day).await?;
+                let (now, mut counters) = (Instant::now(), self.lock());
+                subjects.iter().map(|of| limit_usage(&of.limits, counters.of(&of.subject), now, day)).collect()
+            }
+        };
+        let with_work = |(usage, of): (Vec<LimitUsage>, &SubjectLimits)| {
+            let work = of.limits.work_per_minute.map(|limit| work_usage(limit, self.work_of(&of.subject)));
+            usage.into_iter().chain(work).collect()
+        };
+        Ok(usages.into_iter().zip(subjects).map(with_work).collect())
+    }
+
+    /// Returns the work of all subjects.
+    pub(crate) const fn work(&self) -> &WorkMeter {
+        &self.work
+    }
+
+    /// Returns the time after which no work of a subject is left.
+    fn work_of(&self, subject: &LimitSubject) -> Duration {
+        let (kind, id) = subject.kind_and_id();
+        self.work.filled(kind, id, Instant::now())
     }
 
     /// Notes that a job of these subjects begins without limits, so that limits that are set later begin with what the

@@ -11,6 +11,7 @@ use super::counters::{StoredUsage, SubjectCounters, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage};
 use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
 use super::status::LimitStatus;
+use crate::gateway::money::Usd;
 use crate::gateway::store::{
     NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, StoreError,
     SubjectUsage, UtcDay,
@@ -31,11 +32,34 @@ pub(super) async fn reserve(
         today: UtcDay::from(today),
         images: demand.images,
         cost: demand.cost.unwrap_or_default(),
+        is_open: true,
     };
     let mut decision = Ok(Default::default());
     let mut decide = |usages: Vec<SubjectUsage>| {
         decision = check_and_count(subjects, usages, demand, today);
         decision.is_ok() && !is_check
+    };
+    reservations.reserve(&new, &mut decide).await?;
+    decision
+}
+
+/// Counts a request that gets a stored answer: its reservation has ended when it is made.
+pub(super) async fn count_repeat(
+    reservations: &dyn SharedReservations,
+    request_id: &RequestId,
+    subjects: &[SubjectLimits],
+) -> Result<(), LimitError> {
+    let (now, today) = (Instant::now(), Utc::now().date_naive());
+    let rows = subjects.iter().map(|subject| reservation_subject(subject, today)).collect();
+    let today = UtcDay::from(today);
+    let new = NewReservation { request_id, subjects: rows, today, images: 0, cost: Usd::ZERO, is_open: false };
+    let mut decision = Ok(());
+    let mut decide = |usages: Vec<SubjectUsage>| {
+        decision = subjects.iter().zip(&usages).try_for_each(|(SubjectLimits { subject, limits }, usage)| {
+            let checked = SubjectCounters::of_usage(usage, now).check_request(limits, now);
+            checked.map_err(|error| error.with_scope(subject.scope()))
+        });
+        decision.is_ok()
     };
     reservations.reserve(&new, &mut decide).await?;
     decision

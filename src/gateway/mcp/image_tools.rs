@@ -29,6 +29,7 @@ use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestFailure, RequestOptions};
 use crate::gateway::relay::read_answer_members;
 use crate::gateway::spool::EditForm;
+use crate::gateway::work::Work;
 use crate::image::probe;
 
 /// The longest time that a call waits for its image (our choice). Clients give up after 60 seconds by default.
@@ -193,6 +194,8 @@ impl ImageTools {
         loop {
             let run = self.find(id.call).await?.ok_or_else(|| unknown_image(id))?;
             if run.has_images() {
+                let McpCaller { gateway, caller, request_id, .. } = &self.0;
+                flow::count_repeat(gateway, caller, request_id).await?;
                 let urls = self.urls(&run, usize::from(id.index) + 1)?;
                 let url = urls.into_iter().next_back().unwrap_or_default();
                 let image = self.read_image(id, url, PREVIEWS_MAX_BYTES).await?.ok_or_else(|| unknown_image(id))?;
@@ -234,6 +237,8 @@ impl ImageTools {
         })?;
         let file = file.to_bytes();
         let (bytes, properties) = (file.len(), probe(&file));
+        self.0.caller.charge(Work::RepeatedBytes(bytes as u64));
+        self.0.caller.charge(Work::Preview);
         let preview = tokio::task::spawn_blocking(move || make_preview(file, preview_bytes)).await;
         Ok(Some(ResultImage {
             id,
@@ -300,7 +305,12 @@ impl ServerHandler for ImageTools {
                 }
             }
         };
-        Ok(result.unwrap_or_else(|error| show_error(&error)).into())
+        Ok(result
+            .unwrap_or_else(|error| {
+                self.0.caller.charge(Work::Refusal);
+                show_error(&error)
+            })
+            .into())
     }
 }
 

@@ -301,7 +301,7 @@ mod tests {
             },
             "filter_files": "pass",
             "limits": {
-                "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "images_per_day": 1000,
+                "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "work_per_minute": 9000, "images_per_day": 1000,
                 "max_size": "2560x1440", "max_quality": "medium", "models": ["gpt-image-2"], "budget_usd": 12.5,
                 "budget_period": "week", "budget_alert": 0.75,
             },

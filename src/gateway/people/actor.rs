@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::gateway::store::{ActorKind, AuditContext, Timestamp, UserId, UserRole, UserRow};
+use crate::gateway::work::{RequestWork, Work};
 
 /// An authenticated user of the console. An actor is created only for a session, an admin token of a user, or the admin
 /// token of the settings, so it proves that the credentials were checked.
@@ -11,23 +12,39 @@ pub(crate) struct Actor {
     kind: ActorKind,
     user: Option<UserRow>,
     address: Option<IpAddr>,
+    work: RequestWork,
 }
 
 // === impl Actor ===
 
 impl Actor {
     pub(super) fn from_user(kind: ActorKind, user: UserRow) -> Self {
-        Self { kind, user: Some(user), address: None }
+        Self { kind, user: Some(user), address: None, work: RequestWork::default() }
     }
 
     /// Returns the actor for the admin token of the settings. Must be called only after that token was checked.
-    pub(crate) const fn from_settings() -> Self {
-        Self { kind: ActorKind::Settings, user: None, address: None }
+    pub(crate) fn from_settings() -> Self {
+        Self { kind: ActorKind::Settings, user: None, address: None, work: RequestWork::default() }
     }
 
     /// Sets the IP address from which the request comes.
     pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { address: Some(address), ..self }
+    }
+
+    /// Names the work of the request that the actor makes.
+    pub(crate) fn with_work(self, work: RequestWork) -> Self {
+        Self { work, ..self }
+    }
+
+    /// Charges work of the request to the user.
+    pub(crate) fn charge(&self, work: Work) {
+        self.work.charge(work);
+    }
+
+    /// Returns the work of the request.
+    pub(crate) const fn work(&self) -> &RequestWork {
+        &self.work
     }
 
     /// Returns the user; `None` for the admin token of the settings.

@@ -11,6 +11,7 @@ use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, pas
 use crate::gateway::store::{
     ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
 };
+use crate::gateway::work::RequestWork;
 
 /// The time without use after which a session ends (our choice).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
@@ -273,6 +274,11 @@ impl UserSession {
     /// Sets the IP address from which the request comes.
     pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { actor: self.actor.with_address(address), ..self }
+    }
+
+    /// Names the work of the request.
+    pub(crate) fn with_work(self, work: RequestWork) -> Self {
+        Self { actor: self.actor.with_work(work), ..self }
     }
 }
 

@@ -87,6 +87,12 @@ impl PriceOrigin {
 // === impl PriceTable ===
 
 impl PriceTable {
+    /// True if there is a model all of whose prices are zero.
+    pub(crate) fn has_free_model(&self) -> bool {
+        let mut prices = self.models.values().flat_map(BTreeMap::values);
+        prices.any(|entry| entry.price.figures.values().into_iter().flatten().all(|price| price == Usd::ZERO))
+    }
+
     /// Joins the prices of the configuration file, those of the store and the defaults.
     pub(crate) fn new(file: &[ModelPrice], store: &[ModelPrice]) -> Self {
         let mut table = Self::default();

@@ -47,6 +47,8 @@ pub(crate) struct NewReservation<'a> {
     pub(crate) images: u32,
     /// The most that the request can cost.
     pub(crate) cost: Usd,
+    /// False for a request without a job, which counts only among the requests of the last minute.
+    pub(crate) is_open: bool,
 }
 
 /// A subject of limits, and the begin of the period of its budget.

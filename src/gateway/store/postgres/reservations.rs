@@ -25,7 +25,7 @@ const FIND_RECENT: &str = "SELECT CAST(floor(extract(epoch FROM clock_timestamp(
     WHERE subject = $1 AND begun_at > clock_timestamp() - interval '1 minute' GROUP BY 1 ORDER BY 1 DESC";
 
 const INSERT: &str = "INSERT INTO limit_reservations (request_id, subject, node, day, images, nano_usd, begun_at, is_open) \
-    SELECT $1, subject, $3, $4, $5, $6, clock_timestamp(), TRUE FROM unnest($2::TEXT[]) AS subject";
+    SELECT $1, subject, $3, $4, $5, $6, clock_timestamp(), $7 FROM unnest($2::TEXT[]) AS subject";
 
 /// The minute is much longer than a statement may take: a request that the process holds only since it has made its list
 /// is younger.
@@ -140,6 +140,7 @@ async fn reserve(
             .bind(reservation.today.to_string())
             .bind(i64::from(reservation.images))
             .bind(reservation.cost.nanos().cast_signed())
+            .bind(reservation.is_open)
             .execute(&mut *transaction)
             .await?;
     })

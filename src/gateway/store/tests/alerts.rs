@@ -115,6 +115,7 @@ async fn what_is_used_is_read_for_many_subjects_as_it_is_for_one_reservation() {
                 today,
                 images: 2,
                 cost: Usd::from_nanos(5),
+                is_open: true,
             };
             reservations.reserve(&new, &mut |_| true).await.unwrap();
         }

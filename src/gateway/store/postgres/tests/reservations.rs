@@ -23,6 +23,7 @@ async fn reserve(store: &PostgresStore, request_id: &str) {
         today: today(),
         images: 1,
         cost: Usd::ZERO,
+        is_open: true,
     };
     SharedReservations::reserve(store, &reservation, &mut |_| true).await.unwrap();
 }
