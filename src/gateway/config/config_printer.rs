@@ -9,8 +9,9 @@ use http::HeaderMap;
 
 use super::{
     AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
-    GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RemoteImageConfig,
-    RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol, duration,
+    FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit,
+    RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol,
+    duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -277,7 +278,9 @@ impl ConfigPrinter<'_> {
         for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
             list_of.iter().for_each(|words| self.line(path, name, &list(words)));
         }
-        self.line(path, "filter_files", &quoted(group.filter_files.as_str()));
+        if group.filter != FilterConfig::default() || group.filter_files != FilterFilePolicy::Refuse {
+            self.line(path, "filter_files", &quoted(group.filter_files.as_str()));
+        }
         self.limits(&format!("{path}.limits"), &group.limits);
         let FilterConfig { words, patterns, moderation } = &group.filter;
         if words.is_empty() && patterns.is_empty() && moderation.is_none() {

@@ -99,8 +99,8 @@ struct BodyVisitor<'a> {
     is_in_choice: bool,
     /// The number of open values that are data of the caller, such as schemas, and name nothing that is stored.
     open_data: u32,
-    /// The path of a choice of the image tool that has no options.
-    image_reference: Option<String>,
+    /// A choice of the image tool that has no options, and its path.
+    image_reference: Option<(String, KnownMembers)>,
     rejection: Option<Rejection>,
 }
 
@@ -288,7 +288,7 @@ impl BodyVisitor<'_> {
         let declared = DeclaredTool { path: &path, known: &known, is_choice: self.is_in_choice };
         match tool::check_tool(&mut self.rules, &declared, &kind, &mut self.contents.tools) {
             Ok(ToolVerdict::Declared) => {}
-            Ok(ToolVerdict::ImageReference) => self.image_reference = Some(path),
+            Ok(ToolVerdict::ImageReference) => self.image_reference = Some((path, known)),
             Err(Error::Invalid(rejection)) => self.refuse(rejection),
             Err(error) => return Err(error),
         }
@@ -439,7 +439,9 @@ impl BodyVisitor<'_> {
         if place == Place::Item {
             self.contents.turn.note_item(kind);
             // The tools of a server are listed there with names and schemas, but without types.
-            malformed_tool.filter(|_| kind != ItemKind::ServerTools).map_or((), |malformed| self.refuse(malformed));
+            if let Some(malformed) = malformed_tool.filter(|_| kind != ItemKind::ServerTools) {
+                self.refuse(malformed);
+            }
         }
         if kind == ItemKind::InputFile {
             self.contents.inputs.first_file.get_or_insert_with(|| self.path.write());
@@ -465,11 +467,10 @@ impl BodyVisitor<'_> {
 
     /// Checks a choice of the image tool without options like a declared tool, if none is declared.
     fn check_image_reference(&mut self) -> Result<(), Error> {
-        let Some(path) = self.image_reference.take() else { return Ok(()) };
+        let Some((path, known)) = self.image_reference.take() else { return Ok(()) };
         if self.rejection.is_some() || !self.contents.tools.image_tools().is_empty() {
             return Ok(());
         }
-        let known = KnownMembers::default();
         let checked = tool::check_image_tool(&mut self.rules, &format!("{path}."), &known);
         match checked.and_then(|(tool, _)| Ok(self.contents.tools.add(tool)?)) {
             Err(Error::Invalid(rejection)) => self.refuse(rejection),

@@ -76,7 +76,8 @@ fn check_tool_refused(fields: &Value, field: &str, reason: RejectionReason) {
 
 #[test]
 fn the_body_is_sent_upstream_byte_for_byte() {
-    let body = "\r\n{ \"model\" :\"gpt-5.5\",\"x\":1e2 , \"input\":[ ],\"input\":\"\\u0061\\/\",\"z\":{\"b\":1,\"a\":2.50} }\n";
+    let body =
+        "\r\n{ \"model\" :\"gpt-5.5\",\"x\":1e2 , \"x\":[ ],\"input\":\"\\u0061\\/\",\"z\":{\"b\":1,\"a\":2.50} }\n";
     assert_eq!(upstream_body(&check_body(body).expect("a job")), body.as_bytes());
 }
 
