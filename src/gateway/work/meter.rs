@@ -226,9 +226,9 @@ mod tests {
         let first = meter.begin(&[kim], start).unwrap();
         assert_eq!(meter.filled(USER, "kim", start), Duration::from_secs(cost));
         // A cost that is known later passes the limit, and delays the next request.
-        first.charge_at(Work::Preview, start);
+        first.charge_at(Work::FetchedImage, start);
         let refusal = meter.begin(&[kim], start).unwrap_err();
-        let debt = u32::try_from(cost + Work::Preview.units()).unwrap() - 60;
+        let debt = u32::try_from(cost + Work::FetchedImage.units()).unwrap() - 60;
         assert_eq!((refusal.kind, refusal.units, refusal.wait), (USER, 60, Duration::from_secs(debt.into())));
         assert!(meter.begin(&[kim], start + refusal.wait - Duration::from_millis(1)).is_err());
         assert!(meter.begin(&[kim], start + refusal.wait).is_ok());
