@@ -14,16 +14,17 @@ mod pages;
 mod skills;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Version};
 
-use super::admission::{Admission, Principal};
+use super::admission::{Admission, Principal, RequestBudgets};
 use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
 use super::front::{
-    AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError, HandlerResponse,
-    JsonBody, ResponseKind, TypedResponse, UnreadBody, admission_of, run_handler, spool_response,
+    AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError,
+    HandlerResponse, JsonBody, ResponseKind, TypedResponse, UnreadBody, admission_of, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -72,6 +73,10 @@ impl AdmittingServer for CurrentGateway {
         let address = gateway.trusted_proxies().client_address(peer.ip(), forwarded);
         Admission::begin(gateway.request_budgets(), address)
     }
+
+    fn request_budgets(&self) -> Arc<RequestBudgets> {
+        Arc::clone(self.get().request_budgets())
+    }
 }
 
 impl GatewayApi for GatewayEndpoints {
@@ -97,7 +102,7 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;
             let options = request_options(&context, &admission)?;
-            let body = read_unless_stopped(&gateway, body.read(&admission)).await?;
+            let body = read_unless_stopped(&gateway, body.with_large_windows().read(&admission)).await?;
             let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
             let answer = HandlerResponse::json(&estimate.cost)?;
             Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
@@ -114,7 +119,8 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;
             let options = flow::count_if_refused(&gateway, &caller, request_options(&context, &admission))?;
-            let body = read_unless_stopped(&gateway, body.read_to_spool(&admission, gateway.spool())).await;
+            let reading = body.with_large_windows().read_to_spool(&admission, gateway.spool());
+            let body = read_unless_stopped(&gateway, reading).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();
             let gateway_answer = flow::create_response(&gateway, caller, options, headers, body).await?;
@@ -165,7 +171,7 @@ async fn answer_generation(
     Ok(run_handler(&context, unread, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
-        let body = read_unless_stopped(&gateway, body.read(options.admission())).await;
+        let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
         let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
         to_handler_response(&context, &gateway, gateway_answer).await

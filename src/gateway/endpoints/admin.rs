@@ -16,7 +16,8 @@ use crate::gateway::CurrentGateway;
 use crate::gateway::admission::{Admission, Principal};
 use crate::gateway::console::Console;
 use crate::gateway::front::{
-    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, admission_of, check_query, run_handler,
+    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, admission_of, check_query,
+    run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
@@ -396,16 +397,17 @@ async fn run_operation_with_body<T, B, F>(
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> Result<TypedResponse<T>, AdminApiError>
 where
-    T: Serialize,
+    T: Serialize + Send + 'static,
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
-    F: Future<Output = Result<T, Error>>,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let (actor, admission) = admit(&console, context).await?;
         let body = body.read(&admission).await?;
-        HandlerResponse::json(&operation(console, actor, body).await?)
+        let answer = body.run_parsing(operation(console, actor, body.text().clone())).await;
+        HandlerResponse::json(&answer?)
     });
     Ok(reply.await.no_store())
 }

@@ -153,7 +153,8 @@ fn a_write_to_a_full_disk_drops_idle_files_and_then_fails() {
 async fn a_small_body_stays_in_memory_and_a_large_body_goes_to_a_file() {
     let (_folder, spool) = spool();
     let write_body = async |chunks: &[usize]| {
-        let (mut writer, mut all) = (spool.bytes_writer(), Vec::new());
+        let admission = RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a");
+        let (mut writer, mut all) = (spool.bytes_writer(&admission), Vec::new());
         for (number, length) in chunks.iter().enumerate() {
             let chunk: Vec<u8> = (0..*length).map(|index| u8::try_from((index * 31 + number) % 256).unwrap()).collect();
             writer.write(Bytes::copy_from_slice(&chunk)).await.unwrap();
@@ -215,7 +216,12 @@ fn an_upload_does_not_get_the_space_reserved_for_the_database() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::without_free_space(folder.path()).unwrap();
     assert_eq!(
-        budget_error(spool.for_request(&RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a")).create_writer_blocking().map(drop)),
+        budget_error(
+            spool
+                .for_request(&RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a"))
+                .create_writer_blocking()
+                .map(drop)
+        ),
         Some(BudgetExceeded::FreeSpace)
     );
     assert_eq!(idle_files(&spool), 0, "an upload is refused only after the idle files were dropped");

@@ -108,7 +108,8 @@ async fn unsupported_content_types_and_encodings_are_refused_unread() {
         let request = hyper::Request::post("/").header("content-type", content_type);
         let request = request.header("content-encoding", "identity").header("content-encoding", "br");
         assert_refused(
-            read(request.body(Body::empty()).unwrap(), &fixture.admission, &fixture.spool, FormSettings::default()).await,
+            read(request.body(Body::empty()).unwrap(), &fixture.admission, &fixture.spool, FormSettings::default())
+                .await,
             415,
             None,
         );
@@ -124,7 +125,11 @@ async fn an_announced_length_above_the_limit_is_refused_unread() {
         for (length, status) in [(max_bytes + 1, 413), (max_bytes, 400)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
             let request = request.header("content-length", length).body(Body::empty()).unwrap();
-            assert_refused(read(request, &fixture.admission, &fixture.spool, FormSettings::default()).await, status, None);
+            assert_refused(
+                read(request, &fixture.admission, &fixture.spool, FormSettings::default()).await,
+                status,
+                None,
+            );
         }
     }
 }
