@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use dropshot::{Body, MultipartBody};
 
-use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error};
+use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error, too_many_values};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::admission::Admission;
 use crate::gateway::config::DialectSet;
@@ -114,8 +114,10 @@ async fn read(
 ) -> Result<EditForm, Error> {
     let spool = &spool.for_request(admission);
     if is_json(content_type(&request)) {
-        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?
-            .charging(Work::ScannedBytes);
+        let mut incoming =
+            IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?
+                .charging(Work::ScannedBytes);
+        incoming.allow_large_windows();
         return json::read(incoming, spool, settings).await;
     }
     let (incoming, boundary) = begin_multipart(request, admission)?;
@@ -146,8 +148,10 @@ fn begin_multipart(request: hyper::Request<Body>, admission: &Admission) -> Resu
         ));
     };
     let boundary = boundary?;
-    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?
-        .charging(Work::SpooledBytes);
+    let mut incoming =
+        IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?
+            .charging(Work::SpooledBytes);
+    incoming.allow_large_windows();
     Ok((incoming, boundary))
 }
 
