@@ -11,17 +11,20 @@
 //! checked.
 
 mod byte_budget;
+mod counted_json;
 
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(crate) use byte_budget::{BudgetExceeded, ByteShare};
 use byte_budget::{BudgetScope, BudgetSubject, ByteBudget, SharedResource};
+use counted_json::ParserThreads;
+pub(crate) use counted_json::{CountedJson, JSON_VALUE_BYTES, JSON_VALUES_MAX, JsonTextBuilder, JsonTextError};
 
 use crate::gateway::config::UploadLimits;
 use crate::gateway::store::{KeyId, UserId};
@@ -31,6 +34,13 @@ use crate::gateway::work::{RequestWork, Work};
 const UNAUTHENTICATED_MEMORY: u64 = 16 * 1024 * 1024;
 /// The part of it that one address may hold (our choice).
 const UNAUTHENTICATED_MEMORY_PER_ADDRESS: u64 = 4 * 1024 * 1024;
+/// The expansion of compressed bodies that one user or address may hold, in bytes (our choice): what is decoded beyond
+/// the size that the received bytes justify.
+pub(crate) const EXPANSION_MAX: u64 = 8 * 1024 * 1024;
+/// The memory in bytes for large read buffers of connections (our choice), and the part that one user may hold. Other
+/// connections read in small pieces.
+const READ_BUFFERS: u64 = 32 * 1024 * 1024;
+const READ_BUFFERS_PER_USER: u64 = 8 * 1024 * 1024;
 /// The subject of the admin token of the settings, which belongs to no user.
 const SETTINGS_SUBJECT: &str = "settings";
 
@@ -40,6 +50,9 @@ pub(crate) struct RequestBudgets {
     memory: ByteBudget,
     unauthenticated_memory: ByteBudget,
     disk: ByteBudget,
+    expansion: ByteBudget,
+    read_buffers: ByteBudget,
+    parsers: ParserThreads,
     refused: AtomicU64,
 }
 
@@ -63,6 +76,10 @@ struct AdmittedRequest {
     budgets: Arc<RequestBudgets>,
     address: IpAddr,
     principal: OnceLock<Principal>,
+    /// The shares that the request holds until it ends.
+    held: Mutex<Vec<ByteShare>>,
+    /// True if the request was refused, and the rest of its body is read away.
+    is_drained: AtomicBool,
 }
 
 /// The party for which a request is served, whose credentials were checked.
@@ -83,6 +100,13 @@ impl RequestBudgets {
             memory: ByteBudget::new(SharedResource::Memory, memory, (memory_per_user, memory_per_key)),
             unauthenticated_memory: ByteBudget::new(SharedResource::Memory, unauthenticated.0, (unauthenticated.1, 0)),
             disk: ByteBudget::new(SharedResource::Disk, disk, (disk_per_user, disk_per_key)),
+            expansion: ByteBudget::new(SharedResource::Expansion, u64::MAX, (EXPANSION_MAX, EXPANSION_MAX)),
+            read_buffers: ByteBudget::new(
+                SharedResource::Memory,
+                READ_BUFFERS,
+                (READ_BUFFERS_PER_USER, READ_BUFFERS_PER_USER),
+            ),
+            parsers: ParserThreads::default(),
             refused: AtomicU64::new(0),
         })
     }
@@ -99,6 +123,13 @@ impl RequestBudgets {
     pub(crate) fn refuse(&self, exceeded: BudgetExceeded) -> io::Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
         io::Error::new(io::ErrorKind::QuotaExceeded, exceeded)
+    }
+
+    /// Returns a share of the memory for the head of a request from this address; `None` for the address of a proxy, which
+    /// stands for many clients.
+    pub(crate) fn head_memory(self: &Arc<Self>, address: Option<IpAddr>) -> ByteShare {
+        let subjects = [address.map(BudgetSubject::of_address), None];
+        ByteShare::bounded(Arc::clone(self), |budgets| &budgets.unauthenticated_memory, subjects)
     }
 
     /// Returns a share of the disk for an answer. Nothing refuses it, because the answer was paid for.
@@ -134,13 +165,30 @@ impl RequestBudgets {
     }
 }
 
+// === impl BudgetSubject ===
+
+impl BudgetSubject {
+    fn of_address(address: IpAddr) -> Self {
+        Self { scope: BudgetScope::Address, id: network_of(address).to_string().into() }
+    }
+}
+
+/// The network that counts as one sender: an IPv4 address itself, and the /64 network of an IPv6 address, because one
+/// IPv6 customer has at least 2^64 addresses.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 // === impl Admission ===
 
 impl Admission {
     /// Begins the admission of a request from this address.
     pub(crate) fn begin(budgets: &Arc<RequestBudgets>, address: IpAddr) -> Self {
-        let (budgets, principal) = (Arc::clone(budgets), OnceLock::new());
-        Self(Arc::new(AdmittedRequest { budgets, address, principal }))
+        let (principal, held, is_drained) = (OnceLock::new(), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(AdmittedRequest { budgets: Arc::clone(budgets), address, principal, held, is_drained }))
     }
 
     /// Names the party whose credentials were checked. What the request holds from now on counts for it. The first
@@ -178,8 +226,45 @@ impl Admission {
 
     /// Returns a share of the disk.
     pub(crate) fn disk(&self) -> ByteShare {
-        let subjects = self.principal().map_or_else(|| self.address_subject(), Principal::subjects);
-        self.share(|budgets| &budgets.disk, subjects)
+        self.share(|budgets| &budgets.disk, self.subjects())
+    }
+
+    /// Returns a share of the bytes that compressed bodies decode to without justifying them.
+    pub(crate) fn expansion(&self) -> ByteShare {
+        self.share(|budgets| &budgets.expansion, self.subjects())
+    }
+
+    /// Charges a large read buffer until the request ends. Returns false if the sender is not known, or holds too many, or
+    /// the request was refused: its body is then read in small pieces.
+    pub(crate) fn hold_read_buffer(&self, bytes: u64) -> bool {
+        let Some(principal) = self.principal().filter(|_| !self.is_drained()) else { return false };
+        let mut share = self.share(|budgets| &budgets.read_buffers, principal.subjects());
+        let is_held = share.try_set_bytes(bytes).is_ok();
+        if is_held {
+            self.hold(share);
+        }
+        is_held
+    }
+
+    /// Notes that the request was refused, and that the rest of its body is read away.
+    pub(crate) fn note_drain(&self) {
+        self.0.is_drained.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the rest of the body is read away.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.0.is_drained.load(Ordering::Relaxed)
+    }
+
+    /// Holds a share until the request ends.
+    pub(crate) fn hold(&self, share: ByteShare) {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).push(share);
+    }
+
+    /// Ends the request, and gives back the shares that it holds: the last byte of its answer is sent.
+    pub(crate) fn end(&self) {
+        let held = std::mem::take(&mut *self.0.held.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(held);
     }
 
     /// The budgets of the process.
@@ -191,8 +276,12 @@ impl Admission {
         ByteShare::bounded(Arc::clone(&self.0.budgets), budget, subjects)
     }
 
+    fn subjects(&self) -> [Option<BudgetSubject>; 2] {
+        self.principal().map_or_else(|| self.address_subject(), Principal::subjects)
+    }
+
     fn address_subject(&self) -> [Option<BudgetSubject>; 2] {
-        [Some(BudgetSubject { scope: BudgetScope::Address, id: self.0.address.to_string().into() }), None]
+        [Some(BudgetSubject::of_address(self.0.address)), None]
     }
 }
 

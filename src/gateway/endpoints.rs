@@ -14,12 +14,13 @@ mod pages;
 mod skills;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Version};
 
-use super::admission::{Admission, Principal};
+use super::admission::{Admission, Principal, RequestBudgets};
 use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
 use super::front::{
     AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError,
@@ -76,6 +77,10 @@ impl AdmittingServer for CurrentGateway {
         let address = gateway.trusted_proxies().client_address(peer.ip(), forwarded);
         Admission::begin(gateway.request_budgets(), address)
     }
+
+    fn request_budgets(&self) -> Arc<RequestBudgets> {
+        Arc::clone(self.get().request_budgets())
+    }
 }
 
 impl GatewayApi for GatewayEndpoints {
@@ -101,7 +106,7 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;
             let options = request_options(&context, &admission)?;
-            let body = read_unless_stopped(&gateway, body.read(&admission)).await?;
+            let body = read_unless_stopped(&gateway, body.with_large_windows().read(&admission)).await?;
             let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
             let answer = HandlerResponse::json(&estimate.cost)?;
             Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
@@ -121,7 +126,8 @@ impl GatewayApi for GatewayEndpoints {
             if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
                 flow::check_upload(&gateway, &caller, &options, "create_response").await?;
             }
-            let body = read_unless_stopped(&gateway, body.read_to_spool(&admission, gateway.spool())).await;
+            let reading = body.with_large_windows().read_to_spool(&admission, gateway.spool());
+            let body = read_unless_stopped(&gateway, reading).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();
             let gateway_answer = flow::create_response(&gateway, caller, options, headers, body).await?;
@@ -172,7 +178,7 @@ async fn answer_generation(
     Ok(run_handler(&context, unread, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
-        let body = read_unless_stopped(&gateway, body.read(options.admission())).await;
+        let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
         let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
         to_handler_response(&context, &gateway, gateway_answer).await

@@ -32,7 +32,7 @@ mod spooled_response;
 mod unread_body;
 
 pub(crate) use api_error::ApiError;
-pub(crate) use body::{JsonBody, spool_error};
+pub(crate) use body::{JsonBody, json_text_error, spool_error};
 pub(crate) use captured::ExtractorResult;
 pub(crate) use connections::ConnectionTable;
 pub(crate) use cors::CorsSettings;

@@ -36,6 +36,8 @@ pub(crate) enum SharedResource {
     Memory,
     /// Disk space.
     Disk,
+    /// What compressed bodies decode to beyond the size that their bytes justify.
+    Expansion,
 }
 
 /// The requests that share a budget.
@@ -75,12 +77,14 @@ struct HeldBytes {
     by_subject: HashMap<BudgetSubject, u64>,
 }
 
-/// Bytes that count against a budget until the share is dropped. Without a subject, they count but are never refused.
+/// Bytes that count against a budget until the share is dropped.
 #[derive(Debug)]
 pub(crate) struct ByteShare {
     budgets: Arc<RequestBudgets>,
     budget: fn(&RequestBudgets) -> &ByteBudget,
     subjects: [Option<BudgetSubject>; 2],
+    /// False for answers, which were paid for.
+    is_bounded: bool,
     bytes: u64,
 }
 
@@ -104,6 +108,7 @@ impl fmt::Display for SharedResource {
         formatter.write_str(match self {
             Self::Memory => "memory",
             Self::Disk => "disk space",
+            Self::Expansion => "strongly compressed data",
         })
     }
 }
@@ -175,11 +180,13 @@ impl ByteShare {
         budget: fn(&RequestBudgets) -> &ByteBudget,
         subjects: [Option<BudgetSubject>; 2],
     ) -> Self {
-        Self { budgets, budget, subjects, bytes: 0 }
+        Self { budgets, budget, subjects, is_bounded: true, bytes: 0 }
     }
 
     pub(super) fn unbounded(budgets: Arc<RequestBudgets>, budget: fn(&RequestBudgets) -> &ByteBudget) -> Self {
-        Self::bounded(budgets, budget, [None, None])
+        let mut share = Self::bounded(budgets, budget, [None, None]);
+        share.is_bounded = false;
+        share
     }
 
     /// The number of bytes of this share.
@@ -196,9 +203,14 @@ impl ByteShare {
         self.change_to(bytes).map_err(|exceeded| self.budgets.refuse(exceeded))
     }
 
-    /// Sets the number of bytes of this share, if the budgets allow it. Use this if the bytes can be kept elsewhere.
-    pub(crate) fn try_set_bytes(&mut self, bytes: u64) -> bool {
-        self.change_to(bytes).is_ok()
+    /// Sets the number of bytes of this share, like [`Self::set_bytes`], but counts no refusal: nothing is refused because
+    /// of it.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::set_bytes`].
+    pub(crate) fn try_set_bytes(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
+        self.change_to(bytes)
     }
 
     /// Returns the bytes with this share, which is given back when the last of their clones and slices is dropped.
@@ -219,14 +231,13 @@ impl ByteShare {
         let budget = (self.budget)(&self.budgets);
         let (increase, decrease) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
         let mut held = budget.held();
-        let is_bounded = increase > 0 && self.subjects[0].is_some();
         let after = |held: u64| held.saturating_add(increase).saturating_sub(decrease);
         let check = |scope: BudgetScope, held: u64| match after(held) <= budget.max_of(scope) {
             true => Ok(()),
             false => Err(BudgetExceeded::Bytes { resource: budget.resource, scope }),
         };
         let subjects = || self.subjects.iter().flatten();
-        if is_bounded {
+        if self.is_bounded && increase > 0 {
             subjects().try_for_each(|subject| check(subject.scope, held.of(subject)))?;
             check(BudgetScope::All, held.all)?;
         }

@@ -46,8 +46,7 @@ fn a_user_is_limited_with_all_of_its_keys_and_sessions_together() {
 #[test]
 fn a_key_without_a_person_counts_alone() {
     let budgets = budgets();
-    let [mut first, mut second] =
-        ["key_a", "key_b"].map(|key| budgets.admit_for_test(UserId::NOBODY, key).memory());
+    let [mut first, mut second] = ["key_a", "key_b"].map(|key| budgets.admit_for_test(UserId::NOBODY, key).memory());
     first.set_bytes(40).unwrap();
     second.set_bytes(40).unwrap();
 }
@@ -70,4 +69,63 @@ fn an_answer_is_counted_and_never_refused() {
     answer.set_bytes(1_000).unwrap();
     assert_eq!(budgets.usage().disk, 1_000);
     assert_eq!(refused_by(budgets.admit_for_test("usr_a", "key_a").disk().set_bytes(1)), Some(BudgetScope::All));
+}
+
+fn push_all(builder: &mut JsonTextBuilder, text: &str) -> Result<(), JsonTextError> {
+    text.as_bytes().chunks(1000).try_for_each(|piece| builder.push(piece))
+}
+
+#[test]
+fn a_text_of_too_many_values_is_refused_before_it_has_arrived() {
+    let budgets = RequestBudgets::default_for_test();
+    let admission = budgets.admit_for_test("usr_a", "key_a");
+    let most = usize::try_from(JSON_VALUES_MAX).unwrap();
+    for value in ["0", "[]", "{}", "\"\"", "{\"\":0}"] {
+        let (values, padding) = (most / value.len().div_ceil(2), " ".repeat(20_000));
+        let array = |count: usize| format!("[{padding}{value}{}]", format!(",{value}").repeat(count - 1));
+        let mut builder = JsonTextBuilder::new(&admission);
+        assert!(matches!(push_all(&mut builder, &array(3 * values)), Err(JsonTextError::TooManyValues)), "{value}");
+        assert!(CountedJson::new(&admission, &array(values / 3)).is_ok(), "{value}");
+    }
+    assert_eq!(budgets.usage().memory, 0);
+}
+
+#[test]
+fn a_short_text_cannot_have_too_many_values() {
+    let budgets = RequestBudgets::default_for_test();
+    let admission = budgets.admit_for_test("usr_a", "key_a");
+    let array = format!("[0{}]", ",0".repeat(8_000));
+    assert!(CountedJson::new(&admission, &array).is_ok());
+}
+
+#[test]
+fn a_text_counts_with_its_tree_until_it_is_dropped() {
+    let budgets = RequestBudgets::default_for_test();
+    let admission = budgets.admit_for_test("usr_a", "key_a");
+    let array = format!("[{}0]", "0,  ".repeat(4_999));
+    let json = CountedJson::new(&admission, &array).unwrap();
+    assert_eq!(budgets.usage().memory, array.len() as u64 + 5_001 * JSON_VALUE_BYTES);
+    let clone = json.clone();
+    drop(json);
+    assert!(budgets.usage().memory > 0);
+    drop(clone);
+    assert_eq!(budgets.usage().memory, 0);
+}
+
+#[tokio::test]
+async fn only_a_large_text_is_parsed_on_another_thread() {
+    let admission = RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a");
+    let this_thread = std::thread::current().id();
+    for (length, is_here) in [(1_000, true), (100_000, false)] {
+        let json = CountedJson::new(&admission, &format!("\"{}\"", "x".repeat(length))).unwrap();
+        let parsed_on = json.parse_with(|_| std::thread::current().id()).await;
+        assert_eq!(parsed_on == this_thread, is_here, "{length}");
+        let first_and_last = json.run_parsing(async {
+            let first = std::thread::current().id();
+            tokio::task::yield_now().await;
+            (first, std::thread::current().id())
+        });
+        let (first, last) = first_and_last.await;
+        assert_eq!((first == this_thread, last == this_thread), (is_here, true), "{length}");
+    }
 }

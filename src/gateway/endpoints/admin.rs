@@ -400,9 +400,9 @@ async fn run_operation_with_body<T, B, F>(
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> Result<TypedResponse<T>, AdminApiError>
 where
-    T: Serialize,
+    T: Serialize + Send + 'static,
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
-    F: Future<Output = Result<T, Error>>,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
@@ -410,7 +410,8 @@ where
         let (actor, admission) = admit(&gateway, context).await?;
         let work = actor.work().clone();
         let body = body.read(&admission).await?;
-        charged_answer(&work, operation(console, actor, body).await)
+        let answer = body.run_parsing(operation(console, actor, body.text().clone())).await;
+        charged_answer(&work, answer)
     });
     Ok(reply.await.no_store())
 }

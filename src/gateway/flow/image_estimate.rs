@@ -6,6 +6,7 @@ use serde_json::Map;
 use super::{RequestFailure, RequestOptions, cost_estimate, request_adaptation, request_limits, url_answer};
 use crate::error::Error;
 use crate::gateway::Gateway;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
 use crate::gateway::store::CostBasis;
@@ -35,10 +36,10 @@ pub(crate) async fn estimate_image(
     gateway: &Gateway,
     caller: &Caller,
     options: &RequestOptions,
-    body: &[u8],
+    body: &CountedJson,
 ) -> Result<EstimateAnswer, RequestFailure> {
     caller.charge(Work::Estimate);
-    let job = request_adaptation::check_generation(gateway, caller, options, body)?;
+    let job = request_adaptation::check_generation(gateway, caller, options, body).await?;
     let adapted = job.adapted_text();
     match estimate_job(gateway, caller, options, job).await {
         Ok(cost) => Ok(EstimateAnswer { cost, adapted }),

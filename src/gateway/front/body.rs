@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dropshot::{
     ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, RequestContext, ServerContext,
     TypedBody,
@@ -21,10 +21,12 @@ use serde::de::DeserializeOwned;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::content_coding::BodyDecoder;
+use super::content_coding::{BodyDecoder, WindowTooLarge};
 use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::admission::{Admission, BudgetExceeded, ByteShare};
+use crate::gateway::admission::{
+    Admission, BudgetExceeded, ByteShare, CountedJson, EXPANSION_MAX, JSON_VALUES_MAX, JsonTextBuilder, JsonTextError,
+};
 use crate::gateway::spool::{Spool, SpooledBytes};
 use crate::gateway::work::Work;
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
@@ -34,14 +36,13 @@ const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 /// The window over which the rate is averaged, from the first byte on.
 const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// The decoded size in bytes that is allowed for every compressed body, however small it is (our choice): the window of
-/// a decoder may already need as much.
-const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
-/// Above [`ALWAYS_ALLOWED_BYTES`], the decoded size of a body may be at most this multiple of its compressed size (our
-/// choice). Otherwise a few kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below
+/// The decoded size in bytes that is allowed for every compressed body, however small it is (our choice).
+const ALWAYS_ALLOWED_BYTES: u64 = 64 * 1024;
+/// The decoded size of a body may be this multiple of its compressed size (our choice). Legitimate bodies stay far below
 /// this ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at
-/// all.
-const EXPANSION_RATIO_MAX: u64 = 200;
+/// all. What is beyond it counts as expansion, which all bodies of a sender share: otherwise a few kilobytes, sent many
+/// times at once, could fill the disk.
+const EXPANSION_RATIO: u64 = 200;
 
 /// The read bytes whose work is charged at once (our choice): a body may arrive in very small pieces.
 const CHARGED_BYTES_MIN: u64 = 64 * 1024;
@@ -52,6 +53,7 @@ pub(crate) struct UnreadRequestBody<E> {
     unread: UnreadBody,
     /// The limit that the API description states, in bytes.
     max_bytes: usize,
+    has_large_windows: bool,
     described: PhantomData<fn() -> E>,
 }
 
@@ -71,6 +73,8 @@ pub(super) struct IncomingBody {
     charged: u64,
     /// The work of reading these bytes.
     cost: fn(u64) -> Work,
+    /// The share for the decoded bytes that count as expansion.
+    expansion: Option<ByteShare>,
     /// The moment until which further bytes are awaited. Every byte extends it, to at most one window from now.
     deadline: Instant,
     timer: Pin<Box<Sleep>>,
@@ -81,6 +85,11 @@ pub(super) struct IncomingBody {
 // === impl UnreadRequestBody ===
 
 impl<E> UnreadRequestBody<E> {
+    /// Allows a compressed body the windows that ordinary encoders and agents use, up to the maximum of HTTP.
+    pub(crate) fn with_large_windows(self) -> Self {
+        Self { has_large_windows: true, ..self }
+    }
+
     /// Returns the handle that receives the unread part of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
@@ -99,7 +108,13 @@ impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
         let (request, unread) = UnreadBody::wrap_request(request);
-        Ok(Self { request, unread, max_bytes: context.request_body_max_bytes(), described: PhantomData })
+        Ok(Self {
+            request,
+            unread,
+            max_bytes: context.request_body_max_bytes(),
+            has_large_windows: false,
+            described: PhantomData,
+        })
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
@@ -108,21 +123,20 @@ impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
-    /// Reads the body.
+    /// Reads the body, of which a tree is made.
     ///
     /// # Errors
     ///
-    /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large or
-    /// expands too much, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
+    /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large,
+    /// expands too much or has too many values, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
     /// arriving bodies is used up: 429 for those of its sender, 503 for those of all requests.
-    pub(crate) async fn read(self, admission: &Admission) -> Result<Bytes, Error> {
+    pub(crate) async fn read(self, admission: &Admission) -> Result<CountedJson, Error> {
         let mut incoming = self.into_incoming(admission)?;
-        let (mut body, mut memory) = (BytesMut::new(), incoming.memory());
+        let mut json = JsonTextBuilder::new(admission);
         while let Some(data) = incoming.next_data().await? {
-            memory.set_bytes((body.len() + data.len()) as u64).map_err(|error| spool_error(&error))?;
-            body.extend_from_slice(&data);
+            json.push(&data).map_err(|error| json_text_error(&error))?;
         }
-        Ok(memory.attach_to(body.freeze()))
+        json.finish().map_err(|error| json_text_error(&error))
     }
 
     /// Reads a body that may be large: all but its beginning is written to the spool as it arrives.
@@ -143,7 +157,12 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
         if !is_json(content_type(&self.request)) {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }
-        IncomingBody::new(self.request, admission, self.max_bytes as u64, RejectionReason::InvalidJson)
+        let reason = RejectionReason::InvalidJson;
+        let mut incoming = IncomingBody::new(self.request, admission, self.max_bytes as u64, reason)?;
+        if self.has_large_windows {
+            incoming.allow_large_windows();
+        }
+        Ok(incoming)
     }
 }
 
@@ -162,7 +181,7 @@ impl IncomingBody {
         error_reason: RejectionReason,
     ) -> Result<Self, Error> {
         let headers = request.headers();
-        let decoder = BodyDecoder::from_headers(headers)?;
+        let decoder = BodyDecoder::from_headers(headers, admission)?;
         if announced_bytes(headers).is_some_and(|length| length > max_bytes) {
             return Err(too_large(max_bytes));
         }
@@ -177,6 +196,7 @@ impl IncomingBody {
             decoded: 0,
             charged: 0,
             cost: Work::ParsedBytes,
+            expansion: None,
             deadline,
             timer,
             error_reason,
@@ -203,14 +223,16 @@ impl IncomingBody {
         }
     }
 
-    /// Charges other work of the request.
-    pub(super) fn charge_work(&self, work: Work) {
-        self.admission.charge(work);
+    /// Like [`UnreadRequestBody::with_large_windows`].
+    pub(super) fn allow_large_windows(&mut self) {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.allow_large_windows();
+        }
     }
 
-    /// Returns a share of the memory of the sender.
-    pub(super) fn memory(&self) -> ByteShare {
-        self.admission.memory()
+    /// What the request may hold.
+    pub(super) const fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// Returns the next decoded bytes; `None` at the end.
@@ -278,7 +300,15 @@ impl IncomingBody {
 
     /// Counts decoded bytes, and checks the limits.
     fn check_decoded(&mut self, decoded: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
-        let decoded = decoded.map_err(|_| {
+        let decoded = decoded.map_err(|error| {
+            let cause = error.get_ref();
+            if cause.is_some_and(|cause| cause.is::<BudgetExceeded>()) {
+                return spool_error(&error);
+            }
+            if let Some(window) = cause.and_then(|cause| cause.downcast_ref::<WindowTooLarge>()) {
+                let message = format!("The request body cannot be decoded: {window}. Compress it with a smaller window.");
+                return Error::TooLarge(Rejection { param: None, reason: None, message });
+            }
             let message = "The request body does not match its header 'Content-Encoding', is damaged, or consists of thousands of parts.";
             Error::from(Rejection::for_body(self.error_reason, message))
         })?;
@@ -287,10 +317,20 @@ impl IncomingBody {
         if self.decoded > self.max_bytes {
             return Err(too_large(self.max_bytes));
         }
-        if self.decoded > ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO_MAX)) {
-            Err(expands_too_much())
-        } else {
-            Ok(decoded)
+        self.charge_expansion()?;
+        Ok(decoded)
+    }
+
+    /// Charges the decoded bytes that the received ones do not justify.
+    fn charge_expansion(&mut self) -> Result<(), Error> {
+        let allowed = ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO));
+        match self.decoded.saturating_sub(allowed) {
+            0 => Ok(()),
+            expansion if expansion > EXPANSION_MAX => Err(expands_too_much()),
+            expansion => {
+                let share = self.expansion.get_or_insert_with(|| self.admission.expansion());
+                share.set_bytes(expansion.max(share.bytes())).map_err(|error| spool_error(&error))
+            }
         }
     }
 
@@ -325,6 +365,8 @@ impl IncomingBody {
 impl Drop for IncomingBody {
     fn drop(&mut self) {
         self.charge(1);
+        // The decoded bytes may be held until the request ends.
+        self.expansion.take().into_iter().for_each(|share| self.admission.hold(share));
     }
 }
 
@@ -360,6 +402,20 @@ pub(crate) fn spool_error(error: &io::Error) -> Error {
     Error::Unavailable
 }
 
+/// Returns the error for a JSON text that is refused.
+pub(crate) fn json_text_error(error: &JsonTextError) -> Error {
+    match error {
+        JsonTextError::Budget(error) => spool_error(error),
+        JsonTextError::TooManyValues => too_many_values(),
+    }
+}
+
+/// Returns the error for a JSON text, or several in one form, with too many values.
+pub(super) fn too_many_values() -> Error {
+    let message = format!("The request body has more than {JSON_VALUES_MAX} JSON values.");
+    Error::TooLarge(Rejection { param: None, reason: None, message })
+}
+
 fn too_large(max_bytes: u64) -> Error {
     Error::TooLarge(Rejection {
         param: None,
@@ -373,7 +429,7 @@ fn expands_too_much() -> Error {
         param: None,
         reason: None,
         message: format!(
-            "The request body decompresses to more than {EXPANSION_RATIO_MAX} times its size. Send it uncompressed, without the header 'Content-Encoding'."
+            "The request body decompresses to more than {EXPANSION_RATIO} times its size. Send it uncompressed, without the header 'Content-Encoding'."
         ),
     })
 }

@@ -4,7 +4,7 @@
 //! not serve callers, because it does not let the gateway decide how connections are accepted and how long they last.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,7 +27,7 @@ use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
-use crate::gateway::admission::Admission;
+use crate::gateway::admission::{Admission, RequestBudgets};
 
 /// The time limit on the single request to dropshot's server, over loopback (our choice).
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,6 +86,11 @@ impl<C: CorsSettings> RequestDispatcher<C> {
     /// Begins the admission of a request from this peer.
     pub(super) fn begin_admission(&self, remote: SocketAddr, headers: &HeaderMap) -> Admission {
         self.context.server.private.begin_admission(remote, headers)
+    }
+
+    /// The budgets of all requests.
+    pub(super) fn request_budgets(&self) -> Arc<RequestBudgets> {
+        self.context.server.private.request_budgets()
     }
 
     /// Answers a request, even if its handler panics.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use dropshot::{Body, MultipartBody};
 
-use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error};
+use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error, too_many_values};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::admission::Admission;
 use crate::gateway::config::DialectSet;
@@ -114,8 +114,9 @@ async fn read(
 ) -> Result<EditForm, Error> {
     let spool = &spool.for_request(admission);
     if is_json(content_type(&request)) {
-        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?
-            .charging(Work::ScannedBytes);
+        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
+        let mut incoming = incoming.charging(Work::ScannedBytes);
+        incoming.allow_large_windows();
         return json::read(incoming, spool, settings).await;
     }
     let (incoming, boundary) = begin_multipart(request, admission)?;
@@ -146,8 +147,9 @@ fn begin_multipart(request: hyper::Request<Body>, admission: &Admission) -> Resu
         ));
     };
     let boundary = boundary?;
-    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?
-        .charging(Work::SpooledBytes);
+    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
+    let mut incoming = incoming.charging(Work::SpooledBytes);
+    incoming.allow_large_windows();
     Ok((incoming, boundary))
 }
 
@@ -164,14 +166,14 @@ impl EditImages {
         &mut self,
         downloader: &ImageDownloader,
         spool: &Spool,
-        charge: impl Fn(Work),
+        admission: &Admission,
     ) -> Result<(), Error> {
         let until = downloader.deadline();
         for RemoteImage { index, param, address, writer } in std::mem::take(&mut self.remote) {
-            charge(Work::FetchedImage);
+            admission.charge(Work::FetchedImage);
             let file = downloader.download(&address, writer, until).await;
             let file = file.map_err(|error| download_error(&param, &error))?;
-            charge(Work::SpooledBytes(file.len()));
+            admission.charge(Work::SpooledBytes(file.len()));
             let upload = spool.run_blocking(move || ImageUpload::new(param, file)).await;
             let upload = upload.map_err(|error| spool_error(&error))?;
             match index {

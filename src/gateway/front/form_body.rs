@@ -34,7 +34,7 @@ impl FormBody {
             return Err(Error::UnsupportedMedia("Expected a form.".to_owned()));
         }
         let mut incoming = IncomingBody::new(self.request, admission, max_bytes, RejectionReason::InvalidValue)?;
-        let (mut body, mut memory) = (BytesMut::new(), incoming.memory());
+        let (mut body, mut memory) = (BytesMut::new(), admission.memory());
         while let Some(data) = incoming.next_data().await? {
             memory.add_bytes(data.len() as u64).map_err(|error| spool_error(&error))?;
             body.extend_from_slice(&data);

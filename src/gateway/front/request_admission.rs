@@ -4,11 +4,12 @@
 //! asks for it once and passes it on.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use dropshot::{RequestContext, ServerContext};
 use http::HeaderMap;
 
-use crate::gateway::admission::Admission;
+use crate::gateway::admission::{Admission, RequestBudgets};
 
 tokio::task_local! {
     static CURRENT: Admission;
@@ -18,6 +19,9 @@ tokio::task_local! {
 pub(crate) trait AdmittingServer: ServerContext {
     /// Begins the admission of a request from this peer, with these headers.
     fn begin_admission(&self, peer: SocketAddr, headers: &HeaderMap) -> Admission;
+
+    /// The budgets of all requests.
+    fn request_budgets(&self) -> Arc<RequestBudgets>;
 }
 
 /// Runs the handler of an admitted request.
@@ -25,9 +29,14 @@ pub(super) async fn run_admitted<T>(admission: Admission, handler: impl Future<O
     CURRENT.scope(admission, handler).await
 }
 
+/// Returns the admission of the request that this task serves, if `front` serves it.
+pub(super) fn current_admission() -> Option<Admission> {
+    CURRENT.try_with(Clone::clone).ok()
+}
+
 /// Returns the admission of the request that this task serves. A server that is not `front`, such as that of dropshot,
 /// has made none, so it begins here.
 pub(crate) fn admission_of<C: AdmittingServer>(context: &RequestContext<C>) -> Admission {
     let begin = || context.context().begin_admission(context.request.remote_addr(), context.request.headers());
-    CURRENT.try_with(Clone::clone).unwrap_or_else(|_| begin())
+    current_admission().unwrap_or_else(begin)
 }

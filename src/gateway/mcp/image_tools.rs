@@ -26,7 +26,9 @@ use super::result::{
 };
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
+use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestFailure, RequestOptions};
+use crate::gateway::front::json_text_error;
 use crate::gateway::relay::read_answer_members;
 use crate::gateway::spool::EditForm;
 use crate::gateway::work::Work;
@@ -82,11 +84,12 @@ impl ImageTools {
                 let call = CallDigest::of(name, &arguments);
                 let fields = arguments.into_fields(&self.default_model())?;
                 self.check_space(call, &fields).await?;
-                let body = Value::Object(fields).to_string();
-                let McpCaller { gateway, caller, .. } = &self.0;
+                let McpCaller { gateway, caller, admission, .. } = &self.0;
+                let body = CountedJson::new(admission, &Value::Object(fields).to_string());
+                let body = body.map_err(|error| json_text_error(&error))?;
                 self.finish(
                     call,
-                    Box::pin(flow::create_image(gateway, caller.clone(), self.options(call), body.as_bytes())),
+                    Box::pin(flow::create_image(gateway, caller.clone(), self.options(call), &body)),
                     deadline,
                 )
                 .await

@@ -18,8 +18,10 @@ use super::page_layout::PageLayout;
 use super::playground_call::{self, ImageCall};
 use super::playground_run::PlaygroundRun;
 use crate::error::Error;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::config::ImageModelSpec;
 use crate::gateway::flow::{self, RequestOptions};
+use crate::gateway::front::json_text_error;
 use crate::gateway::keys::{Caller, PublicId};
 use crate::tables::{
     FieldKind, GRID_PX, IMAGE_GENERATION_FIELDS, MAX_EDGE_PX, MAX_PIXELS, MAX_RATIO, MIN_PIXELS, field,
@@ -239,7 +241,8 @@ async fn estimate(
     let options = RequestOptions::without_headers(&context.request.admission);
     let estimated = async {
         let caller = own_caller(context, key).await?;
-        Ok(flow::estimate_image(context.gateway, &caller, &options, body.as_bytes()).await?.cost)
+        let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
+        Ok(flow::estimate_image(context.gateway, &caller, &options, &body).await?.cost)
     };
     Ok(estimated.await.map_err(|error: Error| error.to_string()).map(|cost| {
         let refusal = cost.refusal.map(|refusal| refusal.message);

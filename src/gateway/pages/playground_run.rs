@@ -16,7 +16,9 @@ use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::playground::{self, NEW_KEY};
 use crate::error::Error;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, RequestOptions};
+use crate::gateway::front::json_text_error;
 use crate::gateway::spool::EditForm;
 use crate::image::Format;
 use crate::wire::admin::types;
@@ -194,7 +196,8 @@ async fn begin(
     let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce, &context.request.admission);
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
-        Ok(Box::pin(flow::create_image(gateway, caller, options, body.as_bytes())).await?)
+        let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
+        Ok(Box::pin(flow::create_image(gateway, caller, options, &body)).await?)
     } else {
         Ok(Box::pin(flow::edit_image(gateway, caller, options, form)).await?)
     }

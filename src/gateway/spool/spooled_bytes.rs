@@ -53,7 +53,7 @@ impl SpooledBytesWriter {
     /// Returns an error if the disk does not accept the bytes, or a budget does not allow them.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         let length = self.buffer.len() + bytes.len();
-        if length <= MEMORY_BYTES_MAX && self.memory_share.try_set_bytes(length as u64) {
+        if length <= MEMORY_BYTES_MAX && self.memory_share.try_set_bytes(length as u64).is_ok() {
             self.buffer.extend_from_slice(&bytes);
             return Ok(());
         }

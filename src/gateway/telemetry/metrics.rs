@@ -191,7 +191,11 @@ impl Metrics {
         registry.register("waiting_requests", "Requests that wait for a slot", metrics.waiting.clone());
         registry.register("unsettled_records", "Records without a durable outcome", metrics.unsettled.clone());
         registry.register("log_lines_dropped", "Lines of the log that could not be written", dropped_lines());
-        registry.register("body_bytes", "Request bodies in memory that are still arriving", metrics.body_bytes.clone());
+        registry.register(
+            "body_bytes",
+            "Memory of requests: bodies, decoders and JSON values",
+            metrics.body_bytes.clone(),
+        );
         registry.register("spool_bytes", "Uploads on disk", metrics.spool_bytes.clone());
         let help = "Request bodies that a budget of memory or disk has refused";
         registry.register("bodies_refused_for_space", help, metrics.refused_for_space.clone());

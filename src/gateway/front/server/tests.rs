@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use super::super::connection_activity::ConnectionDeadlines;
 use super::super::response::ResponseCounter;
 use super::*;
-use crate::gateway::config::{CorsOrigins, TrustedProxies};
 use crate::gateway::admission::{Admission, RequestBudgets};
+use crate::gateway::config::{CorsOrigins, TrustedProxies};
 use crate::gateway::front::{AdmittingServer, FormBody, admission_of};
 use crate::gateway::telemetry::ConnectionMetrics;
 
@@ -57,6 +57,10 @@ impl ResponseCounter for Arc<TestServerState> {
 impl AdmittingServer for Arc<TestServerState> {
     fn begin_admission(&self, peer: SocketAddr, _: &http::HeaderMap) -> Admission {
         Admission::begin(&self.budgets, peer.ip())
+    }
+
+    fn request_budgets(&self) -> Arc<RequestBudgets> {
+        Arc::clone(&self.budgets)
     }
 }
 
@@ -110,7 +114,7 @@ async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, Http
 async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
     let unread = body.unread();
     drop(body);
-    Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text, true)))
+    Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text)))
 }
 
 struct EndlessBody(#[expect(dead_code, reason = "its drop is observed")] RunningGuard);
