@@ -40,9 +40,10 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
         return Err(Error::Denied);
     }
     let (caller, admission) = admit(&gateway, context).await?;
-    let body = read_unless_stopped(&gateway, body.read(&admission)).await?;
+    let body = read_unless_stopped(&gateway, body.read(&admission)).await;
+    let body = flow::count_if_refused(&gateway, &caller, body)?;
     // The library would take the last of two equal members.
-    body.parse_with(rules::check_duplicates).await?;
+    flow::count_if_refused(&gateway, &caller, body.parse_with(rules::check_duplicates).await.map_err(Into::into))?;
     let mut request = Request::new(body.text().clone());
     *request.method_mut() = context.request.method().clone();
     *request.uri_mut() = context.request.uri().clone();

@@ -223,11 +223,6 @@ impl IncomingBody {
         }
     }
 
-    /// Charges other work of the request.
-    pub(super) fn charge_work(&self, work: Work) {
-        self.admission.charge(work);
-    }
-
     /// Like [`UnreadRequestBody::with_large_windows`].
     pub(super) fn allow_large_windows(&mut self) {
         if let Some(decoder) = &mut self.decoder {

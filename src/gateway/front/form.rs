@@ -114,9 +114,8 @@ async fn read(
 ) -> Result<EditForm, Error> {
     let spool = &spool.for_request(admission);
     if is_json(content_type(&request)) {
-        let mut incoming =
-            IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?
-                .charging(Work::ScannedBytes);
+        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
+        let mut incoming = incoming.charging(Work::ScannedBytes);
         incoming.allow_large_windows();
         return json::read(incoming, spool, settings).await;
     }
@@ -148,9 +147,8 @@ fn begin_multipart(request: hyper::Request<Body>, admission: &Admission) -> Resu
         ));
     };
     let boundary = boundary?;
-    let mut incoming =
-        IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?
-            .charging(Work::SpooledBytes);
+    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
+    let mut incoming = incoming.charging(Work::SpooledBytes);
     incoming.allow_large_windows();
     Ok((incoming, boundary))
 }
@@ -168,14 +166,14 @@ impl EditImages {
         &mut self,
         downloader: &ImageDownloader,
         spool: &Spool,
-        charge: impl Fn(Work),
+        admission: &Admission,
     ) -> Result<(), Error> {
         let until = downloader.deadline();
         for RemoteImage { index, param, address, writer } in std::mem::take(&mut self.remote) {
-            charge(Work::FetchedImage);
+            admission.charge(Work::FetchedImage);
             let file = downloader.download(&address, writer, until).await;
             let file = file.map_err(|error| download_error(&param, &error))?;
-            charge(Work::SpooledBytes(file.len()));
+            admission.charge(Work::SpooledBytes(file.len()));
             let upload = spool.run_blocking(move || ImageUpload::new(param, file)).await;
             let upload = upload.map_err(|error| spool_error(&error))?;
             match index {

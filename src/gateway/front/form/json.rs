@@ -97,7 +97,7 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, settings: Fo
     }
     json.finish()?;
     if let Some(downloader) = downloader {
-        reader.images.download(&downloader, spool, |work| incoming.charge_work(work)).await?;
+        reader.images.download(&downloader, spool, incoming.admission()).await?;
     }
     incoming.admission().hold(memory);
     reader.images.finish("images", reader.fields)
