@@ -47,7 +47,11 @@ const LIMITS: &[Phrase] = &[
     ),
     (
         "At most {} image tools of a request may differ",
-        &[|_| source_number("src/gateway/rules/response/job.rs", "const IMAGE_TOOLS_MAX: usize = ")],
+        &[|_| source_number("src/gateway/rules/response/tool_summary.rs", "const IMAGE_TOOLS_MAX: usize = ")],
+    ),
+    (
+        "these texts, up to {} MiB, in pieces",
+        &[|_| source_number("src/gateway/flow/prompt_screening.rs", "const MODERATED_MAX: usize = ") / MIB],
     ),
     (
         "if nothing arrives for {} seconds",

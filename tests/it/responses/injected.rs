@@ -141,7 +141,19 @@ fn a_request_with_a_tool_or_from_no_agent_gets_no_tool() {
             &gateway,
             body_with(r#","tools":[{"type":"namespace","name":"image_gen","tools":[{"type":"function"}]}]"#),
         ),
+        agent_call(&gateway, body_with(r#","tools":[{"type":"function","name":"image_gen.imagegen"}]"#)),
+        agent_call(&gateway, body_with(r#","tools":[{"type":"function","name":"imagegen"}]"#)),
         agent_call(&gateway, body_with(r#","tool_choice":"none""#)),
+        agent_call(&gateway, body_with(r#","tool_choice":{"type":"function","name":"f"}"#)),
+        agent_call(&gateway, body_with(r#","text":{"format":{"type":"json_schema","name":"n","schema":{}}}"#)),
+        agent_call(
+            &gateway,
+            r#"{"model":"gpt-5.5","input":[{"type":"additional_tools","tools":[{"type":"namespace","name":"image_gen"}]}]}"#,
+        ),
+        agent_call(
+            &gateway,
+            r#"{"model":"gpt-5.5","input":[{"role":"user","content":"x"},{"type":"compaction_trigger"}]}"#,
+        ),
         plain(body_with("")),
         plain(body_with("")).header("originator", "opencode").header("user-agent", "OpenAI/Python 2.0 codex"),
     ] {
@@ -169,13 +181,12 @@ fn no_tool_is_injected_unless_the_group_setting_is_on() {
 }
 
 #[test]
-fn the_content_filter_applies_to_requests_with_an_injected_tool() {
+fn the_content_filter_applies_to_the_requests_of_agents() {
     let upstream = FakeUpstream::start();
     let gateway = gateway_with_group(&upstream, "inject_image_tool = true\n[groups.filter]\nwords = [\"zeppelin\"]");
     let body = json!({"model": "gpt-5.5", "input": [{"role": "user", "content": format!("{} a zeppelin", "so ".repeat(200_000))}]});
-    let plain = call(&gateway).json(&body).send(gateway.address());
-    assert_eq!(plain.status, 200, "the filter must not apply to a request without an image tool");
-    let answer = agent_call(&gateway, body.to_string()).send(gateway.address());
-    assert_eq!(answer.error_object(502)["reason"], "content_refused");
-    assert_eq!(upstream.attempt_count(), 1);
+    for call in [call(&gateway).json(&body), agent_call(&gateway, body.to_string())] {
+        assert_eq!(call.send(gateway.address()).error_object(502)["reason"], "content_refused");
+    }
+    assert_eq!(upstream.attempt_count(), 0);
 }
