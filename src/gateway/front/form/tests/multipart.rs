@@ -358,7 +358,8 @@ async fn a_form_that_arrives_byte_by_byte_causes_few_writes() {
 async fn read_form_of_page(parts: &[Vec<u8>]) -> Result<ImagePageForm, Error> {
     let request = hyper::Request::post("/").header("content-type", FORM);
     let request = request.body(Body::from(form(parts))).unwrap();
-    read_page_form(request, &TestSpool::new().spool, &["csrf"]).await
+    let fixture = TestSpool::new();
+    read_page_form(request, &fixture.admission, &fixture.spool, &["csrf"]).await
 }
 
 #[tokio::test]
