@@ -84,7 +84,7 @@ pub(crate) use playground::{PAGE_FIELDS as PLAYGROUND_PAGE_FIELDS, PATH as PLAYG
 
 use super::Gateway;
 use super::config::PublicUrl;
-use super::store::{UserId, Vault};
+use super::store::Vault;
 use form_nonce::FormNonces;
 use language::Language;
 use page_context::PageContext;
