@@ -32,6 +32,8 @@ pub(super) const FEW_DESCRIPTORS: usize = 256;
 pub(super) const MANY_DESCRIPTORS: usize = 8192;
 
 pub(super) const UNREAD_LOG: &str = "an unread log";
+/// They fill the disk of the small machine, whose part of one user is larger than the disk.
+pub(super) const ENDLESS_UPLOADS: &str = "uploads that never end";
 
 /// The gateway waits 10 s for the head of a request. It gives up a body after 30 s, and its connection soon after.
 pub(super) const HEAD: Duration = Duration::from_secs(20);
@@ -42,7 +44,7 @@ pub(super) const ALL: [Attack; 6] = [
     Attack { count: 600, ..Attack::new("half prefaces of HTTP/2", half_prefaces) },
     Attack { count: 200, ..Attack::new("streams of HTTP/2 without a window", streams_without_window) },
     Attack { count: 600, deadline: BODY, ..Attack::new("unfinished JSON bodies of one key", unfinished_bodies) },
-    Attack { count: 16, deadline: BODY, ..Attack::new("uploads that never end", endless_uploads) },
+    Attack { count: 16, deadline: BODY, ..Attack::new(ENDLESS_UPLOADS, endless_uploads) },
     Attack { count: 3_000, ..Attack::new(UNREAD_LOG, send_logged_requests) },
 ];
 

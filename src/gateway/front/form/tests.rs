@@ -185,9 +185,8 @@ async fn a_fast_start_extends_the_deadline_by_at_most_one_window() {
 #[tokio::test]
 async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
     let folder = TempDir::new().unwrap();
-    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 1000);
+    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 1900);
     let spool = Spool::with_budgets(folder.path(), &budgets).unwrap();
-    let admission = budgets.admit_for_test("usr_a", "key_a");
     // A form within the limit is refused later, because it has no image.
     for (length, status) in [(500, 400), (2000, 429)] {
         let prompt = "a".repeat(length);
@@ -195,6 +194,7 @@ async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
         let form = format!("--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n");
         for (content_type, body) in [("application/json", json), ("multipart/form-data; boundary=b", form)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
+            let admission = budgets.admit_for_test("usr_a", "key_a");
             let error = read(request.body(Body::from(body)).unwrap(), &admission, &spool, FormSettings::default())
                 .await
                 .expect_err("an error");

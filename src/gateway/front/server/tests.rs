@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::super::connection_activity::ConnectionDeadlines;
 use super::super::response::ResponseCounter;
 use super::*;
-use crate::gateway::admission::{Admission, RequestBudgets};
+use crate::gateway::admission::{Admission, Principal, RequestBudgets};
 use crate::gateway::config::{CorsOrigins, TrustedProxies};
 use crate::gateway::front::{AdmittingServer, FormBody, admission_of};
 use crate::gateway::telemetry::ConnectionMetrics;
@@ -111,7 +111,8 @@ async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, Http
 }
 
 /// Answers with an error and leaves the body unread.
-async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+async fn refuse_upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+    admission_of(&context).set_principal(Principal::of_actor(None));
     let unread = body.unread();
     drop(body);
     Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text)))
