@@ -38,6 +38,8 @@ pub(crate) struct RequestOptions {
     pub(super) host: Option<String>,
     /// The fallback policy of the request; `None` if that of the group applies.
     pub(super) fallback: Option<FallbackPolicy>,
+    /// True if the caller gets the images only from the stored answer, so disk space is reserved before anything is spent.
+    pub(super) needs_stored_answer: bool,
     /// The deployment that the path names, which stands for the model if the body names none.
     pub(super) deployment: Option<String>,
 }
@@ -62,6 +64,7 @@ impl RequestOptions {
             agent_turn: read_agent_turn(headers),
             host: read_host(headers),
             fallback: read_fallback(headers)?,
+            needs_stored_answer: false,
             deployment: None,
         })
     }
@@ -75,6 +78,11 @@ impl RequestOptions {
     /// is visible ASCII of at most the maximum length.
     pub(crate) fn with_idempotency_key(request_id: &str, idempotency_key: String) -> Self {
         Self { request_id: request_id.to_owned(), idempotency_key: Some(idempotency_key), ..Self::default() }
+    }
+
+    /// Reserves disk space for the answer before anything is spent: its images are shown only from the stored answer.
+    pub(crate) fn with_stored_answer(self) -> Self {
+        Self { needs_stored_answer: true, ..self }
     }
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.
