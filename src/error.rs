@@ -63,6 +63,8 @@ pub(crate) enum Error {
     Upstream(UpstreamFault),
     /// The store does not answer.
     Unavailable,
+    /// The disk has no space for the images of a request that are shown from the stored answer; nothing was spent.
+    StorageFull,
     /// A fault of the gateway itself.
     Internal,
 }
@@ -113,6 +115,10 @@ pub(crate) struct UsageReset {
 /// The maximum of `Retry-After`. Two well-known clients wait as long as the header says, however long that is.
 const RETRY_AFTER_MAX: u64 = crate::tables::RETRY_AFTER_MAX_SECONDS;
 
+/// The seconds after which a request whose answer has no disk space may be sent again (our choice): running answers give
+/// their space back after some seconds.
+const STORAGE_RETRY_AFTER: u64 = 5;
+
 /// The content encodings that request bodies may have.
 const CONTENT_ENCODINGS: &str = "zstd, gzip, identity";
 
@@ -137,7 +143,7 @@ impl Error {
             Self::InProgress => ApiErrorCode::ImageInProgress,
             Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
             Self::Upstream(_) => ApiErrorCode::UpstreamError,
-            Self::Unavailable => ApiErrorCode::ServiceUnavailable,
+            Self::Unavailable | Self::StorageFull => ApiErrorCode::ServiceUnavailable,
             Self::Internal => ApiErrorCode::InternalError,
         }
     }
@@ -159,7 +165,11 @@ impl Error {
     /// Returns true if the same request, sent again automatically, can succeed without paying for an image twice.
     pub(crate) fn should_retry(&self) -> bool {
         match self {
-            Self::RateLimited { .. } | Self::InProgress | Self::BudgetExceeded(_) | Self::Unavailable => true,
+            Self::RateLimited { .. }
+            | Self::InProgress
+            | Self::BudgetExceeded(_)
+            | Self::Unavailable
+            | Self::StorageFull => true,
             Self::LimitReached(refusal) => !refusal.is_quota,
             Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
             Self::InvalidKey
@@ -185,6 +195,7 @@ impl Error {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
             Self::InProgress | Self::BudgetExceeded(_) => Some(1),
+            Self::StorageFull => Some(STORAGE_RETRY_AFTER),
             Self::UsageLimit(reset) => reset.seconds,
             Self::LimitReached(refusal) => Some(refusal.wait_seconds),
             _ => None,
@@ -262,6 +273,10 @@ impl std::fmt::Display for Error {
             Self::PriceUnknown(model) => {
                 write!(f, "There is a budget, but the model '{model}' has no price, so its cost cannot be limited.")
             }
+            Self::StorageFull => f.write_str(
+                "The gateway has no disk space for the images of this request at the moment. Nothing was spent; send the \
+                 same request again later.",
+            ),
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
             Self::AdminDecision(decision) => decision.fmt(f),

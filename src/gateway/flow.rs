@@ -5,6 +5,7 @@
 //! ([`attempt`]).
 
 mod account_call;
+mod answer_size;
 mod attempt;
 mod attempt_context;
 mod attempt_deadlines;

@@ -46,6 +46,7 @@ mod people;
 mod person;
 mod playground;
 mod playground_call;
+mod playground_key;
 mod playground_run;
 mod preferences;
 mod prices;

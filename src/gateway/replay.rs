@@ -61,6 +61,10 @@
 //! uploads. If the disk is full, the bytes of an answer are still passed on to its present readers, at the pace of the
 //! slowest, but later repeats cannot get them.
 //!
+//! Tools of agents and pages without a script show an image only from the stored answer. For such a request, disk space
+//! is reserved before anything is spent ([`ClaimGuard::reserve_space`](claim_guard::ClaimGuard::reserve_space)); without
+//! space it is refused. If its answer cannot be written nevertheless, it is kept in memory for some minutes.
+//!
 //! If several nodes share a database, the bytes of finished answers are also there, encrypted in the same way, so that
 //! every node can send them.
 //!
@@ -106,6 +110,7 @@ mod orphans;
 mod pending_work;
 mod sealed_file;
 mod stored_answer;
+mod unstored_answers;
 
 #[cfg(test)]
 mod tests;
@@ -271,14 +276,6 @@ impl AnswerReplay {
     ) -> Result<Option<(AnswerHead, AnswerReader)>, ReplayError> {
         let found = self.idempotent_answers.find_answer(scope).await?;
         Ok(found.filter(|found| found.request_id == *request_id).and_then(|found| found.answer))
-    }
-
-    /// True if the disk has space for an answer of this many bytes. A disk that does not respond has none.
-    pub(crate) async fn has_space(&self, bytes: u64) -> bool {
-        let folder = &self.idempotent_answers.folder;
-        let storage = Arc::clone(folder);
-        let check = move || Ok(disk_budget::has_space(&*storage, bytes));
-        disk_budget::run_with_timeout(&folder.free, check).await.unwrap_or(false)
     }
 
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart, and by other nodes.

@@ -16,7 +16,7 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
         Error::UsageLimit(_) => "quota",
         Error::RateLimited { .. } => "throttled",
         Error::NoAccounts => "no_accounts",
-        Error::Unavailable => "unavailable",
+        Error::Unavailable | Error::StorageFull => "unavailable",
         Error::Internal => "internal",
         _ => "upstream_rejected",
     }

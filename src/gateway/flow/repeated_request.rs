@@ -10,10 +10,11 @@ use tracing::Instrument as _;
 use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
-use super::{count_if_refused, count_repeat, early_stream};
+use super::{answer_size, count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
+use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
@@ -62,7 +63,17 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
         ClaimOutcome::Claimed(claim) => {
             let reader = claim.answer_reader();
             let gateway = Arc::clone(&context.gateway);
-            let job = async move { claim.record(context.run(None).await).await };
+            let job = async move {
+                let claim = match &context.task {
+                    SharedTask::Images(job) if context.options.needs_stored_answer => {
+                        claim.reserve_space(answer_size::estimated_bytes(job)).await
+                    }
+                    _ => Some(claim),
+                };
+                if let Some(claim) = claim {
+                    claim.record(context.run(None).await).await;
+                }
+            };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             Ok(read_stored_answer(&gateway, reader).await?.with_replay_mark(false))
         }

@@ -40,6 +40,8 @@ pub(crate) struct RequestOptions {
     pub(super) host: Option<String>,
     /// The fallback policy of the request; `None` if that of the group applies.
     pub(super) fallback: Option<FallbackPolicy>,
+    /// True if the caller gets the images only from the stored answer, so disk space is reserved before anything is spent.
+    pub(super) needs_stored_answer: bool,
     /// The deployment that the path names, which stands for the model if the body names none.
     pub(super) deployment: Option<String>,
 }
@@ -65,6 +67,7 @@ impl RequestOptions {
             agent_turn: read_agent_turn(headers),
             host: read_host(headers),
             fallback: read_fallback(headers)?,
+            needs_stored_answer: false,
             deployment: None,
         })
     }
@@ -101,6 +104,11 @@ impl RequestOptions {
     /// What the request may hold.
     pub(crate) const fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// Reserves disk space for the answer before anything is spent: its images are shown only from the stored answer.
+    pub(crate) fn with_stored_answer(self) -> Self {
+        Self { needs_stored_answer: true, ..self }
     }
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.

@@ -60,6 +60,7 @@ fn samples() -> Vec<Error> {
         Error::NoAccounts => Error::NoAccounts,
         Error::Upstream(_) => Error::Upstream(UpstreamFault::Timeout),
         Error::Unavailable => Error::Unavailable,
+        Error::StorageFull => Error::StorageFull,
         Error::Internal => Error::Internal,
     ];
     errors.extend(reasons().into_iter().map(|reason| rejection(reason).into()));

@@ -49,8 +49,6 @@ const PREVIEWS_AT_ONCE: usize = 4;
 const IMAGE_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The longest error body that is read from a stored answer (our choice).
 const ERROR_MAX_BYTES: usize = 64 * 1024;
-/// The free space on disk for each image of a call, in bytes (our choice): more than the answer with a large image has.
-const SPACE_PER_IMAGE: u64 = 32 * 1024 * 1024;
 /// The status of an answer with images.
 const OK: u16 = 200;
 const INSTRUCTIONS: &str = "Makes and edits images. Every answer has small previews and links to the full images. Equal calls return the same image and are paid for once.";
@@ -83,7 +81,6 @@ impl ImageTools {
             GENERATE_IMAGE => {
                 let call = CallDigest::of(name, &arguments);
                 let fields = arguments.into_fields(&self.default_model())?;
-                self.check_space(call, &fields).await?;
                 let McpCaller { gateway, caller, admission, .. } = &self.0;
                 let body = CountedJson::new(admission, &Value::Object(fields).to_string());
                 let body = body.map_err(|error| json_text_error(&error))?;
@@ -98,7 +95,6 @@ impl ImageTools {
                 let call = CallDigest::of(name, &arguments);
                 let (images, mask) = take_images(&self.0, &mut arguments).await?;
                 let fields = arguments.into_fields(&self.default_model())?;
-                self.check_space(call, &fields).await?;
                 let form = EditForm { fields, images, mask, files: Vec::new(), is_multipart: false };
                 let McpCaller { gateway, caller, .. } = &self.0;
                 let editing = Box::pin(flow::edit_image(gateway, caller.clone(), self.options(call), form));
@@ -121,27 +117,13 @@ impl ImageTools {
     }
 
     fn options(&self, call: CallDigest) -> RequestOptions {
-        RequestOptions::with_idempotency_key(&self.0.request_id, call.idempotency_key(), &self.0.admission)
+        let McpCaller { request_id, admission, .. } = &self.0;
+        RequestOptions::with_idempotency_key(request_id, call.idempotency_key(), admission).with_stored_answer()
     }
 
     fn default_model(&self) -> String {
         let McpCaller { gateway, caller, .. } = &self.0;
         flow::allowed_models(gateway, caller).next().map(|model| model.id.clone()).unwrap_or_default()
-    }
-
-    /// Refuses a call whose images could not be stored: an agent gets them from the stored answer only.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::Unavailable`]; nothing was spent.
-    async fn check_space(&self, call: CallDigest, fields: &Map<String, Value>) -> Result<(), Error> {
-        let images = fields.get("n").and_then(Value::as_u64).unwrap_or(1);
-        let replay = self.0.gateway.replay();
-        if self.find(call).await?.is_some() || replay.has_space(images.saturating_mul(SPACE_PER_IMAGE)).await {
-            return Ok(());
-        }
-        tracing::error!("a tool call is refused: the disk has no space for its images");
-        Err(Error::Unavailable)
     }
 
     /// Waits for the answer to a call, but not for longer than clients do. The job continues after that.

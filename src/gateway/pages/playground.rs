@@ -176,13 +176,17 @@ async fn render_page(
 
 /// Returns the user's own keys that can be used now, the newest first.
 pub(super) async fn own_keys(context: &PageContext<'_>) -> Result<Vec<types::Key>, PageError> {
-    let query = ListKeysQuery {
+    Ok(context.console().list_keys(context.actor()?, &own_keys_query(context)).await?.data)
+}
+
+/// The query for the user's own keys that can be used now.
+pub(super) fn own_keys_query(context: &PageContext<'_>) -> ListKeysQuery {
+    ListKeysQuery {
         limit: types::PageLimit::new(KEYS_MAX).ok(),
         state: Some(types::KeyState::Active),
         user: context.own_user_id().map(|user| user.to_string()),
         ..ListKeysQuery::default()
-    };
-    Ok(context.console().list_keys(context.actor()?, &query).await?.data)
+    }
 }
 
 /// Returns the caller for one of the user's own keys.

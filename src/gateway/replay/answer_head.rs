@@ -63,7 +63,8 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::LimitReached(_)
         | Error::PriceUnknown(_)
         | Error::NoAccounts
-        | Error::Unavailable => false,
+        | Error::Unavailable
+        | Error::StorageFull => false,
     }
 }
 
