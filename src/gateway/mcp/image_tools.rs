@@ -131,8 +131,11 @@ impl ImageTools {
     ///
     /// Returns [`Error::Unavailable`]; nothing was spent.
     async fn check_space(&self, call: CallDigest, fields: &Map<String, Value>) -> Result<(), Error> {
-        let images = fields.get("n").and_then(Value::as_u64).unwrap_or(1);
-        let replay = self.0.gateway.replay();
+        let McpCaller { gateway, caller, .. } = &self.0;
+        // The rules name a number that is too large.
+        let most = flow::allowed_models(gateway, caller).map(|model| model.max_images).max().unwrap_or(1);
+        let images = fields.get("n").and_then(Value::as_u64).unwrap_or(1).min(most.into());
+        let replay = gateway.replay();
         if self.find(call).await?.is_some() || replay.has_space(images.saturating_mul(SPACE_PER_IMAGE)).await {
             return Ok(());
         }
@@ -205,7 +208,12 @@ impl ImageTools {
             if Instant::now() + LOOK_PAUSE > deadline {
                 return Ok(show_running(id.call));
             }
-            sleep(LOOK_PAUSE).await;
+            tokio::select! {
+                () = sleep(LOOK_PAUSE) => {}
+                () = self.0.gateway.cutoff().cancelled() => {
+                    return Ok(show_call_error(id.call, &Error::Upstream(UpstreamFault::Unknown)));
+                }
+            }
         }
     }
 
