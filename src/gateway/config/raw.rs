@@ -74,6 +74,11 @@ pub(crate) struct RawConfig {
     pub(super) require_second_factor: Option<SecondFactorPolicy>,
     /// The maximum number of keys that a member can have. Admins and commands can give a member more. Default: 50.
     pub(super) max_keys_per_member: Option<u32>,
+    /// The maximum number of admin tokens that a user can have. Default: 50.
+    pub(super) max_tokens_per_user: Option<u32>,
+    /// Allows link-local addresses, at which clouds offer the credentials of a machine, for accounts, their token endpoints
+    /// and moderation services. Default: `false`.
+    pub(super) allow_link_local: Option<bool>,
     /// The time that running requests have to finish after the gateway receives the signal to stop. Requests that still
     /// wait for an answer then are answered with an error. A second signal ends the wait at once. Default: 30 seconds
     /// longer than the longest deadline, `10m 30s`.

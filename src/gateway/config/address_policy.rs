@@ -1,5 +1,5 @@
-//! The resolved addresses to which a transport connects. A name can resolve to any address, so the address counts and
-//! not the name.
+//! The addresses to which the gateway connects. A name can resolve to any address, so the transport asks again for the
+//! address that it connects to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use ipnet::IpNet;
 /// Which addresses may be connected to.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AddressPolicy {
-    /// All.
-    #[default]
+    /// All, because the settings file allows link-local addresses.
     Any,
     /// All but those at which a cloud offers the credentials of a machine, and those that belong to no single other
     /// machine. Services of an operator may be in the network of the operator.
+    #[default]
     NoLinkLocal,
     /// Those of the public Internet, and of these networks.
     PublicAnd(Arc<[IpNet]>),
@@ -22,6 +22,17 @@ pub(crate) enum AddressPolicy {
 // === impl AddressPolicy ===
 
 impl AddressPolicy {
+    /// Returns the policy for the services of an operator.
+    pub(crate) const fn for_services(allows_link_local: bool) -> Self {
+        if allows_link_local { Self::Any } else { Self::NoLinkLocal }
+    }
+
+    /// True if a connection to this host of a URL may be made, as far as its text tells: a name is allowed.
+    pub(crate) fn allows_host(&self, host: &str) -> bool {
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse();
+        address.map_or(true, |address| self.allows(address))
+    }
+
     /// True if a connection to this address may be made.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         match self {
