@@ -9,6 +9,7 @@ mod generation_call;
 mod image_download;
 mod image_tool;
 mod images;
+mod masked_body;
 mod multipart_form;
 mod oidc_call;
 mod reply;
