@@ -1553,6 +1553,7 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 /// | `record_not_found` | 404 | No record has this request id. |
 /// | `account_not_found` | 404 | No account has this name or id. |
 /// | `key_limit_reached` | 409 | A member has as many keys as the setting `max_keys_per_member` allows. |
+/// | `token_limit_reached` | 409 | The user has as many admin tokens as the setting `max_tokens_per_user` allows. |
 /// | `user_exists` | 409 | Another user has this name. |
 /// | `group_exists` | 409 | A group with this name already exists. |
 /// | `group_in_use` | 409 | The group is `default`, or keys belong to it. |
@@ -1612,6 +1613,9 @@ pub enum ErrorCode {
     /// The word `key_limit_reached`.
     #[serde(rename = "key_limit_reached")]
     KeyLimitReached,
+    /// The word `token_limit_reached`.
+    #[serde(rename = "token_limit_reached")]
+    TokenLimitReached,
     /// The word `user_exists`.
     #[serde(rename = "user_exists")]
     UserExists,
@@ -1671,6 +1675,7 @@ impl ::std::fmt::Display for ErrorCode {
             Self::RecordNotFound => f.write_str("record_not_found"),
             Self::AccountNotFound => f.write_str("account_not_found"),
             Self::KeyLimitReached => f.write_str("key_limit_reached"),
+            Self::TokenLimitReached => f.write_str("token_limit_reached"),
             Self::UserExists => f.write_str("user_exists"),
             Self::GroupExists => f.write_str("group_exists"),
             Self::GroupInUse => f.write_str("group_in_use"),
@@ -1705,6 +1710,7 @@ impl ::std::str::FromStr for ErrorCode {
             "record_not_found" => Ok(Self::RecordNotFound),
             "account_not_found" => Ok(Self::AccountNotFound),
             "key_limit_reached" => Ok(Self::KeyLimitReached),
+            "token_limit_reached" => Ok(Self::TokenLimitReached),
             "user_exists" => Ok(Self::UserExists),
             "group_exists" => Ok(Self::GroupExists),
             "group_in_use" => Ok(Self::GroupInUse),

@@ -23,6 +23,7 @@ mod gathered_body;
 mod listener;
 mod query;
 mod request_context;
+mod request_head;
 mod request_id;
 mod response;
 mod served_connection;
