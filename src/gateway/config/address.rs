@@ -96,9 +96,6 @@ fn check_url(text: &str, allow_http: bool) -> Result<String, &'static str> {
     if !is_host_name(host) && parse_bracketed_ipv6(host).is_none() {
         return Err("must name a host of letters, digits, `.` and `-`, or an IP address");
     }
-    if ends_in_number(host) && host.parse::<Ipv4Addr>().is_err() {
-        return Err("must have an IPv4 address as four decimal numbers, such as `10.0.0.7`");
-    }
     if authority.as_str().len() > host.len() && authority.port_u16().is_none_or(|port| port == 0) {
         return Err("must have a port from 1 to 65535 after the `:`");
     }
@@ -123,15 +120,6 @@ fn is_host_name(host: &str) -> bool {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     host.len() <= 253 && host.split('.').all(is_label)
-}
-
-/// True if resolvers read the host as an IPv4 address, perhaps in an old notation, such as `0xa9fea9fe` or `169.254.43518`
-/// (the host parser of the WHATWG URL standard).
-fn ends_in_number(host: &str) -> bool {
-    let last = host.strip_suffix('.').unwrap_or(host).rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    let is_hexadecimal =
-        last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    is_hexadecimal || (!last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn parse_bracketed_ipv6(host: &str) -> Option<Ipv6Addr> {

@@ -46,7 +46,7 @@ async fn all_wrong_credentials_give_the_same_error() {
     let user = fixture.people.find_user("ada").await.unwrap();
     for (name, password) in [
         ("ada", WRONG),
-        ("Ada", PASSWORD),
+        ("Adam", PASSWORD),
         (user.id.as_str(), PASSWORD),
         ("nobody", PASSWORD),
         ("", ""),
