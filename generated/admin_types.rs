@@ -1553,7 +1553,7 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 /// | `record_not_found` | 404 | No record has this request id. |
 /// | `account_not_found` | 404 | No account has this name or id. |
 /// | `key_limit_reached` | 409 | A member has as many keys as the setting `max_keys_per_member` allows. |
-/// | `rate_limit_exceeded` | 429 | The user has no work left in this minute; `error.limit` names the limit. |
+/// | `token_limit_reached` | 409 | The user has as many admin tokens as the setting `max_tokens_per_user` allows. |
 /// | `user_exists` | 409 | Another user has this name. |
 /// | `group_exists` | 409 | A group with this name already exists. |
 /// | `group_in_use` | 409 | The group is `default`, or keys belong to it. |
@@ -1613,9 +1613,9 @@ pub enum ErrorCode {
     /// The word `key_limit_reached`.
     #[serde(rename = "key_limit_reached")]
     KeyLimitReached,
-    /// The word `rate_limit_exceeded`.
-    #[serde(rename = "rate_limit_exceeded")]
-    RateLimitExceeded,
+    /// The word `token_limit_reached`.
+    #[serde(rename = "token_limit_reached")]
+    TokenLimitReached,
     /// The word `user_exists`.
     #[serde(rename = "user_exists")]
     UserExists,
@@ -1675,7 +1675,7 @@ impl ::std::fmt::Display for ErrorCode {
             Self::RecordNotFound => f.write_str("record_not_found"),
             Self::AccountNotFound => f.write_str("account_not_found"),
             Self::KeyLimitReached => f.write_str("key_limit_reached"),
-            Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
+            Self::TokenLimitReached => f.write_str("token_limit_reached"),
             Self::UserExists => f.write_str("user_exists"),
             Self::GroupExists => f.write_str("group_exists"),
             Self::GroupInUse => f.write_str("group_in_use"),
@@ -1710,7 +1710,7 @@ impl ::std::str::FromStr for ErrorCode {
             "record_not_found" => Ok(Self::RecordNotFound),
             "account_not_found" => Ok(Self::AccountNotFound),
             "key_limit_reached" => Ok(Self::KeyLimitReached),
-            "rate_limit_exceeded" => Ok(Self::RateLimitExceeded),
+            "token_limit_reached" => Ok(Self::TokenLimitReached),
             "user_exists" => Ok(Self::UserExists),
             "group_exists" => Ok(Self::GroupExists),
             "group_in_use" => Ok(Self::GroupInUse),
@@ -1916,9 +1916,6 @@ pub enum ErrorType {
     /// The word `invalid_request_error`.
     #[serde(rename = "invalid_request_error")]
     InvalidRequestError,
-    /// The word `rate_limit_error`.
-    #[serde(rename = "rate_limit_error")]
-    RateLimitError,
     /// The word `server_error`.
     #[serde(rename = "server_error")]
     ServerError,
@@ -1928,7 +1925,6 @@ impl ::std::fmt::Display for ErrorType {
         match *self {
             Self::AuthenticationError => f.write_str("authentication_error"),
             Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::RateLimitError => f.write_str("rate_limit_error"),
             Self::ServerError => f.write_str("server_error"),
         }
     }
@@ -1941,7 +1937,6 @@ impl ::std::str::FromStr for ErrorType {
         match value {
             "authentication_error" => Ok(Self::AuthenticationError),
             "invalid_request_error" => Ok(Self::InvalidRequestError),
-            "rate_limit_error" => Ok(Self::RateLimitError),
             "server_error" => Ok(Self::ServerError),
             _ => Err("invalid value".into()),
         }
@@ -2142,9 +2137,6 @@ pub struct GroupPolicy {
     /// Rules against prompts, which are applied before anything is spent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub filter: ::std::option::Option<GroupFilter>,
-    /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter, as in the settings file. `refuse` when absent.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub filter_files: ::std::option::Option<::std::string::String>,
     /// The time limit for a complete answer. That of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_deadline: ::std::option::Option<::std::string::String>,
@@ -2291,9 +2283,6 @@ pub struct Key {
     pub previous_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// The public part of the key: the middle of `sk-img-<public id>-<secret>`.
     pub public_id: ::std::string::String,
-    /// The requests with the key that a limit `work_per_minute` has refused on the node that answers, since its start.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub refused_work: ::std::option::Option<u64>,
     /// The number of finished requests with the key.
     pub requests: u64,
     /// The state of a key.
@@ -3025,21 +3014,12 @@ impl NewKey {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewPrice {
-    /// A million text tokens of requests that the upstream wrote to its cache.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub cache_write: ::std::option::Option<f64>,
-    /// The same for cache entries that live for an hour.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub cache_write_1h: ::std::option::Option<f64>,
     /// A million image tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_image_input: ::std::option::Option<f64>,
     /// A million text tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_text_input: ::std::option::Option<f64>,
-    /// The most tokens of a request and its answer together that a text model takes.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub context_tokens: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The first day, in UTC, on which the prices apply.
     pub from: ::chrono::naive::NaiveDate,
     /// A million image tokens of requests.
@@ -3048,9 +3028,6 @@ pub struct NewPrice {
     /// A million image tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_output: ::std::option::Option<f64>,
-    /// The most tokens of an answer of a text model.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub max_output_tokens: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The model, as in requests.
     pub model: ::std::string::String,
     /// One image of an answer, in addition to its tokens.
@@ -3065,12 +3042,6 @@ pub struct NewPrice {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
-    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub tiers: ::std::option::Option<PriceFactors>,
-    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub tools: ::std::option::Option<ToolPrices>,
 }
 impl NewPrice {
     /// Returns a builder.
@@ -3264,21 +3235,12 @@ impl OneTimeLink {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct Price {
-    /// A million text tokens of requests that the upstream wrote to its cache.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub cache_write: ::std::option::Option<f64>,
-    /// The same for cache entries that live for an hour.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub cache_write_1h: ::std::option::Option<f64>,
     /// A million image tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_image_input: ::std::option::Option<f64>,
     /// A million text tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_text_input: ::std::option::Option<f64>,
-    /// The most tokens of a request and its answer together that a text model takes.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub context_tokens: ::std::option::Option<u64>,
     /// The first day, in UTC, on which the prices apply.
     pub from: ::chrono::naive::NaiveDate,
     /// A million image tokens of requests.
@@ -3287,9 +3249,6 @@ pub struct Price {
     /// A million image tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_output: ::std::option::Option<f64>,
-    /// The most tokens of an answer of a text model.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub max_output_tokens: ::std::option::Option<u64>,
     /// The model, as in requests. The prices also apply to its dated snapshots, unless they have prices of their own.
     pub model: ::std::string::String,
     /// The place where a price is defined: `file` for the settings file, `store` for the store of the gateway, `default` for the program. The prices of the program apply only to a model that has no others.
@@ -3306,12 +3265,6 @@ pub struct Price {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
-    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub tiers: ::std::option::Option<PriceFactors>,
-    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub tools: ::std::option::Option<ToolPrices>,
     /// A name that changes with every figure. Records state it as `price_version`.
     pub version: ::std::string::String,
     /// The members that this version does not know.
@@ -3322,28 +3275,6 @@ impl Price {
     /// Returns a builder.
     pub fn builder() -> builder::Price {
         Default::default()
-    }
-}
-/// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
-#[serde(transparent)]
-pub struct PriceFactors(pub ::std::collections::BTreeMap<::std::string::String, f64>);
-impl ::std::ops::Deref for PriceFactors {
-    type Target = ::std::collections::BTreeMap<::std::string::String, f64>;
-    fn deref(&self) -> &::std::collections::BTreeMap<::std::string::String, f64> {
-        &self.0
-    }
-}
-impl ::std::convert::From<PriceFactors>
-for ::std::collections::BTreeMap<::std::string::String, f64> {
-    fn from(value: PriceFactors) -> Self {
-        value.0
-    }
-}
-impl ::std::convert::From<::std::collections::BTreeMap<::std::string::String, f64>>
-for PriceFactors {
-    fn from(value: ::std::collections::BTreeMap<::std::string::String, f64>) -> Self {
-        Self(value)
     }
 }
 /// Prices.
@@ -4161,9 +4092,6 @@ pub struct RequestLimits {
     /// The maximum number of requests that begin within any minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub requests_per_minute: ::std::option::Option<u64>,
-    /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A user without this limit has that of the setting `work_per_minute`.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub work_per_minute: ::std::option::Option<u64>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -4305,28 +4233,6 @@ impl TokenList {
     /// Returns a builder.
     pub fn builder() -> builder::TokenList {
         Default::default()
-    }
-}
-/// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
-#[serde(transparent)]
-pub struct ToolPrices(pub ::std::collections::BTreeMap<::std::string::String, f64>);
-impl ::std::ops::Deref for ToolPrices {
-    type Target = ::std::collections::BTreeMap<::std::string::String, f64>;
-    fn deref(&self) -> &::std::collections::BTreeMap<::std::string::String, f64> {
-        &self.0
-    }
-}
-impl ::std::convert::From<ToolPrices>
-for ::std::collections::BTreeMap<::std::string::String, f64> {
-    fn from(value: ToolPrices) -> Self {
-        value.0
-    }
-}
-impl ::std::convert::From<::std::collections::BTreeMap<::std::string::String, f64>>
-for ToolPrices {
-    fn from(value: ::std::collections::BTreeMap<::std::string::String, f64>) -> Self {
-        Self(value)
     }
 }
 /// Counts of finished requests.
@@ -4816,9 +4722,6 @@ pub struct User {
     pub limits: ::std::option::Option<RequestLimits>,
     /// The name to sign in with. Unique.
     pub name: ::std::string::String,
-    /// The requests with keys, tokens and sessions of the user that a limit `work_per_minute` has refused on the node that answers, since its start.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub refused_work: ::std::option::Option<u64>,
     /// The role of a user.
     ///
     /// | Role | Meaning |
@@ -8555,10 +8458,6 @@ pub mod builder {
             ::std::option::Option<super::GroupFilter>,
             ::std::string::String,
         >,
-        filter_files: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
-            ::std::string::String,
-        >,
         image_deadline: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -8591,7 +8490,6 @@ pub mod builder {
                 dialects: Ok(Default::default()),
                 fallback: Ok(Default::default()),
                 filter: Ok(Default::default()),
-                filter_files: Ok(Default::default()),
                 image_deadline: Ok(Default::default()),
                 inject_image_tool: Ok(Default::default()),
                 limits: Ok(Default::default()),
@@ -8652,19 +8550,6 @@ pub mod builder {
             self.filter = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for filter: {e}"));
-            self
-        }
-        /// Sets the member `filter_files`.
-        pub fn filter_files<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.filter_files = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for filter_files: {e}")
-                });
             self
         }
         /// Sets the member `image_deadline`.
@@ -8756,7 +8641,6 @@ pub mod builder {
                 dialects: value.dialects?,
                 fallback: value.fallback?,
                 filter: value.filter?,
-                filter_files: value.filter_files?,
                 image_deadline: value.image_deadline?,
                 inject_image_tool: value.inject_image_tool?,
                 limits: value.limits?,
@@ -8773,7 +8657,6 @@ pub mod builder {
                 dialects: Ok(value.dialects),
                 fallback: Ok(value.fallback),
                 filter: Ok(value.filter),
-                filter_files: Ok(value.filter_files),
                 image_deadline: Ok(value.image_deadline),
                 inject_image_tool: Ok(value.inject_image_tool),
                 limits: Ok(value.limits),
@@ -8877,10 +8760,6 @@ pub mod builder {
             ::std::string::String,
         >,
         public_id: ::std::result::Result<::std::string::String, ::std::string::String>,
-        refused_work: ::std::result::Result<
-            ::std::option::Option<u64>,
-            ::std::string::String,
-        >,
         requests: ::std::result::Result<u64, ::std::string::String>,
         state: ::std::result::Result<super::KeyState, ::std::string::String>,
         user: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8913,7 +8792,6 @@ pub mod builder {
                 name: Err("no value supplied for name".to_string()),
                 previous_until: Ok(Default::default()),
                 public_id: Err("no value supplied for public_id".to_string()),
-                refused_work: Ok(Default::default()),
                 requests: Err("no value supplied for requests".to_string()),
                 state: Err("no value supplied for state".to_string()),
                 user: Err("no value supplied for user".to_string()),
@@ -9142,19 +9020,6 @@ pub mod builder {
                 });
             self
         }
-        /// Sets the member `refused_work`.
-        pub fn refused_work<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.refused_work = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for refused_work: {e}")
-                });
-            self
-        }
         /// Sets the member `requests`.
         pub fn requests<T>(mut self, value: T) -> Self
         where
@@ -9240,7 +9105,6 @@ pub mod builder {
                 name: value.name?,
                 previous_until: value.previous_until?,
                 public_id: value.public_id?,
-                refused_work: value.refused_work?,
                 requests: value.requests?,
                 state: value.state?,
                 user: value.user?,
@@ -9269,7 +9133,6 @@ pub mod builder {
                 name: Ok(value.name),
                 previous_until: Ok(value.previous_until),
                 public_id: Ok(value.public_id),
-                refused_work: Ok(value.refused_work),
                 requests: Ok(value.requests),
                 state: Ok(value.state),
                 user: Ok(value.user),
@@ -10504,24 +10367,12 @@ pub mod builder {
     /// A builder of [`NewPrice`](super::NewPrice).
     #[derive(Clone, Debug)]
     pub struct NewPrice {
-        cache_write: ::std::result::Result<
-            ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
-        cache_write_1h: ::std::result::Result<
-            ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
         cached_image_input: ::std::result::Result<
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
         cached_text_input: ::std::result::Result<
             ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
-        context_tokens: ::std::result::Result<
-            ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
             ::std::string::String,
         >,
         from: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
@@ -10531,10 +10382,6 @@ pub mod builder {
         >,
         image_output: ::std::result::Result<
             ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
-        max_output_tokens: ::std::result::Result<
-            ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
             ::std::string::String,
         >,
         model: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -10554,64 +10401,24 @@ pub mod builder {
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
-        tiers: ::std::result::Result<
-            ::std::option::Option<super::PriceFactors>,
-            ::std::string::String,
-        >,
-        tools: ::std::result::Result<
-            ::std::option::Option<super::ToolPrices>,
-            ::std::string::String,
-        >,
     }
     impl ::std::default::Default for NewPrice {
         fn default() -> Self {
             Self {
-                cache_write: Ok(Default::default()),
-                cache_write_1h: Ok(Default::default()),
                 cached_image_input: Ok(Default::default()),
                 cached_text_input: Ok(Default::default()),
-                context_tokens: Ok(Default::default()),
                 from: Err("no value supplied for from".to_string()),
                 image_input: Ok(Default::default()),
                 image_output: Ok(Default::default()),
-                max_output_tokens: Ok(Default::default()),
                 model: Err("no value supplied for model".to_string()),
                 per_image: Ok(Default::default()),
                 source: Ok(Default::default()),
                 text_input: Ok(Default::default()),
                 text_output: Ok(Default::default()),
-                tiers: Ok(Default::default()),
-                tools: Ok(Default::default()),
             }
         }
     }
     impl NewPrice {
-        /// Sets the member `cache_write`.
-        pub fn cache_write<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<f64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.cache_write = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for cache_write: {e}")
-                });
-            self
-        }
-        /// Sets the member `cache_write_1h`.
-        pub fn cache_write_1h<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<f64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.cache_write_1h = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for cache_write_1h: {e}")
-                });
-            self
-        }
         /// Sets the member `cached_image_input`.
         pub fn cached_image_input<T>(mut self, value: T) -> Self
         where
@@ -10637,21 +10444,6 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for cached_text_input: {e}")
-                });
-            self
-        }
-        /// Sets the member `context_tokens`.
-        pub fn context_tokens<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<
-                ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
-            >,
-            T::Error: ::std::fmt::Display,
-        {
-            self.context_tokens = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for context_tokens: {e}")
                 });
             self
         }
@@ -10689,21 +10481,6 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for image_output: {e}")
-                });
-            self
-        }
-        /// Sets the member `max_output_tokens`.
-        pub fn max_output_tokens<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<
-                ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
-            >,
-            T::Error: ::std::fmt::Display,
-        {
-            self.max_output_tokens = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for max_output_tokens: {e}")
                 });
             self
         }
@@ -10768,28 +10545,6 @@ pub mod builder {
                 });
             self
         }
-        /// Sets the member `tiers`.
-        pub fn tiers<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::PriceFactors>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tiers = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for tiers: {e}"));
-            self
-        }
-        /// Sets the member `tools`.
-        pub fn tools<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::ToolPrices>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tools = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for tools: {e}"));
-            self
-        }
     }
     impl ::std::convert::TryFrom<NewPrice> for super::NewPrice {
         type Error = super::error::ConversionError;
@@ -10797,44 +10552,32 @@ pub mod builder {
             value: NewPrice,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
-                cache_write: value.cache_write?,
-                cache_write_1h: value.cache_write_1h?,
                 cached_image_input: value.cached_image_input?,
                 cached_text_input: value.cached_text_input?,
-                context_tokens: value.context_tokens?,
                 from: value.from?,
                 image_input: value.image_input?,
                 image_output: value.image_output?,
-                max_output_tokens: value.max_output_tokens?,
                 model: value.model?,
                 per_image: value.per_image?,
                 source: value.source?,
                 text_input: value.text_input?,
                 text_output: value.text_output?,
-                tiers: value.tiers?,
-                tools: value.tools?,
             })
         }
     }
     impl ::std::convert::From<super::NewPrice> for NewPrice {
         fn from(value: super::NewPrice) -> Self {
             Self {
-                cache_write: Ok(value.cache_write),
-                cache_write_1h: Ok(value.cache_write_1h),
                 cached_image_input: Ok(value.cached_image_input),
                 cached_text_input: Ok(value.cached_text_input),
-                context_tokens: Ok(value.context_tokens),
                 from: Ok(value.from),
                 image_input: Ok(value.image_input),
                 image_output: Ok(value.image_output),
-                max_output_tokens: Ok(value.max_output_tokens),
                 model: Ok(value.model),
                 per_image: Ok(value.per_image),
                 source: Ok(value.source),
                 text_input: Ok(value.text_input),
                 text_output: Ok(value.text_output),
-                tiers: Ok(value.tiers),
-                tools: Ok(value.tools),
             }
         }
     }
@@ -11138,24 +10881,12 @@ pub mod builder {
     /// A builder of [`Price`](super::Price).
     #[derive(Clone, Debug)]
     pub struct Price {
-        cache_write: ::std::result::Result<
-            ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
-        cache_write_1h: ::std::result::Result<
-            ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
         cached_image_input: ::std::result::Result<
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
         cached_text_input: ::std::result::Result<
             ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
-        context_tokens: ::std::result::Result<
-            ::std::option::Option<u64>,
             ::std::string::String,
         >,
         from: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
@@ -11165,10 +10896,6 @@ pub mod builder {
         >,
         image_output: ::std::result::Result<
             ::std::option::Option<f64>,
-            ::std::string::String,
-        >,
-        max_output_tokens: ::std::result::Result<
-            ::std::option::Option<u64>,
             ::std::string::String,
         >,
         model: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -11189,14 +10916,6 @@ pub mod builder {
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
-        tiers: ::std::result::Result<
-            ::std::option::Option<super::PriceFactors>,
-            ::std::string::String,
-        >,
-        tools: ::std::result::Result<
-            ::std::option::Option<super::ToolPrices>,
-            ::std::string::String,
-        >,
         version: ::std::result::Result<::std::string::String, ::std::string::String>,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -11206,55 +10925,23 @@ pub mod builder {
     impl ::std::default::Default for Price {
         fn default() -> Self {
             Self {
-                cache_write: Ok(Default::default()),
-                cache_write_1h: Ok(Default::default()),
                 cached_image_input: Ok(Default::default()),
                 cached_text_input: Ok(Default::default()),
-                context_tokens: Ok(Default::default()),
                 from: Err("no value supplied for from".to_string()),
                 image_input: Ok(Default::default()),
                 image_output: Ok(Default::default()),
-                max_output_tokens: Ok(Default::default()),
                 model: Err("no value supplied for model".to_string()),
                 origin: Err("no value supplied for origin".to_string()),
                 per_image: Ok(Default::default()),
                 source: Ok(Default::default()),
                 text_input: Ok(Default::default()),
                 text_output: Ok(Default::default()),
-                tiers: Ok(Default::default()),
-                tools: Ok(Default::default()),
                 version: Err("no value supplied for version".to_string()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
     }
     impl Price {
-        /// Sets the member `cache_write`.
-        pub fn cache_write<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<f64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.cache_write = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for cache_write: {e}")
-                });
-            self
-        }
-        /// Sets the member `cache_write_1h`.
-        pub fn cache_write_1h<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<f64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.cache_write_1h = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for cache_write_1h: {e}")
-                });
-            self
-        }
         /// Sets the member `cached_image_input`.
         pub fn cached_image_input<T>(mut self, value: T) -> Self
         where
@@ -11280,19 +10967,6 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for cached_text_input: {e}")
-                });
-            self
-        }
-        /// Sets the member `context_tokens`.
-        pub fn context_tokens<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.context_tokens = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for context_tokens: {e}")
                 });
             self
         }
@@ -11330,19 +11004,6 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for image_output: {e}")
-                });
-            self
-        }
-        /// Sets the member `max_output_tokens`.
-        pub fn max_output_tokens<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.max_output_tokens = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for max_output_tokens: {e}")
                 });
             self
         }
@@ -11418,28 +11079,6 @@ pub mod builder {
                 });
             self
         }
-        /// Sets the member `tiers`.
-        pub fn tiers<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::PriceFactors>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tiers = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for tiers: {e}"));
-            self
-        }
-        /// Sets the member `tools`.
-        pub fn tools<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::ToolPrices>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tools = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for tools: {e}"));
-            self
-        }
         /// Sets the member `version`.
         pub fn version<T>(mut self, value: T) -> Self
         where
@@ -11473,23 +11112,17 @@ pub mod builder {
             value: Price,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
-                cache_write: value.cache_write?,
-                cache_write_1h: value.cache_write_1h?,
                 cached_image_input: value.cached_image_input?,
                 cached_text_input: value.cached_text_input?,
-                context_tokens: value.context_tokens?,
                 from: value.from?,
                 image_input: value.image_input?,
                 image_output: value.image_output?,
-                max_output_tokens: value.max_output_tokens?,
                 model: value.model?,
                 origin: value.origin?,
                 per_image: value.per_image?,
                 source: value.source?,
                 text_input: value.text_input?,
                 text_output: value.text_output?,
-                tiers: value.tiers?,
-                tools: value.tools?,
                 version: value.version?,
                 extra: value.extra?,
             })
@@ -11498,23 +11131,17 @@ pub mod builder {
     impl ::std::convert::From<super::Price> for Price {
         fn from(value: super::Price) -> Self {
             Self {
-                cache_write: Ok(value.cache_write),
-                cache_write_1h: Ok(value.cache_write_1h),
                 cached_image_input: Ok(value.cached_image_input),
                 cached_text_input: Ok(value.cached_text_input),
-                context_tokens: Ok(value.context_tokens),
                 from: Ok(value.from),
                 image_input: Ok(value.image_input),
                 image_output: Ok(value.image_output),
-                max_output_tokens: Ok(value.max_output_tokens),
                 model: Ok(value.model),
                 origin: Ok(value.origin),
                 per_image: Ok(value.per_image),
                 source: Ok(value.source),
                 text_input: Ok(value.text_input),
                 text_output: Ok(value.text_output),
-                tiers: Ok(value.tiers),
-                tools: Ok(value.tools),
                 version: Ok(value.version),
                 extra: Ok(value.extra),
             }
@@ -13029,10 +12656,6 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
-        work_per_minute: ::std::result::Result<
-            ::std::option::Option<u64>,
-            ::std::string::String,
-        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -13051,7 +12674,6 @@ pub mod builder {
                 max_size: Ok(Default::default()),
                 models: Ok(Default::default()),
                 requests_per_minute: Ok(Default::default()),
-                work_per_minute: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -13189,19 +12811,6 @@ pub mod builder {
                 });
             self
         }
-        /// Sets the member `work_per_minute`.
-        pub fn work_per_minute<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.work_per_minute = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for work_per_minute: {e}")
-                });
-            self
-        }
         /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
@@ -13232,7 +12841,6 @@ pub mod builder {
                 max_size: value.max_size?,
                 models: value.models?,
                 requests_per_minute: value.requests_per_minute?,
-                work_per_minute: value.work_per_minute?,
                 extra: value.extra?,
             })
         }
@@ -13250,7 +12858,6 @@ pub mod builder {
                 max_size: Ok(value.max_size),
                 models: Ok(value.models),
                 requests_per_minute: Ok(value.requests_per_minute),
-                work_per_minute: Ok(value.work_per_minute),
                 extra: Ok(value.extra),
             }
         }
@@ -15158,10 +14765,6 @@ pub mod builder {
             ::std::string::String,
         >,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
-        refused_work: ::std::result::Result<
-            ::std::option::Option<u64>,
-            ::std::string::String,
-        >,
         role: ::std::result::Result<super::Role, ::std::string::String>,
         stopped_keys: ::std::result::Result<
             ::std::vec::Vec<super::Key>,
@@ -15186,7 +14789,6 @@ pub mod builder {
                 limit_usage: Ok(Default::default()),
                 limits: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
-                refused_work: Ok(Default::default()),
                 role: Err("no value supplied for role".to_string()),
                 stopped_keys: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -15333,19 +14935,6 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for name: {e}"));
             self
         }
-        /// Sets the member `refused_work`.
-        pub fn refused_work<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.refused_work = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for refused_work: {e}")
-                });
-            self
-        }
         /// Sets the member `role`.
         pub fn role<T>(mut self, value: T) -> Self
         where
@@ -15401,7 +14990,6 @@ pub mod builder {
                 limit_usage: value.limit_usage?,
                 limits: value.limits?,
                 name: value.name?,
-                refused_work: value.refused_work?,
                 role: value.role?,
                 stopped_keys: value.stopped_keys?,
                 extra: value.extra?,
@@ -15422,7 +15010,6 @@ pub mod builder {
                 limit_usage: Ok(value.limit_usage),
                 limits: Ok(value.limits),
                 name: Ok(value.name),
-                refused_work: Ok(value.refused_work),
                 role: Ok(value.role),
                 stopped_keys: Ok(value.stopped_keys),
                 extra: Ok(value.extra),
@@ -15684,8 +15271,6 @@ pub type AuditSeq = crate::wire::Bounded<1, 9007199254740991>;
 pub type GraceSeconds = crate::wire::Bounded<0, 2592000>;
 /// The address of a link. Anyone who has it can use it. Only this answer contains it.
 pub type LinkAddress = crate::wire::Secret;
-/// The most tokens that a model takes.
-pub type ModelTokens = crate::wire::Bounded<1, 1000000000>;
 /// A newly created secret. Only this answer contains it: the gateway stores only a hash.
 pub type NewSecret = crate::wire::Secret;
 /// The maximum number of rows of a page.

@@ -101,6 +101,8 @@ pub(crate) enum ResourceConflict {
     LastAdmin,
     /// The member already has this maximum number of keys, or has deleted too many keys within a day.
     KeyLimit(u32),
+    /// The user has this number of admin tokens already.
+    TokenLimit(u32),
 }
 
 /// The moment at which the first account has capacity again.
@@ -331,6 +333,7 @@ impl ResourceConflict {
             Self::PriceReadOnly(_) => ApiErrorCode::PriceReadOnly,
             Self::LastAdmin => ApiErrorCode::LastAdmin,
             Self::KeyLimit(_) => ApiErrorCode::KeyLimitReached,
+            Self::TokenLimit(_) => ApiErrorCode::TokenLimitReached,
         }
     }
 }
@@ -358,6 +361,9 @@ impl std::fmt::Display for ResourceConflict {
                 write!(f, "The price of {price} is defined in the settings file: change or remove it there.")
             }
             Self::LastAdmin => write!(f, "No other admin could sign in: make another user an admin first."),
+            Self::TokenLimit(limit) => {
+                write!(f, "A user can have at most {limit} admin tokens: delete one that is no longer used.")
+            }
             Self::KeyLimit(limit) => {
                 let daily_limit = limit.saturating_mul(10);
                 write!(

@@ -61,7 +61,7 @@ use accounts::{Accounts, CredentialService};
 use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
+use config::{AddressPolicy, Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -169,8 +169,9 @@ impl Gateway {
         let (keys, people) = (open_keys(store), open_people(config, store));
         let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
         let (node, vault) = (store.node_id().clone(), store.vault());
+        let addresses = AddressPolicy::for_services(config.allow_link_local);
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
-        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
+        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, addresses, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);

@@ -73,6 +73,8 @@ codes! {
     RecordNotFound = "record_not_found", 404, "invalid_request_error";
     /// The member already has the maximum number of keys, or has deleted too many keys within a day.
     KeyLimitReached = "key_limit_reached", 409, "invalid_request_error";
+    /// The user already has the maximum number of admin tokens.
+    TokenLimitReached = "token_limit_reached", 409, "invalid_request_error";
     /// A user has this name already.
     UserExists = "user_exists", 409, "invalid_request_error";
     /// A group has this name already.

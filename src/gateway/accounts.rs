@@ -24,6 +24,7 @@ mod queue;
 mod recent_calls;
 mod refresh_task;
 mod rows;
+mod secret_mask;
 mod selection;
 mod slot_exchange;
 mod slot_share;
@@ -44,6 +45,7 @@ pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
 pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse, basic_header};
 pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
+pub(crate) use secret_mask::SecretMask;
 pub(crate) use text_model_accounts::TextModelAccount;
 pub(crate) use token_fetcher::token_change;
 

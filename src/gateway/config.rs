@@ -10,6 +10,7 @@
 
 mod account;
 mod address;
+mod address_policy;
 mod alerts;
 mod config_file;
 mod config_printer;
@@ -44,6 +45,7 @@ use resolve::{ConfigLayers, resolve, resolve_for_command};
 
 pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
 pub(crate) use address::ListenAddress;
+pub(crate) use address_policy::AddressPolicy;
 pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
 pub(crate) use config_file::allowed_words;
 pub(crate) use cors::CorsOrigins;
@@ -111,6 +113,10 @@ pub(crate) struct Config {
     pub(crate) max_keys_per_member: u32,
     /// The most work units of a user within any minute, if no limit of the user sets another number.
     pub(crate) work_per_minute: u32,
+    /// The maximum number of admin tokens of a user.
+    pub(crate) max_tokens_per_user: u32,
+    /// True if accounts and moderation services may be at link-local addresses.
+    pub(crate) allow_link_local: bool,
     /// The users who must have a second factor.
     pub(crate) require_second_factor: SecondFactorPolicy,
     /// The failures that the records of requests survive.

@@ -24,6 +24,7 @@ mod listener;
 mod query;
 mod request_admission;
 mod request_context;
+mod request_head;
 mod request_id;
 mod response;
 mod served_connection;

@@ -59,8 +59,8 @@ pub(crate) async fn answer_message(
         .disable_allowed_hosts()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_max_request_body_bytes(MCP_BODY_MAX_BYTES)
-        .with_cancellation_token(caller.gateway.cutoff().clone());
+        // At the end of a stop, the request flow ends each call with a result, and the library would drop it.
+        .with_max_request_body_bytes(MCP_BODY_MAX_BYTES);
     let tools = move || Ok(ImageTools::new(caller.clone()));
     let service = StreamableHttpService::new(tools, Arc::new(NeverSessionManager::default()), config);
     service.handle(request.map(Full::new)).await

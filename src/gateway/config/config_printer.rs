@@ -61,6 +61,8 @@ impl ConfigPrinter<'_> {
         self.line("", "require_second_factor", &quoted(config.require_second_factor.as_str()));
         self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
         self.line("", "work_per_minute", &config.work_per_minute.to_string());
+        self.line("", "max_tokens_per_user", &config.max_tokens_per_user.to_string());
+        self.line("", "allow_link_local", &config.allow_link_local.to_string());
         self.line("", "drain_timeout", &quoted_duration(config.drain_timeout));
         self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));
         self.line("", "log_format", &quoted(config.log_format.as_str()));

@@ -79,6 +79,11 @@ pub(crate) struct RawConfig {
     /// `work_per_minute` of a user takes its place. Default: 200000.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) work_per_minute: Option<u32>,
+    /// The maximum number of admin tokens that a user can have. Default: 50.
+    pub(super) max_tokens_per_user: Option<u32>,
+    /// Allows link-local addresses, at which clouds offer the credentials of a machine, for accounts, their token endpoints
+    /// and moderation services. Default: `false`.
+    pub(super) allow_link_local: Option<bool>,
     /// The time that running requests have to finish after the gateway receives the signal to stop. Requests that still
     /// wait for an answer then are answered with an error. A second signal ends the wait at once. Default: 30 seconds
     /// longer than the longest deadline, `10m 30s`.

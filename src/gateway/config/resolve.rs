@@ -78,6 +78,8 @@ const ANSWER_DEADLINE: SettingNames = SettingNames { variable: "IMAGATE_ANSWER_D
 /// The default of `max_keys_per_member` (our choice): enough for all programs of one person, and few enough to stop a
 /// loop that creates keys.
 const MAX_KEYS_PER_MEMBER: u32 = 50;
+/// The default of `max_tokens_per_user` (our choice): as many as keys.
+const MAX_TOKENS_PER_USER: u32 = 50;
 
 /// The written settings of each source.
 #[derive(Debug, Default)]
@@ -188,6 +190,8 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         cors_origins: resolver.cors_origins(),
         max_keys_per_member: resolver.layers.file.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
         work_per_minute: resolver.layers.file.raw.work_per_minute.unwrap_or(DEFAULT_WORK_PER_MINUTE),
+        max_tokens_per_user: resolver.layers.file.raw.max_tokens_per_user.unwrap_or(MAX_TOKENS_PER_USER),
+        allow_link_local: resolver.layers.file.raw.allow_link_local.unwrap_or_default(),
         data_dir: resolver.data_dir(),
         skills_dir: resolver.skills_dir(),
         require_second_factor: resolver.layers.file.raw.require_second_factor.unwrap_or_default(),

@@ -8,7 +8,7 @@ use super::request_fields::{page_size, read_body_with_limits, read_change_body};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
 use crate::gateway::limits::LimitSubject;
-use crate::gateway::people::{Actor, IdentityError, IssuedLink};
+use crate::gateway::people::{Actor, IdentityError, IssuedLink, LastingOperation};
 use crate::gateway::store::{
     NewUser, OneTimeLinkPurpose, ReservationSubjectKind, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort,
 };
@@ -58,6 +58,9 @@ impl Console {
     pub(crate) async fn create_user(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedUser, Error> {
         require_admin(actor)?;
         let (new, limits): (types::NewUser, _) = read_body_with_limits(actor, NEW_USER_FIELDS, body)?;
+        if new.role == Some(types::Role::Admin) {
+            permit(actor, LastingOperation::NewAdmin, None)?;
+        }
         let new_user = NewUser {
             name: new.name.to_string(),
             role: new.role.map_or(UserRole::Member, from_wire_role),
@@ -92,6 +95,9 @@ impl Console {
     pub(crate) async fn update_user(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::User, Error> {
         require_admin(actor)?;
         let (update, limits): (types::UserUpdate, _) = read_change_body(actor, USER_UPDATE_FIELDS, body)?;
+        if update.role == Some(types::Role::Admin) || update.enabled == Some(true) {
+            self.permit_new_admin(actor, handle, &update).await?;
+        }
         let mut changes = Vec::new();
         changes.extend(update.role.map(|role| UserChange::Role(from_wire_role(role))));
         changes.extend(update.groups.map(UserChange::Groups));
@@ -111,6 +117,7 @@ impl Console {
     /// 403 for members, 404 if there is no such user, 400 if the user is disabled.
     pub(crate) async fn reset_user(&self, actor: &Actor, handle: &str) -> Result<types::OneTimeLink, Error> {
         require_admin(actor)?;
+        self.permit_for_user(actor, LastingOperation::PasswordLink, handle).await?;
         let (_, link) = self
             .people
             .create_reset_link(&actor.audit_context(), handle)
@@ -139,6 +146,7 @@ impl Console {
     /// 403 for members, 404 if there is no such user, 400 if the user has no second factor.
     pub(crate) async fn reset_user_factor(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
         require_admin(actor)?;
+        self.permit_for_user(actor, LastingOperation::FactorReset, handle).await?;
         let user = self.people.remove_second_factor(&actor.audit_context(), handle).await;
         Ok(to_wire_user(user.map_err(from_identity_error(ErrorSubject::User, handle))?))
     }
@@ -166,6 +174,20 @@ impl Console {
         };
         let name = user.as_ref().map_or_else(|| SETTINGS_ACTOR_NAME.to_owned(), |user| user.name.clone());
         Ok(types::Me { name, role: to_wire_role(actor.role()), user, extra: Map::new() })
+    }
+
+    /// Refuses a change that makes a further admin, if the actor may not do that.
+    async fn permit_new_admin(&self, actor: &Actor, handle: &str, update: &types::UserUpdate) -> Result<(), Error> {
+        let user = self.people.find_user(handle).await.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        let role = update.role.map_or(user.role, from_wire_role);
+        let is_admin = user.role == UserRole::Admin && user.disabled_at.is_none();
+        let becomes_admin = role == UserRole::Admin && update.enabled.unwrap_or(user.disabled_at.is_none());
+        if becomes_admin && !is_admin { permit(actor, LastingOperation::NewAdmin, Some(&user.id)) } else { Ok(()) }
+    }
+
+    async fn permit_for_user(&self, actor: &Actor, operation: LastingOperation, handle: &str) -> Result<(), Error> {
+        let user = self.people.find_user(handle).await.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        permit(actor, operation, Some(&user.id))
     }
 
     async fn user_with_limit_usage(&self, row: UserRow) -> Result<types::User, Error> {
@@ -216,6 +238,15 @@ impl Console {
             None => Ok(actor.restricted_to().cloned()),
         }
     }
+}
+
+/// Refuses an operation whose result outlasts the credential of the actor, if the actor may not do it.
+fn permit(actor: &Actor, operation: LastingOperation, user: Option<&UserId>) -> Result<(), Error> {
+    if actor.may_do_lasting(user) {
+        return Ok(());
+    }
+    tracing::info!(?operation, "an operation was refused, because its result outlasts the admin token");
+    Err(Error::Denied)
 }
 
 const fn from_wire_sort(sort: types::UserSort) -> UserSort {

@@ -14,6 +14,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::request_admission::AdmittingServer;
+use super::request_head::is_canonical_path;
 use super::response::ResponseCounter;
 use crate::gateway::config::CorsOrigins;
 
@@ -47,7 +48,8 @@ impl CorsAnswer {
     /// Returns `None` if the request is none of the API, or if no origin is allowed.
     pub(super) fn new(origins: &CorsOrigins, request: &Request<Body>) -> Option<Self> {
         let path = request.uri().path();
-        if origins.is_empty() || !API_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
+        let is_api = is_canonical_path(path) && API_PREFIXES.iter().any(|prefix| path.starts_with(prefix));
+        if origins.is_empty() || !is_api {
             return None;
         }
         let allowed_origin =
@@ -128,7 +130,7 @@ mod tests {
         );
         let (_, headers) = answer("POST", "/v1/models", &[("origin", "https://other.example")]).expect("an API path");
         assert_eq!((headers.len(), &headers["vary"]), (1, &"origin".parse().unwrap()));
-        for path in ["/admin/v1/keys", "/", "/v10/x", "/keys"] {
+        for path in ["/admin/v1/keys", "/", "/v10/x", "/keys", "/v1//models", "/v1/%6Dodels"] {
             assert!(answer("POST", path, &[("origin", "https://studio.example.com")]).is_none(), "{path}");
         }
     }

@@ -12,8 +12,8 @@ use dropshot::{
     ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HttpError, RequestContext, RequestInfo,
     ServerBuilder, ServerContext,
 };
-use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, UPGRADE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::cors::{CorsAnswer, CorsSettings};
 use super::request_admission::run_admitted;
 use super::request_context::build_request_context;
+use super::request_head::{HeadFault, check_head, is_canonical_path};
 use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
 use super::server::ServerError;
@@ -96,16 +97,19 @@ impl<C: CorsSettings> RequestDispatcher<C> {
     /// Answers a request, even if its handler panics.
     pub(super) async fn dispatch(
         &self,
-        request: Request<Body>,
+        mut request: Request<Body>,
         remote: SocketAddr,
         admission: Admission,
     ) -> Response<Body> {
         let request_id = new_request_id().to_string();
         let header = HeaderValue::try_from(&request_id);
-        let cors = CorsAnswer::new(&self.context.server.private.cors_origins(), &request);
-        let mut response = match cors.as_ref().and_then(CorsAnswer::preflight_response) {
-            Some(response) => response,
-            None => run_admitted(admission, self.route(request, request_id, remote)).await,
+        let server = &self.context.server.private;
+        let fault = check_head(&mut request).err();
+        let cors = CorsAnswer::new(&server.cors_origins(), &request);
+        let mut response = match (fault, cors.as_ref().and_then(CorsAnswer::preflight_response)) {
+            (Some(fault), _) => counted_response(server, head_fault_response(&request, fault)),
+            (None, Some(response)) => response,
+            (None, None) => run_admitted(admission, self.route(request, request_id, remote)).await,
         };
         if let Some(cors) = cors {
             cors.add_headers(response.headers_mut());
@@ -116,9 +120,20 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         response
     }
 
-    async fn route(&self, request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
+    async fn route(&self, mut request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
         let server = &self.context.server;
-        let route = server.router.lookup_route(request.method(), request.uri().path().into(), None).or_else(|error| {
+        let is_canonical = is_canonical_path(request.uri().path());
+        if !is_canonical && wants_page(&request) {
+            // The page that says that there is none at this path.
+            *request.uri_mut() = Uri::from_static(ANY_PAGE);
+        }
+        let path = request.uri().path();
+        let route = if is_canonical || path == ANY_PAGE {
+            server.router.lookup_route(request.method(), path.into(), None)
+        } else {
+            Err(HttpError::for_not_found(None, String::new()))
+        };
+        let route = route.or_else(|error| {
             // The pages answer a browser with a page, whatever the path is.
             let is_missing_page = error.status_code.as_status() == StatusCode::NOT_FOUND && wants_page(&request);
             if is_missing_page {
@@ -131,11 +146,6 @@ impl<C: CorsSettings> RequestDispatcher<C> {
             Ok(route) => route,
             Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
         };
-        if request.uri().path().contains("%00") {
-            // No name and no id has a null character, and PostgreSQL refuses texts with one.
-            let missing = HttpError::for_not_found(None, String::new());
-            return counted_response(&server.private, route_error_response(&request, &missing));
-        }
         let info = RequestInfo::new(&request, remote);
         let context = build_request_context(&self.context, route.endpoint, request_id, info);
         match PanicCatcher(route.handler.handle_request(context, request)).await {
@@ -146,6 +156,16 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         }
         counted_response(&server.private, error_response(&Error::Internal))
     }
+}
+
+/// The answer to a request whose head is refused. The connection ends, because the body may end elsewhere for its sender.
+fn head_fault_response(request: &Request<Body>, fault: HeadFault) -> Response<Bytes> {
+    let (status, error) = fault.error();
+    let mut response = error_response(&error);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    tracing::info!(method = %request.method(), status = status.as_u16(), ?fault, "the head of a request was refused");
+    response
 }
 
 /// Handles the loopback request: sends its context to [`RequestDispatcher::new`].

@@ -141,6 +141,7 @@ fn conflicts() -> Vec<ResourceConflict> {
         ResourceConflict::PriceReadOnly(_) => ResourceConflict::PriceReadOnly(sample_text()),
         ResourceConflict::LastAdmin => ResourceConflict::LastAdmin,
         ResourceConflict::KeyLimit(_) => ResourceConflict::KeyLimit(1),
+        ResourceConflict::TokenLimit(_) => ResourceConflict::TokenLimit(1),
     ]
 }
 

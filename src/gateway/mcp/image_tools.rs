@@ -193,7 +193,12 @@ impl ImageTools {
             if Instant::now() + LOOK_PAUSE > deadline {
                 return Ok(show_running(id.call));
             }
-            sleep(LOOK_PAUSE).await;
+            tokio::select! {
+                () = sleep(LOOK_PAUSE) => {}
+                () = self.0.gateway.cutoff().cancelled() => {
+                    return Ok(show_call_error(id.call, &Error::Upstream(UpstreamFault::Unknown)));
+                }
+            }
         }
     }
 

@@ -131,6 +131,7 @@ fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Responsi
             | ApiErrorCode::GroupNotFound
             | ApiErrorCode::RecordNotFound
             | ApiErrorCode::KeyLimitReached
+            | ApiErrorCode::TokenLimitReached
             | ApiErrorCode::UserExists
             | ApiErrorCode::GroupExists
             | ApiErrorCode::GroupInUse

@@ -144,6 +144,7 @@ pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
         ResourceConflict::PriceReadOnly(_) => "error.price_read_only",
         ResourceConflict::LastAdmin => "error.last_admin",
         ResourceConflict::KeyLimit(_) => "error.key_limit",
+        ResourceConflict::TokenLimit(_) => "error.token_limit",
     }
 }
 

@@ -361,12 +361,30 @@ impl IdempotentAnswers {
         self.ledger.write_replay(ReplayWrite::Remove { scope, request_id }).await.map(drop)
     }
 
-    /// Removes expired rows and files, and rows that could not be deleted before.
+    /// Removes the answers of API keys that were deleted: nobody can ask for them again.
+    async fn remove_of_deleted_keys(&self) -> Result<(), ReplayError> {
+        let owners = self.folder.owners();
+        let deleted = if owners.is_empty() { Vec::new() } else { self.store.deleted_keys(&owners).await? };
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let folder = Arc::clone(&self.folder);
+        let files = tokio::task::spawn_blocking(move || folder.remove_of_owners(&deleted)).await;
+        if let Some(shared) = self.store.shared_answers() {
+            for file in files.map_err(|_| ReplayError::Stopped)? {
+                shared.remove_shared_answer(&file).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes expired rows and files, those of deleted keys, and rows that could not be deleted before.
     pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
         let now = Timestamp::now();
         self.unstored.remove_expired(Instant::now());
         let folder = Arc::clone(&self.folder);
         tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
+        self.remove_of_deleted_keys().await?;
         let unreleased = std::mem::take(&mut *self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner));
         let mut remaining = unreleased.into_iter();
         while let Some((scope, request_id)) = remaining.next() {

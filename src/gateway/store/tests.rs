@@ -59,7 +59,7 @@ async fn ensuring_twice_gives_the_same_row() {
     for Fixture { store, .. } in stores().await {
         let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
         assert_eq!(store.ensure_user(&AuditContext::command(), "ada").await.unwrap(), user);
-        assert_ne!(store.ensure_user(&AuditContext::command(), "Ada").await.unwrap().id, user.id);
+        assert_eq!(store.ensure_user(&AuditContext::command(), "Ada").await.unwrap(), user, "it is the same name");
         assert_eq!(
             (user.role, &user.groups[..], user.has_password),
             (UserRole::Member, &["default".to_owned()][..], false)

@@ -42,15 +42,14 @@ pub(super) const IMAGE_FAULT_SCOPE: CallerFaultScope =
 pub(super) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
     CallerFaultScope { is_body_from_caller: true, is_parameter: is_response_parameter };
 
-/// Classifies an answer whose status is not a success.
+/// Classifies an answer whose status is not a success; `body` is its JSON value, if it has one.
 pub(super) fn classify_status(
     status: StatusCode,
     headers: &HeaderMap,
-    body: &[u8],
+    body: Option<&Value>,
     fault_scope: CallerFaultScope,
 ) -> AttemptFailure {
-    let error = serde_json::from_slice::<Value>(body).ok();
-    let error = error.as_ref().and_then(error_object);
+    let error = body.and_then(error_object);
     let (class, cause) = classify_error(status, headers, error, fault_scope);
     let upstream_message =
         error.and_then(|error| message_redaction::redact_message(&cause, error_detail(error).as_deref()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use super::masked_body::MaskedBody;
 use super::simulated_upstream::{SimulatedBody, SimulatedResponse};
 use super::transport::ResponseBody;
 
@@ -27,7 +28,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// Bytes from a socket.
-    Network(Box<ResponseBody>),
+    Network(Box<MaskedBody<ResponseBody>>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
     /// Bytes of a response from the simulator.

@@ -130,7 +130,9 @@ impl ConfigResolver<'_> {
     fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<ModerationConfig> {
         let base_url = raw.base_url.as_ref().and_then(|text| {
             let uri = address::base_url(text, raw.allow_http.unwrap_or_default());
-            uri.map_err(|fault| self.report(&format!("{path}.base_url"), fault)).ok()
+            let uri = uri.map_err(|fault| self.report(&format!("{path}.base_url"), fault)).ok()?;
+            self.check_link_local(&format!("{path}.base_url"), &uri);
+            Some(uri)
         });
         let api_key = raw.api_key.as_ref().map(|source| self.header_secret(&format!("{path}.api_key"), source));
         let timeout = self.duration(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);

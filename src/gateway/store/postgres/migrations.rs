@@ -23,6 +23,8 @@ const ALL: [(&str, &str); 12] = [
     ("dialects", include_str!("../migrations/postgres/0010_dialects.sql")),
     ("assumed costs", include_str!("../migrations/postgres/0011_assumed_costs.sql")),
     ("price terms", include_str!("../migrations/postgres/0014_price_terms.sql")),
+    ("makers of admin tokens", include_str!("../migrations/postgres/0018_makers_of_admin_tokens.sql")),
+    ("folded user names", include_str!("../migrations/postgres/0019_folded_user_names.sql")),
 ];
 
 pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

@@ -39,6 +39,8 @@ const ALL: [(&str, &str); 29] = [
     ("dialects", include_str!("../migrations/sqlite/0027_dialects.sql")),
     ("assumed costs", include_str!("../migrations/sqlite/0028_assumed_costs.sql")),
     ("price terms", include_str!("../migrations/sqlite/0031_price_terms.sql")),
+    ("makers of admin tokens", include_str!("../migrations/sqlite/0035_makers_of_admin_tokens.sql")),
+    ("folded user names", include_str!("../migrations/sqlite/0036_folded_user_names.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
