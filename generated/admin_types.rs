@@ -2146,6 +2146,9 @@ pub struct GroupPolicy {
     /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limits: ::std::option::Option<RequestLimits>,
+    /// The ids of stored context, such as `previous_response_id`, that callers may name, as in the settings file. When absent, it depends on the users and accounts of the group.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub stored_context: ::std::option::Option<::std::string::String>,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -8470,6 +8473,10 @@ pub mod builder {
             ::std::option::Option<super::RequestLimits>,
             ::std::string::String,
         >,
+        stored_context: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         text_models: ::std::result::Result<
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
@@ -8493,6 +8500,7 @@ pub mod builder {
                 image_deadline: Ok(Default::default()),
                 inject_image_tool: Ok(Default::default()),
                 limits: Ok(Default::default()),
+                stored_context: Ok(Default::default()),
                 text_models: Ok(Default::default()),
                 tools: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -8589,6 +8597,19 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
+        /// Sets the member `stored_context`.
+        pub fn stored_context<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.stored_context = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for stored_context: {e}")
+                });
+            self
+        }
         /// Sets the member `text_models`.
         pub fn text_models<T>(mut self, value: T) -> Self
         where
@@ -8644,6 +8665,7 @@ pub mod builder {
                 image_deadline: value.image_deadline?,
                 inject_image_tool: value.inject_image_tool?,
                 limits: value.limits?,
+                stored_context: value.stored_context?,
                 text_models: value.text_models?,
                 tools: value.tools?,
                 extra: value.extra?,
@@ -8660,6 +8682,7 @@ pub mod builder {
                 image_deadline: Ok(value.image_deadline),
                 inject_image_tool: Ok(value.inject_image_tool),
                 limits: Ok(value.limits),
+                stored_context: Ok(value.stored_context),
                 text_models: Ok(value.text_models),
                 tools: Ok(value.tools),
                 extra: Ok(value.extra),

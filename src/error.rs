@@ -32,6 +32,8 @@ pub(crate) enum Error {
     AdminDecision(AdminDecision),
     /// A parameter, or a combination of parameters, is not acceptable.
     Invalid(Rejection),
+    /// No account can read encrypted content of the request.
+    UnreadableContext(Rejection),
     /// The body, or one part of it, exceeds its limit.
     TooLarge(Rejection),
     /// The content type is not supported here.
@@ -133,6 +135,7 @@ impl Error {
             Self::InvalidKey | Self::UndeclaredKeyHeader => ApiErrorCode::InvalidApiKey,
             Self::Denied | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
             Self::Invalid(_) => ApiErrorCode::InvalidRequest,
+            Self::UnreadableContext(_) => ApiErrorCode::InvalidEncryptedContent,
             Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
             Self::UnsupportedMedia(_) | Self::UnsupportedEncoding => ApiErrorCode::UnsupportedMediaType,
             Self::NotFound(missing) => missing.code(),
@@ -153,7 +156,9 @@ impl Error {
     /// Returns the parameter at fault, if there is one.
     pub(crate) fn param(&self) -> Option<&str> {
         match self {
-            Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
+            Self::Invalid(rejection) | Self::UnreadableContext(rejection) | Self::TooLarge(rejection) => {
+                rejection.param.as_deref()
+            }
             Self::NotFound(MissingResource::Model(_)) => Some("model"),
             Self::NotFound(MissingResource::UserParam { param, .. }) => Some(param),
             Self::AdminDecision(AdminDecision::LatestEnd(_)) => Some("expires_at"),
@@ -179,6 +184,7 @@ impl Error {
             | Self::Denied
             | Self::AdminDecision(_)
             | Self::Invalid(_)
+            | Self::UnreadableContext(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
             | Self::UnsupportedEncoding
@@ -262,7 +268,9 @@ pub(crate) fn error_event(detail: &Value) -> String {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
+            Self::Invalid(rejection) | Self::UnreadableContext(rejection) | Self::TooLarge(rejection) => {
+                f.write_str(&rejection.message)
+            }
             Self::UnsupportedMedia(message) | Self::BudgetExceeded(message) => f.write_str(message),
             Self::UnsupportedEncoding => {
                 write!(f, "The header 'Content-Encoding' must name exactly one of these: {CONTENT_ENCODINGS}.")

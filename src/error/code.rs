@@ -35,6 +35,8 @@ codes! {
     InvalidApiKey = "INVALID_API_KEY", 401, "authentication_error";
     /// A parameter is invalid, or conflicts with another parameter.
     InvalidRequest = "invalid_request_error", 400, "invalid_request_error";
+    /// No account can read encrypted content of the request.
+    InvalidEncryptedContent = "invalid_encrypted_content", 400, "invalid_request_error";
     /// The usage window of the upstream accounts is exhausted.
     UsageLimitReached = "usage_limit_reached", 429, "usage_limit_reached";
     /// The upstream gave no image, the network failed, or the content was refused.

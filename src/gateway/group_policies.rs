@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use super::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits};
+use super::config::{
+    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits, StoredContextPolicy,
+};
 use super::keys::Caller;
 use super::people::IdentityError;
 
@@ -33,6 +35,19 @@ impl Gateway {
     /// has an image tool or forbids tools.
     pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
+    }
+
+    /// The stored context that a group may name. By default, everything that its accounts have stored, if only its one user
+    /// can have stored it. A filter has not seen what the gateway does not know.
+    pub(crate) fn stored_context(&self, group: &str) -> StoredContextPolicy {
+        if self.filters.is_on(group) && self.file_policy(group) == FilterFilePolicy::Refuse {
+            return StoredContextPolicy::Own;
+        }
+        let set = self.groups.get(group).and_then(|group| group.stored_context);
+        set.unwrap_or_else(|| {
+            let has_own_context = self.keys.has_one_owner(group) && self.accounts.serve_only(group);
+            if has_own_context { StoredContextPolicy::Any } else { StoredContextPolicy::Own }
+        })
     }
 
     /// The text models that a group may name; `None` if it may name any.

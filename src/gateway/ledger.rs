@@ -265,7 +265,7 @@ fn running_record(draft: RecordDraft) -> Record {
         end_user: draft.end_user.map(Record::truncate_text),
         fallback: None,
         injected_tool: draft.injected_tool,
-        response_id: None,
+        bindings: Vec::new(),
         fingerprint: draft.fingerprint,
         missing: None,
         image_model: None,

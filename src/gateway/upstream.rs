@@ -23,7 +23,7 @@ mod webhook_call;
 pub(crate) use failure_classification::{classify_imageless_answer, is_refusal};
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
-pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
 pub(crate) use webhook_call::WebhookClient;

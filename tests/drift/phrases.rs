@@ -46,6 +46,14 @@ const LIMITS: &[Phrase] = &[
         &[|_| source_number("src/gateway/mcp/image_tools.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
     ),
     (
+        "all of its slots stay taken for {} seconds",
+        &[|_| source_number("src/gateway/accounts.rs", "const HOME_WAIT_MAX: Duration = Duration::from_secs(")],
+    ),
+    (
+        "remembered for {} days after their last use",
+        &[|_| source_number("src/gateway/store/account_bindings.rs", "pub(crate) const BINDING_DAYS: u32 = ")],
+    ),
+    (
         "At most {} image tools of a request may differ",
         &[|_| source_number("src/gateway/rules/response/tool_summary.rs", "const IMAGE_TOOLS_MAX: usize = ")],
     ),

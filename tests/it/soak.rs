@@ -11,6 +11,7 @@
 mod account_slots;
 mod budgets;
 mod comparison;
+mod conversations;
 mod database_faults;
 mod first_starts;
 mod load;

@@ -140,6 +140,10 @@ impl UpstreamAccount {
         self.groups.iter().any(|name| name == group)
     }
 
+    pub(super) fn serves_only(&self, group: &str) -> bool {
+        self.groups.iter().all(|name| name == group)
+    }
+
     /// True if the account can serve requests of this protocol; `None` stands for a call that needs neither protocol.
     pub(super) fn supports_protocol(&self, protocol: Option<UpstreamProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.supports_protocol(protocol))

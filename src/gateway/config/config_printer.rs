@@ -10,8 +10,8 @@ use http::HeaderMap;
 use super::{
     AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
     FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit,
-    RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol,
-    duration,
+    RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, StoredContextPolicy, UploadLimits,
+    UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -273,6 +273,7 @@ impl ConfigPrinter<'_> {
         self.line(path, "image_deadline", &quoted_duration(group.deadlines.image));
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
         self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
+        self.optional(path, "stored_context", group.stored_context.map(StoredContextPolicy::as_str));
         if group.dialects != DialectSet::default() {
             let words: Vec<_> = group.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect();
             self.line(path, "dialects", &list(&words));

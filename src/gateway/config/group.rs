@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Uri;
 use serde_json::{Map, Value};
 
-use super::raw::{DeliveryPolicy, FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy};
+use super::raw::{DeliveryPolicy, FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy, StoredContextPolicy};
 use super::{Config, ConfigSecret, DeadlineConfig, DialectSet, RequestLimits, SettingSource};
 
 /// One group of keys.
@@ -22,6 +22,8 @@ pub(crate) struct GroupConfig {
     pub(crate) fallback: FallbackPolicy,
     /// True if an image tool is added to requests of the official coding agents that have none.
     pub(crate) inject_image_tool: bool,
+    /// The stored context that callers may name; `None` if it depends on the users and accounts of the group.
+    pub(crate) stored_context: Option<StoredContextPolicy>,
     /// The dialects that callers may use, besides those of their keys.
     pub(crate) dialects: DialectSet,
     /// The text models that may be named; `None` if any may be.

@@ -16,7 +16,8 @@ pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
+    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, StoredContextPolicy,
+    UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
 pub(super) use duration_text::RawDuration;
@@ -351,6 +352,10 @@ pub(super) struct RawGroup {
     /// If `true`, an image tool is added to requests of the official coding agents to `/v1/responses` that have none;
     /// the record states it. Default: `false`.
     pub(super) inject_image_tool: Option<bool>,
+    /// The ids of context that an upstream stores, such as `previous_response_id`, `conversation` and `file_id`, which
+    /// callers may name. Ids that are known as another user's are always refused. Default: `any` if all keys of the group
+    /// belong to one user and its accounts serve no other group, otherwise `own`.
+    pub(super) stored_context: Option<StoredContextPolicy>,
     /// The dialects that callers of this group may use besides the API itself, in addition to those of their keys.
     /// Default: none. `docs/dialects.md` describes each.
     pub(super) dialects: Option<Vec<Dialect>>,

@@ -21,6 +21,7 @@ fn group(name: &str, filter: FilterConfig) -> GroupConfig {
         deadlines: DeadlineConfig { connect: second, image: second },
         fallback: FallbackPolicy::Never,
         inject_image_tool: false,
+        stored_context: None,
         dialects: DialectSet::default(),
         text_models: None,
         tools: None,

@@ -258,7 +258,10 @@ fn close_delivery(
         if let Some(total_usage) = relay::sum_usage(summary.usage, failed_call_usage) {
             record.set_usage(token_usage::model_usage(total_usage));
         }
-        summary.response_id.into_iter().for_each(|id| record.set_response_id(id));
+        if let SharedTask::Response(job) = &job_context.task {
+            let used: Vec<_> = job.serving_accounts().values_to_bind(record.account()).cloned().collect();
+            record.set_bindings(used.into_iter().chain(summary.bindings).collect());
+        }
         let code = ApiErrorCode::UpstreamError.as_str();
         let outcome = match relay_outcome {
             RelayOutcome::Complete | RelayOutcome::CallerLeft if is_refused => {

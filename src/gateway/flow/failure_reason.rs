@@ -47,6 +47,7 @@ pub(super) const fn of_failed_call(failure: &AttemptFailure) -> Option<&'static 
         FailureCause::Refused
         | FailureCause::Rejected { .. }
         | FailureCause::UnknownModel
+        | FailureCause::BoundElsewhere { .. }
         | FailureCause::SpoolFailed
         | FailureCause::Cutoff => None,
         FailureCause::Blocked | FailureCause::Declined { .. } => Some("upstream_rejected"),

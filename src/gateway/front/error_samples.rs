@@ -46,6 +46,7 @@ fn samples() -> Vec<Error> {
         Error::Denied => Error::Denied,
         Error::AdminDecision(_) => Error::AdminDecision(AdminDecision::Disabled),
         Error::Invalid(_) => rejection(RejectionReason::InvalidValue).into(),
+        Error::UnreadableContext(_) => Error::UnreadableContext(Rejection { reason: None, ..rejection(RejectionReason::InvalidValue) }),
         Error::TooLarge(_) => Error::TooLarge(Rejection { reason: None, ..rejection(RejectionReason::InvalidValue) }),
         Error::UnsupportedMedia(_) => Error::UnsupportedMedia(sample_text()),
         Error::UnsupportedEncoding => Error::UnsupportedEncoding,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::key_cache::KeyCacheEntry;
 use super::{KeyId, PublicId, UserId};
 use crate::gateway::config::{DialectSet, RequestLimits};
+use crate::gateway::store::binding_owner;
 use crate::gateway::work::{RequestWork, Work};
 
 /// The owner of a valid key. Only `ApiKeys::authenticate` and `ApiKeys::find_caller` create a `Caller`, so it proves
@@ -66,6 +67,16 @@ impl Caller {
     /// Returns the owner of the key.
     pub(crate) fn user(&self) -> &UserId {
         &self.user
+    }
+
+    /// Returns the owner of what the upstream stores for this caller.
+    pub(crate) fn binding_owner(&self) -> &str {
+        binding_owner(&self.user, &self.key)
+    }
+
+    /// True if this owner is the caller. What was made for a key without a user belongs to its user later.
+    pub(crate) fn is_binding_owner(&self, owner: &str) -> bool {
+        owner == self.key.as_str() || (owner == self.user.as_str() && !self.user.is_nobody())
     }
 
     /// Returns the limits of the key, if it has any.

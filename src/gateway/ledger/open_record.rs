@@ -15,6 +15,7 @@ use super::{
 use crate::gateway::limits::{LimitReservation, LimitStatus};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{Cost, CurrentPrices};
+use crate::gateway::store::BindingDigest;
 use crate::gateway::telemetry::Metrics;
 
 /// The maximum time for which the end of an answer waits until its record is durable (our choice).
@@ -289,9 +290,14 @@ impl OpenRecord {
         self.0.as_deref().map(|entry| entry.reservation.status().clone()).unwrap_or_default()
     }
 
-    /// Sets the id under which the upstream stores the response.
-    pub(crate) fn set_response_id(&mut self, id: String) {
-        self.edit(|entry| entry.record.response_id = Some(id));
+    /// Binds these values to the account of the last attempt, in the transaction that closes the record.
+    pub(crate) fn set_bindings(&mut self, bindings: Vec<BindingDigest>) {
+        self.edit(|entry| entry.record.bindings = bindings);
+    }
+
+    /// Returns the name of the account of the last attempt.
+    pub(crate) fn account(&self) -> Option<&str> {
+        self.0.as_deref().and_then(|entry| entry.record.account.as_deref())
     }
 
     /// Sets the token counts that the upstream reported for each model.

@@ -118,6 +118,7 @@ fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Responsi
         Some(ApiErrorCode::ImageInProgress) => return ("why.in_progress", ResponsibleParty::Request),
         Some(
             ApiErrorCode::InvalidRequest
+            | ApiErrorCode::InvalidEncryptedContent
             | ApiErrorCode::RequestTooLarge
             | ApiErrorCode::UnsupportedMediaType
             | ApiErrorCode::UnknownUrl

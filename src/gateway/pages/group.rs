@@ -20,11 +20,12 @@ use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
 /// The fields of the form, without those of limits.
-const POLICY_FIELDS: [SettingField; 16] = [
+const POLICY_FIELDS: [SettingField; 17] = [
     SettingField::new("delivery", "group.delivery", "/delivery", SettingFieldKind::Text),
     SettingField::new("image_deadline", "group.image_deadline", "/image_deadline", SettingFieldKind::Text),
     SettingField::new("fallback", "group.fallback", "/fallback", SettingFieldKind::Text),
     SettingField::new("inject_image_tool", "group.inject", "/inject_image_tool", SettingFieldKind::Checkbox),
+    SettingField::new("stored_context", "group.stored_context", "/stored_context", SettingFieldKind::Text),
     SettingField::new("dialects", "group.dialects", "/dialects", SettingFieldKind::Lines),
     SettingField::new("text_models", "group.text_models", "/text_models", SettingFieldKind::Lines),
     SettingField::new("tools", "group.tools", "/tools", SettingFieldKind::Lines),
@@ -61,6 +62,7 @@ struct GroupPage {
     accounts_form: PageForm,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
+    stored_contexts: Vec<String>,
     filter_files: Vec<String>,
     on_errors: Vec<String>,
     limit_words: LimitWords,
@@ -120,6 +122,7 @@ async fn render_page(
         form: forms.policy,
         deliveries: words.deliveries,
         fallbacks: words.fallbacks,
+        stored_contexts: Console::group_setting_values("stored_context"),
         filter_files: Console::group_setting_values("filter_files"),
         on_errors: Console::group_setting_values("filter.moderation.on_error"),
         limit_words: LimitWords::new(),
@@ -291,7 +294,7 @@ mod tests {
     fn a_policy_survives_a_round_trip_through_the_form() {
         let policy = json!({
             "delivery": "fail", "image_deadline": "90s", "fallback": "x", "inject_image_tool": true,
-            "dialects": ["sizes", "url"], "text_models": [], "tools": ["image_generation", "web_search"],
+            "stored_context": "own", "dialects": ["sizes", "url"], "text_models": [], "tools": ["image_generation", "web_search"],
             "filter": {
                 "words": ["one", "two words"], "patterns": [r"\bred\b ", " x"],
                 "moderation": {
@@ -366,9 +369,14 @@ lines"]}}"#,
             }));
         }
         assert!(missing.is_empty(), "no field of the form: {missing:?}");
-        for setting in
-            ["delivery", "fallback", "filter.moderation.on_error", "limits.max_quality", "limits.budget_period"]
-        {
+        for setting in [
+            "delivery",
+            "fallback",
+            "stored_context",
+            "filter.moderation.on_error",
+            "limits.max_quality",
+            "limits.budget_period",
+        ] {
             assert!(Console::group_setting_values(setting).len() >= 2, "{setting}");
         }
     }

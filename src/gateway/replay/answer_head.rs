@@ -51,6 +51,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::Denied
         | Error::AdminDecision(_)
         | Error::Invalid(_)
+        | Error::UnreadableContext(_)
         | Error::TooLarge(_)
         | Error::UnsupportedMedia(_)
         | Error::UnsupportedEncoding

@@ -1,5 +1,6 @@
 //! Tests that every implementation of [`Store`] must pass. A new implementation is added in [`stores`].
 
+mod account_bindings;
 mod accounts;
 mod alerts;
 mod keys;

@@ -117,6 +117,15 @@ pub(crate) enum FailureCause {
         /// The message for the caller: that of the upstream, if it is safe to show.
         message: String,
     },
+    /// The account cannot read context of the request, because another account has made it.
+    BoundElsewhere {
+        /// The kind of the context.
+        kind: BoundContext,
+        /// The parameter that the upstream names, if any.
+        param: Option<String>,
+        /// The message for the caller: that of the upstream, if it is safe to show.
+        message: String,
+    },
     /// Too many requests for this account right now.
     Throttled {
         /// The wait that the upstream advises.
@@ -126,6 +135,15 @@ pub(crate) enum FailureCause {
     SpoolFailed,
     /// The gateway is stopping and no longer waits for the answer.
     Cutoff,
+}
+
+/// A kind of context that belongs to one account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BoundContext {
+    /// Encrypted content of an item, which only the account that made it can read.
+    Ciphertext,
+    /// An earlier response that the account stores.
+    Stored,
 }
 
 // === impl FailureClass ===

@@ -43,6 +43,7 @@ impl ConfigResolver<'_> {
                 deadlines,
                 fallback: FallbackPolicy::Never,
                 inject_image_tool: false,
+                stored_context: None,
                 dialects: DialectSet::default(),
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
@@ -72,6 +73,7 @@ impl ConfigResolver<'_> {
             deadlines: DeadlineConfig { image: image.unwrap_or(deadlines.image), ..deadlines },
             fallback: raw.fallback.unwrap_or(FallbackPolicy::Never),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
+            stored_context: raw.stored_context,
             dialects: raw.dialects.iter().flatten().copied().collect(),
             text_models: raw
                 .text_models

@@ -25,6 +25,7 @@ const ALL: [(&str, &str); 12] = [
     ("price terms", include_str!("../migrations/postgres/0014_price_terms.sql")),
     ("makers of admin tokens", include_str!("../migrations/postgres/0018_makers_of_admin_tokens.sql")),
     ("folded user names", include_str!("../migrations/postgres/0019_folded_user_names.sql")),
+    ("account bindings", include_str!("../migrations/postgres/0016_account_bindings.sql")),
 ];
 
 pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

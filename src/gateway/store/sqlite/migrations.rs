@@ -41,6 +41,7 @@ const ALL: [(&str, &str); 29] = [
     ("price terms", include_str!("../migrations/sqlite/0031_price_terms.sql")),
     ("makers of admin tokens", include_str!("../migrations/sqlite/0035_makers_of_admin_tokens.sql")),
     ("folded user names", include_str!("../migrations/sqlite/0036_folded_user_names.sql")),
+    ("account bindings", include_str!("../migrations/sqlite/0033_account_bindings.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

@@ -184,6 +184,28 @@ fn a_rejection_with_an_invalid_request_code_is_final() {
 }
 
 #[test]
+fn context_of_another_account_is_refused_before_anything_is_done() {
+    let sentence = "The encrypted content gAAA... could not be verified. Reason: organization_id did not match.";
+    let missing = "Previous response with id 'resp_1' not found.";
+    let error = |code: Value, message: &str| json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": code}});
+    for (body, kind) in [
+        (error(json!("invalid_encrypted_content"), "m"), BoundContext::Ciphertext),
+        (error(Value::Null, sentence), BoundContext::Ciphertext),
+        (error(json!("previous_response_not_found"), "m"), BoundContext::Stored),
+        (error(Value::Null, missing), BoundContext::Stored),
+    ] {
+        let text = body.to_string();
+        let failure =
+            classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), text.as_bytes(), RESPONSE_FAULT_SCOPE);
+        let is_bound = matches!(failure.cause, FailureCause::BoundElsewhere { kind: found, .. } if found == kind);
+        assert!(is_bound && failure.class == FailureClass::N, "{text}: {failure:?}");
+        // For an image job, the gateway writes the body, which has no context.
+        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), text.as_bytes(), IMAGE_FAULT_SCOPE);
+        assert!(!matches!(failure.cause, FailureCause::BoundElsewhere { .. }), "{text}: {failure:?}");
+    }
+}
+
+#[test]
 fn an_unpaid_account_is_unfit_even_if_a_wait_is_stated() {
     let wait = json!({"resets_in_seconds": 60});
     for (code, error) in [
