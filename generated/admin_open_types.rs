@@ -2000,6 +2000,9 @@ pub struct GroupPolicy {
     /// Rules against prompts, which are applied before anything is spent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub filter: ::std::option::Option<GroupFilter>,
+    /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter, as in the settings file. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub filter_files: ::std::option::Option<::std::string::String>,
     /// The time limit for a complete answer. That of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_deadline: ::std::option::Option<::std::string::String>,
@@ -5573,6 +5576,10 @@ pub mod builder {
             ::std::option::Option<super::GroupFilter>,
             ::std::string::String,
         >,
+        filter_files: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         image_deadline: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -5605,6 +5612,7 @@ pub mod builder {
                 dialects: Ok(Default::default()),
                 fallback: Ok(Default::default()),
                 filter: Ok(Default::default()),
+                filter_files: Ok(Default::default()),
                 image_deadline: Ok(Default::default()),
                 inject_image_tool: Ok(Default::default()),
                 limits: Ok(Default::default()),
@@ -5665,6 +5673,19 @@ pub mod builder {
             self.filter = value
                 .try_into()
                 .map_err(|e| format!("error converting supplied value for filter: {e}"));
+            self
+        }
+        /// Sets the member `filter_files`.
+        pub fn filter_files<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.filter_files = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for filter_files: {e}")
+                });
             self
         }
         /// Sets the member `image_deadline`.
@@ -5756,6 +5777,7 @@ pub mod builder {
                 dialects: value.dialects?,
                 fallback: value.fallback?,
                 filter: value.filter?,
+                filter_files: value.filter_files?,
                 image_deadline: value.image_deadline?,
                 inject_image_tool: value.inject_image_tool?,
                 limits: value.limits?,
@@ -5772,6 +5794,7 @@ pub mod builder {
                 dialects: Ok(value.dialects),
                 fallback: Ok(value.fallback),
                 filter: Ok(value.filter),
+                filter_files: Ok(value.filter_files),
                 image_deadline: Ok(value.image_deadline),
                 inject_image_tool: Ok(value.inject_image_tool),
                 limits: Ok(value.limits),

@@ -62,7 +62,7 @@ pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
+    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;

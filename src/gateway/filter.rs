@@ -96,6 +96,11 @@ impl PromptFilters {
         self.0.get(group).is_some_and(|rules| !rules.is_empty())
     }
 
+    /// True if the group has words, patterns or a moderation service.
+    pub(crate) fn is_on(&self, group: &str) -> bool {
+        self.has_rules(group) || self.moderation(group).is_some()
+    }
+
     /// Returns the moderation service of a group, if there is one.
     pub(crate) fn moderation(&self, group: &str) -> Option<&ModerationConfig> {
         self.0.get(group)?.moderation.as_ref()

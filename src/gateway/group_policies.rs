@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use super::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, RequestLimits};
+use super::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits};
 use super::keys::Caller;
 use super::people::IdentityError;
 
@@ -43,6 +43,11 @@ impl Gateway {
     /// The types of tools that the upstream may run for a group; `None` if it may run any.
     pub(crate) fn allowed_tools(&self, group: &str) -> Option<&[String]> {
         self.groups.get(group).and_then(|group| group.tools.as_deref())
+    }
+
+    /// The policy of a group with a filter for files and other content that the filter cannot see.
+    pub(crate) fn file_policy(&self, group: &str) -> FilterFilePolicy {
+        self.groups.get(group).map_or(FilterFilePolicy::Refuse, |group| group.filter_files)
     }
 
     /// The limits of a group, if it has any.

@@ -17,11 +17,11 @@ mod response;
 mod task;
 
 pub(crate) use added_fields::AddedNames;
-pub(crate) use fields::{check as check_fields, parse_object as read_object};
+pub(crate) use fields::{check as check_fields, check_duplicates, parse_object as read_object};
 pub(crate) use job::{EditInput, Job};
 pub(crate) use model_parameters::{ModelParameter, ParameterValues};
 pub(crate) use models::ImageModels;
-pub(crate) use response::{ImageTool, ResponseJob};
+pub(crate) use response::{ImageTool, ResponseJob, StoredKind, TextScope, TextWindows, UnjudgedPart};
 pub(crate) use task::{SharedTask, TaskRef};
 
 use chrono::{DateTime, Utc};

@@ -11,6 +11,8 @@
 #[cfg(feature = "gateway")]
 mod capture;
 #[cfg(feature = "gateway")]
+mod duplicate;
+#[cfg(feature = "gateway")]
 mod reader;
 mod scalar;
 mod syntax_error;
@@ -22,6 +24,8 @@ mod tokenizer;
 #[cfg(feature = "gateway")]
 mod visitor;
 
+#[cfg(feature = "gateway")]
+pub(crate) use duplicate::find_duplicate;
 #[cfg(feature = "gateway")]
 pub(crate) use reader::JsonReader;
 pub(crate) use syntax_error::JsonSyntaxError;

@@ -3,12 +3,14 @@
 mod broken;
 mod compressed;
 mod continued;
+mod declared;
 mod injected;
 mod long_bodies;
 mod memory;
 mod passing;
 mod permitted;
 mod refused;
+mod screened;
 mod simulated;
 mod sticky;
 

@@ -274,6 +274,7 @@ impl ConfigPrinter<'_> {
         for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
             list_of.iter().for_each(|words| self.line(path, name, &list(words)));
         }
+        self.line(path, "filter_files", &quoted(group.filter_files.as_str()));
         self.limits(&format!("{path}.limits"), &group.limits);
         let FilterConfig { words, patterns, moderation } = &group.filter;
         if words.is_empty() && patterns.is_empty() && moderation.is_none() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Uri;
 use serde_json::{Map, Value};
 
-use super::raw::{DeliveryPolicy, FallbackPolicy, ModerationErrorPolicy};
+use super::raw::{DeliveryPolicy, FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy};
 use super::{Config, ConfigSecret, DeadlineConfig, DialectSet, RequestLimits, SettingSource};
 
 /// One group of keys.
@@ -30,6 +30,8 @@ pub(crate) struct GroupConfig {
     pub(crate) tools: Option<Vec<String>>,
     /// The content that is refused.
     pub(crate) filter: FilterConfig,
+    /// The policy for content that the filter cannot see.
+    pub(crate) filter_files: FilterFilePolicy,
     /// The limits of all keys of the group together.
     pub(crate) limits: Arc<RequestLimits>,
     /// True for the default group if the file does not define it.

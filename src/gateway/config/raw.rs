@@ -16,7 +16,7 @@ pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
+    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
 pub(super) use duration_text::RawDuration;
@@ -344,6 +344,9 @@ pub(super) struct RawGroup {
     pub(super) tools: Option<Vec<String>>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
+    /// The treatment of files in requests to `/v1/responses`, and of files, prompts and conversations that the upstream
+    /// stores, if the group has a filter: it cannot see their texts. Default: `refuse`.
+    pub(super) filter_files: Option<FilterFilePolicy>,
     /// The limits of the group: all of its keys together.
     pub(super) limits: Option<RawLimits>,
 }

@@ -90,6 +90,7 @@ fn empty_settings_start_a_local_simulator() {
             text_models: None,
             tools: None,
             filter: FilterConfig::default(),
+            filter_files: FilterFilePolicy::Refuse,
             limits: std::sync::Arc::default(),
             implicit: true,
             policy: serde_json::Map::new(),

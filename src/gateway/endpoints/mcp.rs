@@ -12,7 +12,7 @@ use super::{ApiContext, admit, read_unless_stopped};
 use crate::error::Error;
 use crate::gateway::front::{HandlerResponse, JsonBody, run_handler};
 use crate::gateway::mcp::{MCP_BODY_MAX_BYTES, McpCaller, answer_message};
-use crate::gateway::{CurrentGateway, Gateway, flow};
+use crate::gateway::{CurrentGateway, Gateway, flow, rules};
 
 const JSON: &str = "application/json";
 const PATH: &str = "/mcp";
@@ -41,6 +41,8 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
     }
     let caller = admit(&gateway, context).await?;
     let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await?;
+    // The library would take the last of two equal members.
+    rules::check_duplicates(&body)?;
     let mut request = Request::new(body);
     *request.method_mut() = context.request.method().clone();
     *request.uri_mut() = context.request.uri().clone();

@@ -1,7 +1,7 @@
 //! Checks which rules match which prompts, and that a disguise does not hide a word.
 
 use super::*;
-use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy};
+use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ fn group(name: &str, filter: FilterConfig) -> GroupConfig {
         text_models: None,
         tools: None,
         filter,
+        filter_files: FilterFilePolicy::Refuse,
         limits: Arc::default(),
         implicit: false,
         policy: serde_json::Map::new(),

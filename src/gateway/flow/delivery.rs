@@ -151,8 +151,7 @@ pub(super) async fn deliver(
     Ok(GatewayAnswer::from_upstream(context.task.is_stream(), headers, body))
 }
 
-/// Screens the prompt, and makes the attempts. The prompt filter of the group applies to image requests and to
-/// responses with an image tool, but not to other responses.
+/// Screens the prompt, and makes the attempts.
 async fn run_attempts(
     context: &JobContext,
     record: &mut OpenRecord,
@@ -160,11 +159,8 @@ async fn run_attempts(
 ) -> Result<JobSuccess, JobFailure> {
     let (gateway, group) = (&context.gateway, context.caller.group_name());
     let screening = match &context.task {
-        SharedTask::Images(job) => prompt_screening::check_prompt(gateway, group, job.prompt()).await,
-        SharedTask::Response(job) if job.image_tool().is_some() => {
-            prompt_screening::check_response(gateway, group, job).await
-        }
-        SharedTask::Response(_) => Ok(()),
+        SharedTask::Images(job) => prompt_screening::check_images(gateway, group, job).await,
+        SharedTask::Response(job) => prompt_screening::check_response(gateway, &context.caller, job).await,
     };
     screening.map_err(|error| JobFailure::Failed(error, None))?;
     attempt::run(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await

@@ -2,29 +2,60 @@
 
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::Gateway;
-use crate::gateway::rules::ResponseJob;
+use crate::gateway::config::FilterFilePolicy;
+use crate::gateway::rules::{ResponseJob, StoredKind, UnjudgedPart};
 
-/// Checks a response request against the lists of its group.
+/// Checks a response request against the lists and the filter of its group.
 ///
 /// # Errors
 ///
 /// Returns 404 for a model that is not on the list of models. If the group has a list of tools, returns 400 for a tool
-/// that is not on it, and for a prompt that is stored at the upstream.
+/// that is not on it, and for a prompt that is stored at the upstream. If it has a filter, returns 400 for what the filter
+/// cannot see. If it has either, returns 400 for what cannot be judged.
 pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
     if gateway.allowed_text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
         return Err(Error::NotFound(MissingResource::Model(shorten_for_message(job.model()))));
     }
-    let Some(allowed) = gateway.allowed_tools(group) else { return Ok(()) };
-    if let Some(tool) = job.hosted_tools().into_iter().find(|tool| !allowed.contains(&tool.kind)) {
+    let (tools, filters) = (gateway.allowed_tools(group), gateway.filters().is_on(group));
+    tools.map_or(Ok(()), |allowed| check_tools(allowed, job))?;
+    if filters && gateway.file_policy(group) == FilterFilePolicy::Refuse {
+        check_files(job)?;
+    }
+    match job.contents().unjudged().filter(|_| filters || tools.is_some()) {
+        None => Ok(()),
+        Some(UnjudgedPart { path, reason }) => {
+            let message = format!("Invalid '{path}': it {reason}, and this key has rules that depend on it.");
+            Err(Rejection::new(path.clone(), RejectionReason::InvalidValue, message).into())
+        }
+    }
+}
+
+fn check_tools(allowed: &[String], job: &ResponseJob) -> Result<(), Rejection> {
+    if let Some(tool) = job.hosted_tools().iter().find(|tool| !allowed.contains(&tool.kind)) {
         let message = format!("The tool '{}' is not available to this key.", shorten_for_message(&tool.kind));
-        return Err(Rejection::new(tool.path, RejectionReason::InvalidValue, message).into());
+        return Err(Rejection::new(tool.path.clone(), RejectionReason::InvalidValue, message));
     }
     if job.has_stored_prompt() {
         let message =
             "Prompts that are stored at the upstream are not available to this key, because they may contain tools.";
-        return Err(Rejection::new("prompt", RejectionReason::InvalidValue, message).into());
+        return Err(Rejection::new("prompt", RejectionReason::InvalidValue, message));
     }
     Ok(())
+}
+
+/// Refuses texts that a filter cannot see: in files, and in what the upstream stores. A response that the user continues
+/// was screened when it was made.
+fn check_files(job: &ResponseJob) -> Result<(), Rejection> {
+    let stored = job.contents().stored().iter().find(|stored| stored.kind != StoredKind::Response);
+    let found = job.contents().inputs().first_file.as_ref().or_else(|| stored.map(|stored| &stored.path));
+    let Some(path) = found.cloned().or_else(|| job.has_stored_prompt().then(|| "prompt".to_owned())) else {
+        return Ok(());
+    };
+    let message = format!(
+        "Invalid '{path}': files and content that the upstream stores are not available to this key, because its filter \
+         cannot see their texts. Send the texts themselves instead."
+    );
+    Err(Rejection::new(path, RejectionReason::InvalidValue, message))
 }
 
 /// Shortens a name that a caller wrote, and removes its control characters, for a message.

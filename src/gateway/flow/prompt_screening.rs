@@ -2,37 +2,65 @@
 
 use std::sync::Arc;
 
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
+
 use super::unreadable_body_error;
-use crate::error::{Error, UpstreamFault};
+use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::config::ModerationErrorPolicy;
 use crate::gateway::filter::FilterVerdict;
-use crate::gateway::rules::ResponseJob;
+use crate::gateway::front::spool_error;
+use crate::gateway::keys::Caller;
+use crate::gateway::rules::{Job, ResponseJob, TextScope, TextWindows};
+use crate::image::ByteSource as _;
 
-/// Checks a prompt that consists of one text: first against the words and patterns of the group, then with its moderation
+/// The windows in which words and patterns are applied (our choice).
+const RULE_WINDOWS: TextWindows = TextWindows { length: 256 * 1024, overlap: 32 * 1024 };
+/// The pieces that are moderated (our choice): the prompt of an image request has at most as many characters.
+const MODERATION_WINDOWS: TextWindows = TextWindows { length: 32_000, overlap: 500 };
+/// The most bytes of a request that are moderated (our choice): more than a text model takes.
+const MODERATED_MAX: usize = 4 * 1024 * 1024;
+/// The number of pieces of a request that are moderated at the same time (our choice).
+const MODERATION_CALLS: usize = 4;
+
+/// Checks the texts of a request for images: first against the words and patterns of the group, then with its moderation
 /// service, if it has one.
 ///
 /// # Errors
 ///
 /// Returns the same error as a refusal by the upstream. If the moderation service fails, the setting `on_error` decides
 /// between no error and 503.
-pub(super) async fn check_prompt(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Error> {
-    apply_rules(gateway, group, prompt)?;
-    moderate(gateway, group, async { Ok(prompt.to_owned()) }).await
+pub(super) async fn check_images(gateway: &Gateway, group: &str, job: &Job) -> Result<(), Error> {
+    let added = job.added_texts();
+    for text in [Some(job.prompt()), added.as_deref(), job.end_user()].into_iter().flatten() {
+        apply_rules(gateway, group, text)?;
+    }
+    for text in [Some(job.prompt()), added.as_deref()].into_iter().flatten() {
+        moderate(gateway, group, text).await?;
+    }
+    Ok(())
 }
 
-/// Checks a response job with an image tool. The words and patterns are applied to every text that may get into an
-/// image, and the last text of the user is sent to the moderation service.
+/// Checks a response job, with or without an image tool: the tool may come in a later turn. The words and patterns are
+/// applied to every text of the request. Its sentences are sent to the moderation service: the whole conversation, and what
+/// else a text model reads.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`check_prompt`], and an error if the job cannot be read back from disk.
-pub(super) async fn check_response(gateway: &Arc<Gateway>, group: &str, job: &Arc<ResponseJob>) -> Result<(), Error> {
+/// Returns the errors of [`check_images`], 400 for a conversation that is too long to be moderated, and an error if the job
+/// cannot be read back from disk or there is no memory for its sentences.
+pub(super) async fn check_response(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    job: &Arc<ResponseJob>,
+) -> Result<(), Error> {
+    let group = caller.group_name();
     if gateway.filters().has_rules(group) {
         let (gateway, group) = (Arc::clone(gateway), group.to_owned());
         read_job(job, move |job| {
             let mut verdict = Ok(());
-            job.visit_texts(|text| {
+            job.visit_texts(TextScope::All, RULE_WINDOWS, |text| {
                 verdict = apply_rules(&gateway, &group, text);
                 verdict.is_err()
             })?;
@@ -40,7 +68,48 @@ pub(super) async fn check_response(gateway: &Arc<Gateway>, group: &str, job: &Ar
         })
         .await?;
     }
-    moderate(gateway, group, read_job(job, ResponseJob::prompt)).await
+    let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
+    let mut memory = gateway.spool().owned_by(Some(caller.key().as_str())).memory();
+    let most = usize::try_from(job.body().len()).unwrap_or(usize::MAX).min(MODERATED_MAX);
+    memory.set_bytes(most as u64).map_err(|error| spool_error(&error))?;
+    let (pieces, is_whole) = read_job(job, read_sentences).await?;
+    for pieces in pieces.chunks(MODERATION_CALLS) {
+        moderate_pieces(gateway, group, pieces).await?;
+    }
+    if is_whole || moderation.on_error == ModerationErrorPolicy::Open {
+        return Ok(());
+    }
+    let message = format!(
+        "Invalid 'input': too long. The texts of a request with this key may have at most {MODERATED_MAX} bytes, because \
+         they are moderated."
+    );
+    Err(Rejection::new("input", RejectionReason::StringAboveMax, message).into())
+}
+
+/// Returns the sentences of a job in pieces that a moderation service takes, and true if these are all.
+fn read_sentences(job: &ResponseJob) -> Result<(Vec<String>, bool), Error> {
+    let (mut pieces, mut length) = (Vec::new(), 0);
+    job.visit_texts(TextScope::Sentences, MODERATION_WINDOWS, |text| {
+        length += text.len();
+        if length <= MODERATED_MAX {
+            pieces.push(text.trim_end().to_owned());
+        }
+        length > MODERATED_MAX
+    })?;
+    Ok((pieces, length <= MODERATED_MAX))
+}
+
+/// Sends pieces to the moderation service of the group at once.
+async fn moderate_pieces(gateway: &Arc<Gateway>, group: &str, pieces: &[String]) -> Result<(), Error> {
+    let mut calls = JoinSet::new();
+    for piece in pieces {
+        let (gateway, group, piece) = (Arc::clone(gateway), group.to_owned(), piece.clone());
+        calls.spawn(async move { moderate(&gateway, &group, &piece).await }.in_current_span());
+    }
+    while let Some(verdict) = calls.join_next().await {
+        verdict.map_err(|_| Error::Internal)??;
+    }
+    Ok(())
 }
 
 /// Reads a job from memory or disk.
@@ -60,14 +129,10 @@ fn apply_rules(gateway: &Gateway, group: &str, text: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Calls the moderation service. The prompt is read only if the group has such a service.
-async fn moderate(
-    gateway: &Gateway,
-    group: &str,
-    prompt: impl Future<Output = Result<String, Error>> + Send,
-) -> Result<(), Error> {
+/// Calls the moderation service of the group, if it has one.
+async fn moderate(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Error> {
     let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
-    match gateway.upstream().moderate(moderation, &prompt.await?).await {
+    match gateway.upstream().moderate(moderation, prompt).await {
         Ok(false) => Ok(()),
         Ok(true) => {
             tracing::info!(group, "the moderation service refuses a prompt");

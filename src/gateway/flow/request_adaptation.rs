@@ -14,7 +14,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::{self, ImageModels, Job, ResponseJob};
 use crate::gateway::spool::{EditForm, SpooledBytes};
 
-/// The beginning of the path of every parameter of a tool.
+/// A part of the path of every parameter of a listed tool.
 const TOOLS: &str = "tools[";
 
 /// Adapts and checks the body of a generation.
@@ -119,7 +119,7 @@ fn check_response_body(
     let (received, mut changes) = (Utc::now(), ToolChanges::new(declared));
     let error = match models.check_response(body.clone(), headers, received, &mut changes) {
         Ok(job) => return Ok(job),
-        Err(Error::Invalid(rejection)) if rejection.param.as_deref().is_some_and(|param| param.starts_with(TOOLS)) => {
+        Err(Error::Invalid(rejection)) if rejection.param.as_deref().is_some_and(|param| param.contains(TOOLS)) => {
             let mut helpful = ToolChanges::new(DialectSet::all());
             // Only a refused body is read a second time.
             let checked = models.check_response(body, headers, received, &mut helpful).map(drop);

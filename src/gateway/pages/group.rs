@@ -20,7 +20,7 @@ use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
 /// The fields of the form, without those of limits.
-const POLICY_FIELDS: [SettingField; 15] = [
+const POLICY_FIELDS: [SettingField; 16] = [
     SettingField::new("delivery", "group.delivery", "/delivery", SettingFieldKind::Text),
     SettingField::new("image_deadline", "group.image_deadline", "/image_deadline", SettingFieldKind::Text),
     SettingField::new("fallback", "group.fallback", "/fallback", SettingFieldKind::Text),
@@ -30,6 +30,7 @@ const POLICY_FIELDS: [SettingField; 15] = [
     SettingField::new("tools", "group.tools", "/tools", SettingFieldKind::Lines),
     SettingField::new("words", "group.words", "/filter/words", SettingFieldKind::Lines),
     SettingField::new("patterns", "group.patterns", "/filter/patterns", SettingFieldKind::Lines),
+    SettingField::new("filter_files", "group.filter_files", "/filter_files", SettingFieldKind::Text),
     SettingField::new("base_url", "group.base_url", "/filter/moderation/base_url", SettingFieldKind::Text),
     SettingField::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", SettingFieldKind::Checkbox),
     SettingField::new("api_key", "group.api_key", "/filter/moderation/api_key", SettingFieldKind::SecretVariable),
@@ -60,6 +61,7 @@ struct GroupPage {
     accounts_form: PageForm,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
+    filter_files: Vec<String>,
     on_errors: Vec<String>,
     limit_words: LimitWords,
 }
@@ -118,6 +120,7 @@ async fn render_page(
         form: forms.policy,
         deliveries: words.deliveries,
         fallbacks: words.fallbacks,
+        filter_files: Console::group_setting_values("filter_files"),
         on_errors: Console::group_setting_values("filter.moderation.on_error"),
         limit_words: LimitWords::new(),
     };
@@ -296,6 +299,7 @@ mod tests {
                     "model": "m", "on_error": "closed", "timeout": "3s",
                 },
             },
+            "filter_files": "pass",
             "limits": {
                 "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "images_per_day": 1000,
                 "max_size": "2560x1440", "max_quality": "medium", "models": ["gpt-image-2"], "budget_usd": 12.5,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::error::{Rejection, RejectionReason};
 use crate::gateway::config::SizeRules;
 use crate::image::SizeRequest;
+use crate::stream::json::find_duplicate;
 use crate::tables::{Field, FieldKind};
 
 /// The values that a field may have for one model. They apply instead of those of the table.
@@ -21,13 +22,24 @@ pub(super) enum FieldRestriction<'a> {
     AtMost(i64),
 }
 
-/// Parses a body as a JSON object. Of duplicate keys, the last counts.
+/// Parses a body as a JSON object. A member that is stated twice is rejected: parsers differ in the one that counts.
 pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
     match value {
-        Value::Object(object) => Ok(object),
+        Value::Object(object) => check_duplicates(body).map(|()| object),
         value => Err(not_object(type_name(&value))),
     }
+}
+
+/// Rejects a body with an object that states a member twice, at any depth. A body that is not JSON is not rejected.
+pub(crate) fn check_duplicates(body: &[u8]) -> Result<(), Rejection> {
+    find_duplicate(body).map_or(Ok(()), |path| Err(duplicate_parameter(path)))
+}
+
+/// Rejects a parameter that is stated twice.
+pub(super) fn duplicate_parameter(name: String) -> Rejection {
+    let message = format!("The parameter '{name}' is given more than once.");
+    Rejection::new(name, RejectionReason::InvalidValue, message)
 }
 
 /// Rejects a body that is not JSON.

@@ -10,6 +10,7 @@ use crate::gateway::config::{ImageModelSpec, ModelAlias};
 use crate::gateway::dialects::Adaptations;
 use crate::gateway::spool::ImageUpload;
 use crate::image::{Format, Size, SizeRequest};
+use crate::tables::{IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS, field};
 
 /// A request that passed every rule. Only the module `rules` makes one.
 #[derive(Clone, Debug)]
@@ -154,6 +155,19 @@ impl Job {
         &self.prompt
     }
 
+    /// Returns the names and texts of the fields that only the model of the job has, each on a line of its own; `None` if
+    /// there are none. An upstream may use them like the prompt.
+    pub(crate) fn added_texts(&self) -> Option<String> {
+        let is_added =
+            |name: &str| [IMAGE_GENERATION_FIELDS, IMAGE_EDIT_FIELDS].iter().all(|table| field(table, name).is_none());
+        let mut texts = String::new();
+        for (name, value) in self.upstream_fields.iter().filter(|(name, _)| is_added(name)) {
+            texts.extend([name, "\n"]);
+            collect_texts(value, &mut texts);
+        }
+        (!texts.is_empty()).then_some(texts)
+    }
+
     /// Returns the number of images that this job asks for.
     pub(crate) const fn count(&self) -> u32 {
         self.count
@@ -217,5 +231,20 @@ impl Job {
     /// Returns the input of an edit; a generation has none.
     pub(crate) const fn edit_input(&self) -> Option<&EditInput> {
         self.edit_input.as_ref()
+    }
+}
+
+/// Adds the texts of a value and the names of its members, each on a line of its own.
+fn collect_texts(value: &Value, texts: &mut String) {
+    match value {
+        Value::String(text) => texts.extend([text, "\n"]),
+        Value::Array(elements) => elements.iter().for_each(|element| collect_texts(element, texts)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                texts.extend([name, "\n"]);
+                collect_texts(value, texts);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -1,28 +1,40 @@
 //! Checks a request for a response: a task for a text model that may use the image tool.
 //!
-//! Only a few members are read (`MEMBERS`). Image tools are checked by the rules of the image endpoints. Everything
-//! else is not checked: the body is sent upstream byte for byte, except that the gateway may add an image tool, or change
+//! Every value is visited once, so that what is judged is what is sent ([`body_visitor`]). Image tools are checked by the
+//! rules of the image endpoints, wherever they stand. Everything else is not checked: the body is sent upstream byte for byte, except that the gateway may add an image tool, or change
 //! one as a dialect demands. A large body stays on disk and is parsed in place, never held in memory as a whole.
 
 mod agent;
+mod body_contents;
+mod body_edits;
 mod body_members;
+mod body_path;
 mod body_reader;
+mod body_visitor;
+mod data_filter;
 mod data_url;
 mod forwarded_headers;
+mod item_kind;
 mod job;
 mod mask;
+mod member_name;
 mod request_text;
 mod tool;
+mod tool_summary;
 
-pub(crate) use job::{ImageTool, ResponseJob};
+pub(crate) use body_contents::{StoredKind, UnjudgedPart};
+pub(crate) use job::ResponseJob;
+pub(crate) use request_text::{TextScope, TextWindows};
+pub(crate) use tool_summary::ImageTool;
 
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
 use serde_json::Value;
 
 use self::body_members::{BodyMember, JsonType, KnownMembers, ValueSpan};
-use self::body_reader::BodyReader;
-use self::job::{BodyLayout, ToolSummary};
+use self::body_visitor::{VisitedBody, visit_body};
+use self::job::BodyLayout;
+use self::tool::ToolRules;
 use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::dialects::ToolChanges;
@@ -31,23 +43,8 @@ use crate::gateway::spool::SpooledBytes;
 /// The prefix of the ids of OpenAI's image models. An image model cannot make a response, and neither can one that the
 /// operator has added, whatever its id.
 const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
-/// The members of a request that the gateway reads.
-const MEMBERS: &[&str] = &[
-    "model",
-    "input",
-    "instructions",
-    "tools",
-    "tool_choice",
-    "stream",
-    "store",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "background",
-    "prompt",
-    "user",
-    "safety_identifier",
-    "max_output_tokens",
-];
+/// The most bytes of a `tool_choice` (our choice).
+const CHOICE_BYTES_MAX: usize = 64 * 1024;
 /// The optional members whose types are checked. `null` counts as absent.
 const OPTIONAL_MEMBERS: [(&str, JsonType); 8] = [
     ("instructions", JsonType::Text),
@@ -71,38 +68,52 @@ pub(super) fn check_response(
     (headers, received): (&HeaderMap, DateTime<Utc>),
     changes: &mut ToolChanges,
 ) -> Result<ResponseJob, Error> {
-    let known = body_members::read_body(&body, MEMBERS)?;
+    let VisitedBody { known, contents, rejection } = visit_body(ToolRules { models, body: &body, changes })?;
     let model = check_model(models, &known)?;
-    let input = check_input(&body, &known)?;
+    let input = check_input(&known)?;
     for (name, expected) in OPTIONAL_MEMBERS {
         check_optional(&known, name, expected)?;
     }
     refuse_background(&known)?;
     let previous_response_id = previous_response_id(&known)?;
-    let tools = check_tools(models, &body, &known, changes)?;
+    check_tool_list(&known)?;
+    rejection.map_or(Ok(()), Err)?;
+    let tool_choice = parse_tool_choice(&body, &known)?;
     let text = |name: &str| known.get(name).and_then(BodyMember::parse::<String>);
-    let tool_choice = parse_tool_choice(&known)?;
-    Ok(ResponseJob {
+    // The upstream checks it: a value that is no count is no limit here, and neither is zero.
+    let count = |name: &str| known.get(name).and_then(BodyMember::parse).filter(|count| *count > 0);
+    let span = |name: &str| known.get(name).map(|member| member.span);
+    let mut job = ResponseJob {
         model,
         is_stream: known.get("stream").and_then(BodyMember::parse).unwrap_or(false),
         end_user: text("safety_identifier").or_else(|| text("user")),
+        prompt_cache_key: text("prompt_cache_key"),
         received_at: received,
-        layout: BodyLayout { object_start: known.span.start, input, tools: known.get("tools").map(|tools| tools.span) },
+        layout: BodyLayout {
+            object_start: known.span.start,
+            input,
+            tools: span("tools"),
+            max_output_tokens: span("max_output_tokens"),
+            max_tool_calls: span("max_tool_calls"),
+        },
         tool_choice,
         headers: forwarded_headers::select_forwarded(headers),
         is_agent: agent::is_official(headers),
         has_stored_prompt: known.get("prompt").is_some_and(|prompt| prompt.json_type() != JsonType::Null),
-        is_tool_injected: false,
+        injection: None,
         previous_response_id,
-        // The upstream checks it: a value that is no count is no limit here.
-        max_output_tokens: known.get("max_output_tokens").and_then(BodyMember::parse),
+        max_output_tokens: count("max_output_tokens"),
+        max_tool_calls: count("max_tool_calls"),
         only_account: None,
         turn: None,
         adapted: changes.text(),
-        body_pieces: tools.upstream_pieces(&body),
-        tools,
+        edits: contents.tools.edits.clone(),
+        body_pieces: Vec::new(),
+        contents,
         body,
-    })
+    };
+    job.join_pieces();
+    Ok(job)
 }
 
 fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rejection> {
@@ -127,24 +138,19 @@ fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rej
 }
 
 /// Checks the input, which is a string or an array of objects, and returns its span. The upstream checks the objects.
-fn check_input(body: &SpooledBytes, known: &KnownMembers) -> Result<ValueSpan, Error> {
+fn check_input(known: &KnownMembers) -> Result<ValueSpan, Rejection> {
     let input = known.get("input").ok_or_else(|| fields::missing_parameter("input".to_owned()))?.span;
     match input.json_type {
-        JsonType::Text => {}
-        JsonType::Array => {
-            let (mut items, _) = BodyReader::over_span(body, input)?;
-            let mut index = 0;
-            while let Some(item) = items.next_value()? {
-                let found = items.skip(item)?.json_type;
-                if found != JsonType::Object {
-                    return Err(fields::wrong_type(&format!("input[{index}]"), "an object", found.as_str()).into());
-                }
-                index += 1;
-            }
-        }
-        found => return Err(fields::wrong_type("input", "a string or an array", found.as_str()).into()),
+        JsonType::Text | JsonType::Array => Ok(input),
+        found => Err(fields::wrong_type("input", "a string or an array", found.as_str())),
     }
-    Ok(input)
+}
+
+fn check_tool_list(known: &KnownMembers) -> Result<(), Rejection> {
+    match known.get("tools").map(BodyMember::json_type) {
+        None | Some(JsonType::Null | JsonType::Array) => Ok(()),
+        Some(found) => Err(fields::wrong_type("tools", "an array", found.as_str())),
+    }
 }
 
 fn check_optional(known: &KnownMembers, name: &str, expected: JsonType) -> Result<(), Rejection> {
@@ -173,39 +179,14 @@ fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejectio
     }
 }
 
-/// Returns the `tool_choice`. One that cannot be read is rejected, because it may name a tool that the group does not
-/// allow.
-fn parse_tool_choice(known: &KnownMembers) -> Result<Option<Value>, Rejection> {
+/// Returns the `tool_choice`. One that cannot be read is rejected: the gateway could not tell the tools that it allows.
+fn parse_tool_choice(body: &SpooledBytes, known: &KnownMembers) -> Result<Option<Value>, Rejection> {
     let name = "tool_choice";
     let Some(member) = known.get(name) else { return Ok(None) };
-    if member.raw().is_none() {
-        return Err(tool::too_long(name));
-    }
+    let raw = body_members::read_span(body, member.span, CHOICE_BYTES_MAX).ok_or_else(|| tool::too_long(name))?;
     let message = "Invalid 'tool_choice': a number is out of range.";
-    member.parse().map(Some).ok_or_else(|| Rejection::new(name, RejectionReason::InvalidValue, message))
-}
-
-/// Checks the tools: each must be an object with a type, and image tools must follow the image rules.
-fn check_tools(
-    models: &ImageModels,
-    body: &SpooledBytes,
-    known: &KnownMembers,
-    changes: &mut ToolChanges,
-) -> Result<ToolSummary, Error> {
-    let mut tools = ToolSummary::default();
-    let Some(span) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
-    match span.json_type {
-        JsonType::Null => {}
-        JsonType::Array => {
-            let (mut reader, _) = BodyReader::over_span(body, span)?;
-            while let Some(tool) = reader.next_value()? {
-                let known = body_members::read_members(&mut reader, tool, tool::members(changes))?;
-                tool::check_tool(models, body, &known, &mut tools, changes)?;
-            }
-        }
-        found => return Err(fields::wrong_type("tools", "an array", found.as_str()).into()),
-    }
-    Ok(tools)
+    let parsed = serde_json::from_slice(&raw);
+    parsed.map(Some).map_err(|_| Rejection::new(name, RejectionReason::InvalidValue, message))
 }
 
 #[cfg(test)]

@@ -84,6 +84,16 @@ pub(crate) enum DeliveryPolicy {
     Fail,
 }
 
+/// The treatment of files and of stored content if there is a content filter, which cannot see their texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FilterFilePolicy {
+    /// The request is refused.
+    Refuse,
+    /// They are sent without a check.
+    Pass,
+}
+
 /// The fallback for an image of 3840x2160 or 2160x3840 in high or medium quality that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -282,6 +292,18 @@ impl DeliveryPolicy {
         match self {
             Self::Report => "report",
             Self::Fail => "fail",
+        }
+    }
+}
+
+// === impl FilterFilePolicy ===
+
+impl FilterFilePolicy {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Pass => "pass",
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::stored_config::without_nulls;
 use crate::gateway::config::{
-    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterConfig, GroupConfig,
-    ModerationConfig, RequestLimits, address,
+    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterConfig, FilterFilePolicy,
+    GroupConfig, ModerationConfig, RequestLimits, address,
 };
 
 /// The maximum number of tool types that a group can name: one less than `HOSTED_MAX` of the module `rules::response`,
@@ -47,6 +47,7 @@ impl ConfigResolver<'_> {
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
                 filter: FilterConfig::default(),
+                filter_files: FilterFilePolicy::Refuse,
                 limits: Arc::default(),
                 implicit: true,
                 policy: Map::new(),
@@ -81,6 +82,7 @@ impl ConfigResolver<'_> {
                 .filter
                 .as_ref()
                 .map_or_else(FilterConfig::default, |raw| self.filter(&format!("{path}.filter"), raw)),
+            filter_files: raw.filter_files.unwrap_or(FilterFilePolicy::Refuse),
             limits: Arc::new(
                 raw.limits
                     .as_ref()

@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 
 use super::body_reader::{BegunValue, BodyReader};
 use crate::error::Error;
-use crate::gateway::rules::fields;
 use crate::gateway::spool::SpooledBytes;
+use crate::image::ByteSource as _;
 
 /// The position and type of a value in the body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ValueSpan {
     /// The offset of the first byte of the value.
     pub(super) start: u64,
@@ -29,8 +29,8 @@ pub(super) struct BodyMember {
     raw: Option<Vec<u8>>,
 }
 
-/// The members of an object that the reader asked for. Of duplicate members, the last counts.
-#[derive(Debug)]
+/// The members of an object that the reader asked for.
+#[derive(Debug, Default)]
 pub(super) struct KnownMembers {
     /// The position and type of the value, which has no members if it is not an object.
     pub(super) span: ValueSpan,
@@ -40,8 +40,9 @@ pub(super) struct KnownMembers {
 }
 
 /// The type of a JSON value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum JsonType {
+    #[default]
     Null,
     Boolean,
     Integer,
@@ -51,15 +52,12 @@ pub(super) enum JsonType {
     Object,
 }
 
-/// Parses the whole body, which must be a JSON object, and returns the members with these names.
-pub(super) fn read_body(body: &SpooledBytes, names: &'static [&'static str]) -> Result<KnownMembers, Error> {
-    let (mut reader, value) = BodyReader::over_body(body)?;
-    let known = read_members(&mut reader, value, names)?;
-    reader.finish()?;
-    match known.span.json_type {
-        JsonType::Object => Ok(known),
-        found => Err(fields::not_object(found.as_str()).into()),
-    }
+/// Returns the bytes of a value of the body; `None` if they are more than `max_bytes`, or cannot be read.
+pub(super) fn read_span(body: &SpooledBytes, span: ValueSpan, max_bytes: usize) -> Option<Vec<u8>> {
+    let length = usize::try_from(span.end - span.start).ok().filter(|length| *length <= max_bytes)?;
+    let mut bytes = vec![0; length];
+    let count = body.read_at(span.start, &mut bytes).ok()?;
+    (count == length).then_some(bytes)
 }
 
 /// Reads the rest of a value, and returns the members with these names. A value that is not an object has none.
@@ -68,20 +66,22 @@ pub(super) fn read_members(
     value: BegunValue,
     names: &'static [&'static str],
 ) -> Result<KnownMembers, Error> {
-    let (mut members, mut first_unknown) = (BTreeMap::new(), None);
+    let mut known = KnownMembers::default();
     if value.first != b'{' {
-        return Ok(KnownMembers { span: reader.skip(value)?, members, first_unknown });
+        known.span = reader.skip(value)?;
+        return Ok(known);
     }
     while let Some(member) = reader.next_value()? {
         if let Some(name) = names.iter().find(|name| **name == reader.key()) {
             let (span, raw) = reader.capture(member)?;
-            members.insert(*name, BodyMember { span, raw });
+            known.insert(*name, span, raw);
         } else {
-            first_unknown.get_or_insert_with(|| reader.key().to_owned());
+            known.note_unknown(reader.key());
             reader.skip(member)?;
         }
     }
-    Ok(KnownMembers { span: reader.end_span(value), members, first_unknown })
+    known.span = reader.end_span(value);
+    Ok(known)
 }
 
 // === impl KnownMembers ===
@@ -89,6 +89,16 @@ pub(super) fn read_members(
 impl KnownMembers {
     pub(super) fn get(&self, name: &str) -> Option<&BodyMember> {
         self.members.get(name)
+    }
+
+    /// Adds a member.
+    pub(super) fn insert(&mut self, name: &'static str, span: ValueSpan, raw: Option<Vec<u8>>) {
+        self.members.insert(name, BodyMember { span, raw });
+    }
+
+    /// Notes a member that the reader did not ask for.
+    pub(super) fn note_unknown(&mut self, key: &str) {
+        self.first_unknown.get_or_insert_with(|| key.to_owned());
     }
 
     /// Returns the name of the first member that the reader did not ask for.

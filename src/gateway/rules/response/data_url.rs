@@ -120,7 +120,8 @@ mod tests {
 
     fn read(url: &str) -> Result<Vec<u8>, DataUrlError> {
         let body = SpooledBytes::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
-        let known = body_members::read_body(&body, &["image_url"]).expect("JSON");
+        let (mut reader, value) = BodyReader::over_body(&body).expect("JSON");
+        let known = body_members::read_members(&mut reader, value, &["image_url"]).expect("JSON");
         let image = DataUrl::read(&body, known.get("image_url").expect("a member").span).expect("readable")?;
         let (mut all, mut buffer) = (Vec::new(), [0; 97]);
         loop {

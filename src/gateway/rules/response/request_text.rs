@@ -1,27 +1,50 @@
 //! Extracts the texts of a request: all texts, or the last text of the user, in every form that clients send.
 //!
-//! Input without a text may still be meaningful to the model, so it is no error. The only possible error is that
-//! the body cannot be read back from disk.
+//! Every string of a body is a text except Base64 data, and so is the name of every member that the gateway does not know:
+//! a text model reads the schemas and descriptions of its tools as well as the conversation. Input without a text may still
+//! be meaningful to the model, so it is no error. The only possible error is that the body cannot be read back from disk.
 
 use super::body_members::{self, BodyMember, JsonType, KnownMembers, ValueSpan};
 use super::body_reader::{BegunValue, BodyReader};
+use super::data_filter::DataFilter;
+use super::member_name::MemberName;
 use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 
 /// The most bytes of a user's text that are kept (our choice). The limit on the prompt of an image request is the same
 /// number of characters.
 const USER_TEXT_MAX: usize = 32_000;
-/// The number of bytes after which a window is passed on (our choice).
-const WINDOW: usize = 256 * 1024;
-/// The number of bytes that are repeated in the next window (our choice), so that every shorter expression is whole in
-/// at least one window.
-const WINDOW_OVERLAP: usize = 32 * 1024;
-/// The greatest depth of nested values in which texts are searched (our choice): items have parts, which have texts.
-const DEPTH_MAX: u32 = 6;
-/// The members of a request whose texts are visited.
-const REQUEST_MEMBERS: &[&str] = &["input", "instructions"];
-/// The members of the objects inside these members whose texts are visited.
-const TEXT_MEMBERS: &[&str] = &["arguments", "content", "input", "output", "revised_prompt", "summary", "text"];
+/// The members of a request that are the conversation.
+const CONVERSATION: &[&str] = &["input", "instructions"];
+/// The members of the objects inside these members whose texts are read one after the other.
+const CONVERSATION_TEXTS: &[&str] =
+    &["arguments", "content", "input", "output", "refusal", "revised_prompt", "summary", "text"];
+/// Members whose values are words of the protocol, ids and names of models.
+const WORDS: &[&str] =
+    &["call_id", "detail", "effort", "id", "item_id", "mode", "model", "object", "phase", "role", "status", "type"];
+/// Members that may be Base64 data without a prefix that says so.
+const DATA_MEMBERS: &[&str] =
+    &["b64_json", "data", "encrypted_content", "file_data", "image_url", "partial_image_b64", "result", "url"];
+
+/// The texts that are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextScope {
+    /// Every string, and the name of every member that the gateway does not know.
+    All,
+    /// Every string that may be a sentence: no words of the protocol, ids or names of members.
+    Sentences,
+}
+
+/// The lengths of the windows in which texts are passed on, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextWindows {
+    /// The length of a window.
+    pub(crate) length: usize,
+    /// The number of bytes at the end of a window that are repeated in the next one, so that every shorter expression is
+    /// whole in at least one window.
+    pub(crate) overlap: usize,
+}
+
 /// The members of an item that are read for the user's text.
 const ITEM_MEMBERS: &[&str] = &["role", "content"];
 /// The members of a part of an item that are read for the user's text.
@@ -47,81 +70,146 @@ pub(super) fn last_user_text(body: &SpooledBytes, input: ValueSpan) -> Result<St
     }
 }
 
-/// Passes the texts in a body to `is_enough`, each on a line of its own: the input of every role, and the instructions.
-/// Images and names are not texts. The texts are passed in windows that overlap, until `is_enough` returns true.
-pub(super) fn visit_texts(body: &SpooledBytes, is_enough: &mut dyn FnMut(&str) -> bool) -> Result<(), Error> {
-    let mut window = TextWindow { text: String::new(), has_new_text: false, is_done: false, is_enough };
+/// Passes the texts in a body to `is_enough`, each on a line of its own, until `is_enough` returns true: the conversation,
+/// and apart from it, so that it is not interrupted, everything else.
+pub(super) fn visit_texts(
+    body: &SpooledBytes,
+    scope: TextScope,
+    windows: TextWindows,
+    is_enough: &mut dyn FnMut(&str) -> bool,
+) -> Result<(), Error> {
     let (mut reader, _) = BodyReader::over_body(body)?;
+    let mut collector = TextCollector {
+        scope,
+        conversation: TextWindow::new(windows),
+        others: TextWindow::new(windows),
+        is_done: false,
+        is_enough,
+    };
     while let Some(value) = reader.next_value()? {
-        if REQUEST_MEMBERS.contains(&reader.key()) {
-            collect(&mut reader, value, &mut window, DEPTH_MAX)?;
-        } else {
-            reader.skip(value)?;
-        }
+        let is_conversation = CONVERSATION.contains(&reader.key());
+        collector.collect_member(&mut reader, value, is_conversation)?;
     }
-    window.flush();
+    collector.finish();
     Ok(())
 }
 
-/// The texts that have been collected and not yet passed on, after the end of the last window, which is repeated.
-struct TextWindow<'e> {
-    text: String,
-    /// True if the window has more than the text that is repeated from the last window.
-    has_new_text: bool,
+/// The texts that have been collected and not yet passed on.
+struct TextCollector<'e> {
+    scope: TextScope,
+    conversation: TextWindow,
+    others: TextWindow,
     /// True after `is_enough` has returned true.
     is_done: bool,
     is_enough: &'e mut dyn FnMut(&str) -> bool,
 }
 
-// === impl TextWindow ===
+/// Texts that follow each other, after the end of the last window, which is repeated.
+struct TextWindow {
+    windows: TextWindows,
+    text: String,
+    /// True if the window has more than the text that is repeated from the last window.
+    has_new_text: bool,
+}
 
-impl TextWindow<'_> {
-    fn push(&mut self, text: &str) {
-        if self.is_done {
-            return;
+// === impl TextCollector ===
+
+impl TextCollector<'_> {
+    /// Collects the texts of a member whose key was read last, and the key itself.
+    fn collect_member(
+        &mut self,
+        reader: &mut BodyReader<'_>,
+        value: BegunValue,
+        is_conversation: bool,
+    ) -> Result<(), Error> {
+        let key = reader.key();
+        let (is_data, is_word) = (DATA_MEMBERS.contains(&key), WORDS.contains(&key));
+        if self.scope == TextScope::All && !is_word && MemberName::find(key).is_none() {
+            let key = format!("{key}\n");
+            self.push(&key, false);
         }
-        self.text.push_str(text);
-        self.has_new_text = true;
-        if self.text.len() > WINDOW {
-            self.flush();
-            let overlap_start = self.text.floor_char_boundary(self.text.len() - WINDOW_OVERLAP);
-            self.text.drain(..overlap_start);
+        if is_word && self.scope == TextScope::Sentences && value.first == b'"' {
+            return reader.skip(value).map(drop);
+        }
+        self.collect(reader, value, is_conversation, is_data)
+    }
+
+    /// Collects the texts of a value: a string itself, those of the elements of an array, or of the members of an object.
+    fn collect(
+        &mut self,
+        reader: &mut BodyReader<'_>,
+        value: BegunValue,
+        is_conversation: bool,
+        is_data: bool,
+    ) -> Result<(), Error> {
+        match value.first {
+            b'"' => {
+                let mut filter = DataFilter::new(is_data);
+                reader.visit_text(|text| filter.push(text, |text| self.push(text, is_conversation)))?;
+                filter.finish(|text| self.push(text, is_conversation));
+                self.push("\n", is_conversation);
+            }
+            b'{' => {
+                while let Some(member) = reader.next_value()? {
+                    let is_conversation = is_conversation && CONVERSATION_TEXTS.contains(&reader.key());
+                    self.collect_member(reader, member, is_conversation)?;
+                }
+            }
+            b'[' => {
+                while let Some(element) = reader.next_value()? {
+                    self.collect(reader, element, is_conversation, is_data)?;
+                }
+            }
+            _ => drop(reader.skip(value)?),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, text: &str, is_conversation: bool) {
+        let window = if is_conversation { &mut self.conversation } else { &mut self.others };
+        if !self.is_done {
+            self.is_done = window.push(text, self.is_enough);
         }
     }
 
-    fn flush(&mut self) {
-        if std::mem::take(&mut self.has_new_text) && !self.is_done {
-            self.is_done = (self.is_enough)(&self.text);
+    fn finish(&mut self) {
+        for window in [&mut self.conversation, &mut self.others] {
+            self.is_done = self.is_done || window.pass_on(self.is_enough);
         }
     }
 }
 
-/// Collects the texts of a value: a string itself, the texts of the elements of an array, or those of the
-/// `TEXT_MEMBERS` of an object, nested at most `depth` deep.
-fn collect(
-    reader: &mut BodyReader<'_>,
-    value: BegunValue,
-    window: &mut TextWindow<'_>,
-    depth: u32,
-) -> Result<(), Error> {
-    match value.first {
-        b'"' => {
-            reader.visit_text(|text| window.push(text))?;
-            window.push("\n");
-        }
-        b'{' | b'[' if depth > 0 => {
-            while let Some(inner) = reader.next_value()? {
-                if value.first == b'[' || TEXT_MEMBERS.contains(&reader.key()) {
-                    collect(reader, inner, window, depth - 1)?;
-                } else {
-                    reader.skip(inner)?;
-                }
-            }
-        }
-        // Any other type has no texts, and more deeply nested values are not searched.
-        _ => drop(reader.skip(value)?),
+// === impl TextWindow ===
+
+impl TextWindow {
+    const fn new(windows: TextWindows) -> Self {
+        Self { windows, text: String::new(), has_new_text: false }
     }
-    Ok(())
+
+    /// Adds a text, and passes each full window on. Returns true if that is enough.
+    fn push(&mut self, mut text: &str, is_enough: &mut dyn FnMut(&str) -> bool) -> bool {
+        while !text.is_empty() {
+            if self.text.len() >= self.windows.length {
+                if self.pass_on(is_enough) {
+                    return true;
+                }
+                let overlap_start = self.text.ceil_char_boundary(self.text.len() - self.windows.overlap);
+                self.text.drain(..overlap_start);
+            }
+            // A character is at most four bytes longer than a window.
+            let room = self.windows.length + 4 - self.text.len();
+            let (now, later) = text.split_at(text.floor_char_boundary(room));
+            self.text.push_str(now);
+            self.has_new_text |= !now.trim().is_empty();
+            text = later;
+        }
+        false
+    }
+
+    /// Passes the window on if it has a new text. Returns true if that is enough.
+    fn pass_on(&mut self, is_enough: &mut dyn FnMut(&str) -> bool) -> bool {
+        std::mem::take(&mut self.has_new_text) && is_enough(&self.text)
+    }
 }
 
 /// Returns the user's text in an item; `None` if the item has another role, or no content that may be text.

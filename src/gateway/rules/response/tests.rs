@@ -1,3 +1,6 @@
+mod body_contents;
+mod tool_places;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -38,10 +41,10 @@ fn upstream_body(job: &ResponseJob) -> Vec<u8> {
     all
 }
 
-/// Returns every text of the request.
-fn texts(job: &ResponseJob) -> String {
-    let mut all = String::new();
-    job.visit_texts(|window| {
+/// Returns the texts of the request, each on a line.
+fn texts(job: &ResponseJob, scope: TextScope) -> String {
+    let (windows, mut all) = (TextWindows { length: 256 * 1024, overlap: 32 * 1024 }, String::new());
+    job.visit_texts(scope, windows, |window| {
         all.push_str(window);
         false
     })
@@ -272,17 +275,37 @@ fn the_last_text_of_the_user_is_found_in_every_form() {
 
 #[test]
 fn every_text_is_visited() {
-    let job = check_accepted(&json!({"instructions": "one", "input": [
-        {"role": "developer", "content": "two"}, {"role": "user", "content": [{"type": "input_text", "text": "three"}]},
-        {"type": "function_call_output", "output": [{"type": "input_text", "text": "four"}]},
-        {"type": "function_call_output", "output": "five"}, {"type": "image_generation_call", "result": "AAAA", "revised_prompt": "six"},
-        {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,BBBB"}]},
-    ]}));
-    let all_texts = texts(&job);
-    let mut lines: Vec<&str> = all_texts.lines().collect();
-    lines.sort_unstable();
-    assert_eq!(lines, ["five", "four", "one", "six", "three", "two"]);
-    assert_eq!(texts(&check_accepted(&json!({"input": "plain"}))), "plain\n");
+    let data = "QUJD".repeat(100);
+    let job = check_accepted(&json!({
+        "instructions": "one", "metadata": {"colour": "two"}, "later": [{"deep": [[["three"]]]}],
+        "tools": [{"type": "function", "name": "four", "description": "five", "parameters": {
+            "properties": {"a six": {"enum": ["seven"]}}}}],
+        "input": [
+            {"role": "developer", "content": "eight"},
+            {"role": "user", "content": [{"type": "input_text", "text": "nine"}]},
+            {"type": "function_call", "call_id": "c", "name": "ten", "arguments": "{\"eleven\":1}"},
+            {"type": "function_call_output", "output": [{"type": "input_text", "text": "twelve"}]},
+            {"type": "image_generation_call", "result": data, "revised_prompt": "thirteen"},
+            {"role": "user", "content": [{"type": "input_image", "image_url": format!("data:image/png;base64,{data}")}]},
+            {"type": "not_known_yet", "payload": {"state": "fourteen"}},
+            {"type": "input_file", "filename": "fifteen", "file_data": "sixteen, no data"},
+        ],
+    }));
+    let words = [
+        "one", "two", "three", "four", "five", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+        "fourteen", "fifteen", "sixteen",
+    ];
+    let (all, sentences) = (texts(&job, TextScope::All), texts(&job, TextScope::Sentences));
+    for word in words {
+        assert!(all.contains(word) && sentences.contains(word), "{word}: {all}");
+    }
+    for word in ["a six", "colour", "function_call", "gpt-5.5"] {
+        assert!(all.contains(word) && !sentences.contains(word), "{word}: {sentences}");
+    }
+    assert!(!all.contains("QUJD"), "{all}");
+    // The conversation is not interrupted by the rest.
+    assert!(all.contains("eight\nnine\n{\"eleven\":1}\ntwelve\nthirteen\n"), "{all}");
+    assert_eq!(texts(&check_accepted(&json!({"input": "plain"})), TextScope::Sentences), "plain\n");
 }
 
 #[test]
@@ -294,9 +317,10 @@ fn a_long_conversation_is_visited_in_overlapping_windows() {
         .collect();
     let job = check_accepted(&json!({ "input": items }));
     let (mut windows, mut longest) = (0, 0);
+    let lengths = TextWindows { length: 200_000, overlap: 20_000 };
     for needle in ["one zeppelin\nlorem", "ipsum \ntwo zeppelins\nlorem", "ipsum \nthree\n"] {
         let mut found = false;
-        job.visit_texts(|window| {
+        job.visit_texts(TextScope::All, lengths, |window| {
             (windows, longest) = (windows + 1, longest.max(window.len()));
             found |= window.contains(needle);
             found
@@ -304,7 +328,7 @@ fn a_long_conversation_is_visited_in_overlapping_windows() {
         .expect("readable");
         assert!(found, "{needle}");
     }
-    assert!(longest < 400_000 && windows > 6, "{windows} windows of at most {longest} bytes");
+    assert!(longest <= 200_004 && windows > 6, "{windows} windows of at most {longest} bytes");
 }
 
 #[test]
@@ -314,12 +338,33 @@ fn a_tool_is_injected_only_for_an_agent_without_one() {
         crate::gateway::rules::check_response(SpooledBytes::on_disk(body.to_string().as_bytes()), headers, Utc::now())
             .expect("a valid request")
     };
-    let plain = body_with(&json!({"tools": [{"type": "function", "name": "image_gen"}]}));
+    let plain = body_with(&json!({"tools": [{"type": "function", "name": "draw"}]}));
     assert!(job(&plain, &agent).may_inject_image_tool() && !job(&plain, &HeaderMap::new()).may_inject_image_tool());
-    for tools in [json!([{"type": "image_generation"}]), json!([{"type": "namespace", "name": "image_gen"}])] {
-        assert!(!job(&body_with(&json!({ "tools": tools })), &agent).may_inject_image_tool());
+    for patch in [
+        json!({"tools": [{"type": "image_generation"}]}),
+        json!({"tools": [{"type": "namespace", "name": "image_gen"}]}),
+        json!({"tools": [{"type": "function", "name": "image_gen"}]}),
+        json!({"tools": [{"type": "function", "name": "mcp__ImageGen__draw"}]}),
+        json!({"tools": [{"type": "custom", "name": "studio/image_generation"}]}),
+        json!({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "x.imagegen-2"}]}]}),
+        json!({"input": [{"type": "additional_tools", "tools": [{"type": "namespace", "name": "image_gen"}]}]}),
+        json!({"input": [{"type": "tool_search_output", "tools": [{"type": "image_generation"}]}]}),
+        json!({"input": [{"type": "mcp_list_tools", "tools": [{"name": "imagegen", "input_schema": {}}]}]}),
+        json!({"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]}),
+        json!({"text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}}),
+        json!({"tool_choice": "none"}),
+        json!({"tool_choice": {"type": "function", "name": "draw"}}),
+        json!({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "draw"}]}}),
+    ] {
+        assert!(!job(&body_with(&patch), &agent).may_inject_image_tool(), "{patch}");
     }
-    assert!(!job(&body_with(&json!({"tool_choice": "none"})), &agent).may_inject_image_tool());
+    for patch in [
+        json!({"tools": [{"type": "function", "name": "imagegenerator"}, {"type": "web_search"}]}),
+        json!({"input": [{"type": "compaction", "encrypted_content": "x"}, {"role": "user", "content": "x"}]}),
+        json!({"text": {"format": {"type": "text"}, "verbosity": "low"}, "tool_choice": "required"}),
+    ] {
+        assert!(job(&body_with(&patch), &agent).may_inject_image_tool(), "{patch}");
+    }
     let injected = job(&plain, &agent).with_image_tool();
     let mut expected = plain.clone();
     expected["tools"].as_array_mut().expect("a list").push(json!({"type": "image_generation", "output_format": "png"}));

@@ -1,13 +1,13 @@
-//! Checks one tool. An image tool is checked by the rules for image requests. Of every other tool, only the type is
-//! checked.
+//! Checks one tool, wherever the request declares it. An image tool is checked by the rules for image requests. Of every
+//! other tool, only the type is checked.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::body_members::{self, BodyMember, JsonType, KnownMembers};
-use super::body_reader::BodyReader;
-use super::job::{BodyChange, HostedTool, ImageTool, ToolSummary};
+use super::body_edits::BodyEdit;
+use super::body_members::{BodyMember, JsonType, KnownMembers, ValueSpan};
 use super::mask;
+use super::tool_summary::{ImageTool, ToolSummary};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::dialects::{self, ToolChanges};
 use crate::gateway::rules::{ImageModels, fields, image};
@@ -17,117 +17,115 @@ use crate::tables::IMAGE_TOOL_FIELDS;
 
 const IMAGE_TOOL_TYPE: &str = "image_generation";
 const MASK: &str = "input_image_mask";
-/// The type and the name of an agent's own tool for images.
-const IMAGE_NAMESPACE: (&str, &str) = ("namespace", "image_gen");
-const NAME: &str = "name";
-/// The tools of a namespace.
-const LISTED: &str = "tools";
 /// Types of tools that the caller runs itself: the upstream only requests their calls.
-const CLIENT_TOOL_TYPES: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
-/// The members that are read: those that the API document lists for an image tool, and those of a namespace, by whose
-/// name an agent's own tool for images is recognized.
-/// The last one is only in a dialect a member of an image tool.
-const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 3] = {
-    let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 3];
-    names[IMAGE_TOOL_FIELDS.len()] = LISTED;
-    names[IMAGE_TOOL_FIELDS.len() + 2] = dialects::STYLE;
-    let mut index = 0;
-    while index < IMAGE_TOOL_FIELDS.len() {
-        names[index] = IMAGE_TOOL_FIELDS[index].name;
-        index += 1;
-    }
-    names
-};
+const CLIENT_TOOL_TYPES: [&str; 3] = ["function", "custom", "namespace"];
+/// The type of a `tool_choice` that lists tools and is none itself.
+const CHOICE_TYPE: &str = "allowed_tools";
+/// The parts of names by which an agent's own tool for images is recognized, and the separators of the parts.
+const OWN_IMAGE_TOOLS: [&str; 3] = ["image_gen", "imagegen", IMAGE_TOOL_TYPE];
+const NAME_SEPARATORS: [&str; 4] = [".", "__", "/", "-"];
 
-/// Returns the names of the members of a tool that are read. All others are unknown.
-pub(super) fn members(changes: &ToolChanges) -> &'static [&'static str] {
-    if changes.removes_style() { &MEMBERS } else { &MEMBERS[..MEMBERS.len() - 1] }
+/// The parts of a request against which its tools are checked.
+pub(super) struct ToolRules<'a> {
+    pub(super) models: &'a ImageModels,
+    pub(super) body: &'a SpooledBytes,
+    pub(super) changes: &'a mut ToolChanges,
 }
 
-/// Checks the next tool, which has these members, and adds it to the summary `tools`.
-pub(super) fn check_tool(
-    models: &ImageModels,
-    body: &SpooledBytes,
-    known: &KnownMembers,
-    tools: &mut ToolSummary,
-    changes: &mut ToolChanges,
-) -> Result<(), Error> {
-    let path = &format!("tools[{}]", tools.count_tool());
+/// A tool of a request.
+#[derive(Debug)]
+pub(super) struct DeclaredTool<'a> {
+    /// The path of the tool in the request.
+    pub(super) path: &'a str,
+    /// Its members that an image tool has.
+    pub(super) known: &'a KnownMembers,
+    /// True for a `tool_choice` and the tools in it.
+    pub(super) is_choice: bool,
+}
+
+/// The result of the check of a tool that breaks no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToolVerdict {
+    /// The tool is in the summary.
+    Declared,
+    /// The choice of a tool names the image tool and has no options: it refers to one that is declared elsewhere.
+    ImageReference,
+}
+
+/// Returns the name of the member of an image tool with this key.
+pub(super) fn member(key: &str, changes: &ToolChanges) -> Option<&'static str> {
+    let listed = IMAGE_TOOL_FIELDS.iter().map(|field| field.name).find(|name| *name == key);
+    // Only in a dialect a member of an image tool.
+    listed.or_else(|| (key == dialects::STYLE && changes.removes_style()).then_some(dialects::STYLE))
+}
+
+/// True if the name of a tool says that it is an agent's own tool for images.
+pub(super) fn names_image_tool(name: &str) -> bool {
+    let mut parts = vec![name];
+    for separator in NAME_SEPARATORS {
+        parts = parts.into_iter().flat_map(|part| part.split(separator)).collect();
+    }
+    parts.iter().any(|part| OWN_IMAGE_TOOLS.iter().any(|name| part.eq_ignore_ascii_case(name)))
+}
+
+/// Returns the type of a tool.
+///
+/// # Errors
+///
+/// Rejects a value that is no object with a type.
+pub(super) fn tool_type(path: &str, known: &KnownMembers) -> Result<String, Rejection> {
     if known.span.json_type != JsonType::Object {
-        return Err(fields::wrong_type(path, "an object", known.span.json_type.as_str()).into());
+        return Err(fields::wrong_type(path, "an object", known.span.json_type.as_str()));
     }
-    let name = || format!("{path}.type");
-    let kind = known.get("type").ok_or_else(|| fields::missing_parameter(name()))?;
+    let name = format!("{path}.type");
+    let Some(kind) = known.get("type") else { return Err(fields::missing_parameter(name)) };
     if kind.json_type() != JsonType::Text {
-        return Err(fields::wrong_type(&name(), "a string", kind.json_type().as_str()).into());
+        return Err(fields::wrong_type(&name, "a string", kind.json_type().as_str()));
     }
-    let kind = kind.parse::<String>().unwrap_or_default();
-    if !CLIENT_TOOL_TYPES.contains(&kind.as_str()) {
-        tools.record_hosted_tool(&name(), &kind);
-    }
-    if kind == IMAGE_NAMESPACE.0 {
-        record_namespace_tools(path, body, known, tools)?;
-    }
-    if kind == IMAGE_TOOL_TYPE {
-        let prefix = &format!("{path}.");
-        let (tool, change) = check_image_tool(models, prefix, body, known, changes)?;
-        tools.add(tool)?;
-        if let Some((span, pieces)) = change {
-            tools.replace(prefix, span, pieces)?;
-        }
-    } else if kind == IMAGE_NAMESPACE.0
-        && known.get(NAME).and_then(BodyMember::parse::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
-    {
-        tools.record_own_image_tool();
-    }
-    Ok(())
+    kind.parse().ok_or_else(|| too_long(&name))
 }
 
-/// Records the hosted tools that a namespace lists.
-fn record_namespace_tools(
-    path: &str,
-    body: &SpooledBytes,
-    namespace: &KnownMembers,
+/// True if a choice of tools lets the text model use an image tool.
+pub(super) fn allows_image_tool(choice: &Value) -> bool {
+    let is_image = |tool: &Value| tool.get("type").is_some_and(|kind| kind == IMAGE_TOOL_TYPE);
+    let listed = |choice: &Value| choice.get("tools").and_then(Value::as_array).map(|tools| tools.iter().any(is_image));
+    match choice {
+        Value::Object(_) => {
+            is_image(choice) || listed(choice).or_else(|| choice.get(CHOICE_TYPE).and_then(listed)).unwrap_or_default()
+        }
+        choice => choice != "none",
+    }
+}
+
+/// Checks a tool of this type, and adds it to the summary.
+pub(super) fn check_tool(
+    rules: &mut ToolRules<'_>,
+    tool: &DeclaredTool<'_>,
+    kind: &str,
     tools: &mut ToolSummary,
-) -> Result<(), Error> {
-    let Some(listed) = namespace.get(LISTED).filter(|listed| listed.json_type() == JsonType::Array) else {
-        return Ok(());
-    };
-    let (mut reader, _) = BodyReader::over_span(body, listed.span)?;
-    let mut index = 0;
-    while let Some(tool) = reader.next_value()? {
-        let name = format!("{path}.tools[{index}].type");
-        index += 1;
-        let members = body_members::read_members(&mut reader, tool, &["type"])?;
-        let Some(kind) = members.get("type").filter(|kind| kind.json_type() == JsonType::Text) else { continue };
-        let kind = kind.parse::<String>().ok_or_else(|| too_long(&name))?;
-        if !CLIENT_TOOL_TYPES.contains(&kind.as_str()) {
-            tools.record_hosted_tool(&name, &kind);
-        }
+) -> Result<ToolVerdict, Error> {
+    if !CLIENT_TOOL_TYPES.contains(&kind) && !(tool.is_choice && kind == CHOICE_TYPE) {
+        tools.record_hosted_tool(&format!("{}.type", tool.path), kind);
     }
-    Ok(())
+    if kind != IMAGE_TOOL_TYPE {
+        return Ok(ToolVerdict::Declared);
+    }
+    if tool.is_choice && tool.known.first_unknown().is_none() && tool.known.iter().count() == 1 {
+        return Ok(ToolVerdict::ImageReference);
+    }
+    let (image_tool, edit) = check_image_tool(rules, &format!("{}.", tool.path), tool.known)?;
+    tools.add(image_tool)?;
+    edit.map_or(Ok(()), |edit| tools.change(tool.path, edit))?;
+    Ok(ToolVerdict::Declared)
 }
 
-/// Types of a `tool_choice` that are not types of tools.
-const CHOICE_TYPES: [&str; 1] = ["allowed_tools"];
-
-/// Returns the hosted tools that a `tool_choice` names.
-pub(super) fn hosted_tools_of_choice(choice: &Value) -> Vec<HostedTool> {
-    let chosen = ("tool_choice.type".to_owned(), choice.get("type"));
-    let listed = choice.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
-    let listed = listed.map(|(index, tool)| (format!("tool_choice.tools[{index}].type"), tool.get("type")));
-    let named = std::iter::once(chosen).chain(listed).filter_map(|(path, kind)| Some((path, kind?.as_str()?)));
-    let hosted = named.filter(|(_, kind)| !CLIENT_TOOL_TYPES.contains(kind) && !CHOICE_TYPES.contains(kind));
-    hosted.map(|(path, kind)| HostedTool { path, kind: kind.to_owned() }).collect()
-}
-
-fn check_image_tool(
-    models: &ImageModels,
+/// Checks an image tool. `prefix` is its path with a dot.
+pub(super) fn check_image_tool(
+    rules: &mut ToolRules<'_>,
     prefix: &str,
-    body: &SpooledBytes,
     known: &KnownMembers,
-    changes: &mut ToolChanges,
-) -> Result<(ImageTool, Option<BodyChange>), Error> {
+) -> Result<(ImageTool, Option<BodyEdit>), Error> {
+    let ToolRules { models, body, changes } = rules;
     let mut options = Map::new();
     for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
         options.insert(name.to_owned(), scalar(&format!("{prefix}{name}"), member)?);
@@ -147,9 +145,12 @@ fn check_image_tool(
     let text = |key: &str| options.get(key).and_then(Value::as_str);
     let number = |key: &str| options.get(key).and_then(Value::as_i64);
     known.get(MASK).map_or(Ok(()), |mask| mask::check_mask(&format!("{prefix}{MASK}"), body, mask.span))?;
-    let change = match (alias, known.get("model")) {
-        _ if adaptations.iter().next().is_some() => Some((known.span, write_tool(&options, body, known.get(MASK)))),
-        (Some(alias), Some(member)) => Some((member.span, vec![to_piece(Value::from(alias.model).to_string())])),
+    let replace = |span: ValueSpan, pieces| BodyEdit { start: span.start, end: span.end, pieces };
+    let edit = match (alias, known.get("model")) {
+        _ if adaptations.iter().next().is_some() => {
+            Some(replace(known.span, write_tool(&options, body, known.get(MASK))))
+        }
+        (Some(alias), Some(member)) => Some(replace(member.span, vec![to_piece(Value::from(alias.model).to_string())])),
         _ => None,
     };
     // The check against the table has limited all values, so the conversions cannot fail.
@@ -162,7 +163,7 @@ fn check_image_tool(
         compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
         partial_images: number("partial_images").and_then(|partials| u32::try_from(partials).ok()).unwrap_or(0),
     };
-    Ok((tool, change))
+    Ok((tool, edit))
 }
 
 /// Writes a tool with these options, which have its type, and with its mask.
