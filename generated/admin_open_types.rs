@@ -1988,6 +1988,9 @@ impl<'de> ::serde::Deserialize<'de> for GroupName {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct GroupPolicy {
+    /// The rule by which responses keep within budgets, as in the settings file. `paced` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub budget_mode: ::std::option::Option<::std::string::String>,
     /// The treatment of an image whose size or format differs from the request, as in the settings file. `report` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub delivery: ::std::option::Option<::std::string::String>,
@@ -2012,6 +2015,9 @@ pub struct GroupPolicy {
     /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limits: ::std::option::Option<RequestLimits>,
+    /// The most that a response costs, in US dollars, in the mode `paced`. What the limits of its model allow when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_response_usd: ::std::option::Option<f64>,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -5560,6 +5566,10 @@ pub mod builder {
     /// A builder of [`GroupPolicy`](super::GroupPolicy).
     #[derive(Clone, Debug)]
     pub struct GroupPolicy {
+        budget_mode: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         delivery: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -5592,6 +5602,10 @@ pub mod builder {
             ::std::option::Option<super::RequestLimits>,
             ::std::string::String,
         >,
+        max_response_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         text_models: ::std::result::Result<
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
@@ -5608,6 +5622,7 @@ pub mod builder {
     impl ::std::default::Default for GroupPolicy {
         fn default() -> Self {
             Self {
+                budget_mode: Ok(Default::default()),
                 delivery: Ok(Default::default()),
                 dialects: Ok(Default::default()),
                 fallback: Ok(Default::default()),
@@ -5616,6 +5631,7 @@ pub mod builder {
                 image_deadline: Ok(Default::default()),
                 inject_image_tool: Ok(Default::default()),
                 limits: Ok(Default::default()),
+                max_response_usd: Ok(Default::default()),
                 text_models: Ok(Default::default()),
                 tools: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -5623,6 +5639,19 @@ pub mod builder {
         }
     }
     impl GroupPolicy {
+        /// Sets the member `budget_mode`.
+        pub fn budget_mode<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.budget_mode = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for budget_mode: {e}")
+                });
+            self
+        }
         /// Sets the member `delivery`.
         pub fn delivery<T>(mut self, value: T) -> Self
         where
@@ -5725,6 +5754,19 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
+        /// Sets the member `max_response_usd`.
+        pub fn max_response_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_response_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_response_usd: {e}")
+                });
+            self
+        }
         /// Sets the member `text_models`.
         pub fn text_models<T>(mut self, value: T) -> Self
         where
@@ -5773,6 +5815,7 @@ pub mod builder {
             value: GroupPolicy,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                budget_mode: value.budget_mode?,
                 delivery: value.delivery?,
                 dialects: value.dialects?,
                 fallback: value.fallback?,
@@ -5781,6 +5824,7 @@ pub mod builder {
                 image_deadline: value.image_deadline?,
                 inject_image_tool: value.inject_image_tool?,
                 limits: value.limits?,
+                max_response_usd: value.max_response_usd?,
                 text_models: value.text_models?,
                 tools: value.tools?,
                 extra: value.extra?,
@@ -5790,6 +5834,7 @@ pub mod builder {
     impl ::std::convert::From<super::GroupPolicy> for GroupPolicy {
         fn from(value: super::GroupPolicy) -> Self {
             Self {
+                budget_mode: Ok(value.budget_mode),
                 delivery: Ok(value.delivery),
                 dialects: Ok(value.dialects),
                 fallback: Ok(value.fallback),
@@ -5798,6 +5843,7 @@ pub mod builder {
                 image_deadline: Ok(value.image_deadline),
                 inject_image_tool: Ok(value.inject_image_tool),
                 limits: Ok(value.limits),
+                max_response_usd: Ok(value.max_response_usd),
                 text_models: Ok(value.text_models),
                 tools: Ok(value.tools),
                 extra: Ok(value.extra),

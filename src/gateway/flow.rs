@@ -37,6 +37,7 @@ mod request_limits;
 mod request_options;
 mod response_creation;
 mod shared_record;
+mod strict_budget;
 mod token_usage;
 mod url_answer;
 

@@ -14,6 +14,7 @@ mod comparison;
 mod database_faults;
 mod first_starts;
 mod load;
+mod response_budgets;
 mod revocations;
 mod rolling_restarts;
 mod sigkills;

@@ -1,15 +1,12 @@
 //! Applies the limits of a request's group, user and key.
 
-use std::sync::Arc;
-
-use super::cost_estimate::CostBound;
+use super::cost_estimate::CostEstimate;
 use super::job_context::JobContext;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::Caller;
 use crate::gateway::limits::{JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
-use crate::gateway::prices::UnknownPrice;
 use crate::gateway::rules::{SharedTask, TaskRef};
 use crate::image::SizeRequest;
 
@@ -41,12 +38,8 @@ pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Re
 /// # Errors
 ///
 /// 429 for a limit that is reached, 503 if there is a budget and a price is unknown or the usage cannot be read.
-pub(super) async fn reserve(
-    context: &JobContext,
-    cost: &Result<CostBound, UnknownPrice>,
-) -> Result<LimitReservation, Error> {
+pub(super) async fn reserve(context: &JobContext, cost: &CostEstimate) -> Result<LimitReservation, Error> {
     let (gateway, caller) = (&context.gateway, &context.caller);
-    gateway.limiter().note_unlimited(|| unlimited_subjects(gateway, caller));
     let (subjects, demand) = (subjects(gateway, caller), demand(&context.task, cost));
     let request_id = context.options.request_id.as_str().into();
     gateway.limiter().reserve(&request_id, subjects, demand).await.map_err(|error| to_error(error, cost))
@@ -62,7 +55,7 @@ pub(super) async fn current_refusal(
     gateway: &Gateway,
     caller: &Caller,
     task: &SharedTask,
-    cost: &Result<CostBound, UnknownPrice>,
+    cost: &CostEstimate,
 ) -> Result<Option<Error>, Error> {
     let checked = gateway.limiter().check(&subjects(gateway, caller), &demand(task, cost)).await;
     let Err(error) = checked else { return Ok(None) };
@@ -71,31 +64,22 @@ pub(super) async fn current_refusal(
     if is_current { Ok(Some(error)) } else { Err(error) }
 }
 
-fn demand(task: &SharedTask, cost: &Result<CostBound, UnknownPrice>) -> JobDemand {
+fn demand(task: &SharedTask, cost: &CostEstimate) -> JobDemand {
     let images = match task {
         SharedTask::Images(job) => job.count(),
         SharedTask::Response(job) => u32::from(job.image_tool().is_some()),
     };
-    JobDemand { images, cost: cost.as_ref().ok().map(|bound| bound.job) }
+    JobDemand { images, cost: cost.job, bound: cost.bound }
 }
 
-/// Returns the key, its user and its group, those of them that have limits.
+/// Returns the key, its user and its group, with or without limits.
 fn subjects(gateway: &Gateway, caller: &Caller) -> Vec<SubjectLimits> {
     let group = caller.group_name();
-    let key_limits = caller.limits().map(|limits| (LimitSubject::Key(caller.key().clone()), limits));
-    let user_limits = caller.user_limits().map(|limits| (LimitSubject::User(caller.user().clone()), limits));
-    let group_limits = gateway.request_limits(group).map(|limits| (LimitSubject::Group(group.to_owned()), limits));
-    let limited = key_limits.into_iter().chain(user_limits).chain(group_limits);
-    limited.map(|(subject, limits)| SubjectLimits { subject, limits: Arc::clone(limits) }).collect()
-}
-
-/// Returns the key, its user and its group, those of them that have no limits.
-fn unlimited_subjects(gateway: &Gateway, caller: &Caller) -> Vec<LimitSubject> {
-    let group = caller.group_name();
-    let key = caller.limits().is_none().then(|| LimitSubject::Key(caller.key().clone()));
-    let user = caller.user_limits().is_none().then(|| LimitSubject::User(caller.user().clone()));
-    let group = gateway.request_limits(group).is_none().then(|| LimitSubject::Group(group.to_owned()));
-    [key, user, group].into_iter().flatten().collect()
+    vec![
+        SubjectLimits::new(LimitSubject::Key(caller.key().clone()), caller.limits()),
+        SubjectLimits::new(LimitSubject::User(caller.user().clone()), caller.user_limits()),
+        SubjectLimits::new(LimitSubject::Group(group.to_owned()), gateway.request_limits(group)),
+    ]
 }
 
 fn requested_work(task: TaskRef<'_>) -> Vec<RequestedWork<'_>> {
@@ -115,15 +99,15 @@ fn requested_work(task: TaskRef<'_>) -> Vec<RequestedWork<'_>> {
     }
 }
 
-fn to_error(error: LimitError, cost: &Result<CostBound, UnknownPrice>) -> Error {
+fn to_error(error: LimitError, cost: &CostEstimate) -> Error {
     match error {
-        LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
+        LimitError::Reached(refusal) | LimitError::NoRoom(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::ImagesAboveLimit { name, limit } => {
             let message = format!("Invalid 'n': the limit '{name}' allows at most {limit} images.");
             Rejection::new("n", RejectionReason::IntegerAboveMax, message).into()
         }
         LimitError::PriceUnknown => {
-            Error::PriceUnknown(cost.as_ref().err().map(|unknown| unknown.model.clone()).unwrap_or_default())
+            Error::PriceUnknown(cost.unknown.as_ref().map(|unknown| unknown.model.clone()).unwrap_or_default())
         }
         LimitError::Store(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "the usage of a limit could not be read");
