@@ -73,7 +73,9 @@ async fn limited_subjects(config: &Config, store: &dyn Store) -> Result<Vec<Subj
 
 /// Reads what is used. The counts of a minute and of running requests are known only if the database has them.
 async fn read(store: &Arc<dyn Store>, subjects: Vec<SubjectLimits>) -> Result<Vec<LimitRow>, CommandFailure> {
-    let usages = RequestLimiter::new(Arc::clone(store) as _).usage(&subjects).await?;
+    let limiter = RequestLimiter::new(Arc::clone(store) as _);
+    limiter.count_running_jobs().await?;
+    let usages = limiter.usage(&subjects).await?;
     let knows_all = store.shared_reservations().is_some();
     let mut rows = Vec::new();
     for (of, usages) in subjects.iter().zip(usages) {

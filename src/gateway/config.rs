@@ -51,20 +51,19 @@ pub(crate) use config_file::allowed_words;
 pub(crate) use cors::CorsOrigins;
 pub(crate) use dialect_set::DialectSet;
 pub(crate) use difference::ConfigDifference;
-pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
+pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig, ResponseBudget};
 pub(crate) use host_environment::{HostEnvironment, Platform, SystemEnvironment};
 pub(crate) use limits::{Budget, RequestLimits};
 pub(crate) use model::{FilePart, ImageModelSpec, ModelAlias, ModelField, ModelFieldKind, SizeRules};
 pub(crate) use oidc::OidcConfig;
-pub(crate) use price::{
-    FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput, PriceTerms, TermsInput,
-};
+pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput, PriceTerms, TermsInput};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, StoredContextPolicy,
+    BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
+    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls,
+    StoredContextPolicy,
     UpstreamProtocol,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};

@@ -39,6 +39,7 @@ mod request_options;
 mod request_work;
 mod response_creation;
 mod shared_record;
+mod strict_budget;
 mod token_usage;
 mod url_answer;
 

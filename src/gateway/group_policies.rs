@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Gateway;
 use super::config::{
-    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits, StoredContextPolicy,
+    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits, ResponseBudget,
+    StoredContextPolicy,
 };
 use super::keys::Caller;
 use super::people::IdentityError;
@@ -63,6 +64,11 @@ impl Gateway {
     /// The policy of a group with a filter for files and other content that the filter cannot see.
     pub(crate) fn file_policy(&self, group: &str) -> FilterFilePolicy {
         self.groups.get(group).map_or(FilterFilePolicy::Refuse, |group| group.filter_files)
+    }
+
+    /// The rule by which the responses of a group keep within budgets.
+    pub(crate) fn response_budget(&self, group: &str) -> ResponseBudget {
+        self.groups.get(group).map(|group| group.response_budget).unwrap_or_default()
     }
 
     /// The limits of a group, if it has any.

@@ -203,7 +203,10 @@ mod tests {
     #[test]
     fn a_scaled_amount_is_rounded_once() {
         let half = Factor::from_number(0.5).unwrap();
-        assert_eq!([Usd(3).scaled(half), Usd(4).scaled(half), Usd(3).scaled(Factor::from_tenths(25))].map(Usd::nanos), [2, 2, 8]);
+        assert_eq!(
+            [Usd(3).scaled(half), Usd(4).scaled(half), Usd(3).scaled(Factor::from_tenths(25))].map(Usd::nanos),
+            [2, 2, 8]
+        );
         assert_eq!(Usd::MAX.scaled(Factor::MAX), Usd::MAX);
         assert_eq!([-0.1, 1000.1, f64::NAN].map(Factor::from_number), [None; 3]);
     }

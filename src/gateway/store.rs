@@ -91,7 +91,8 @@ pub(crate) use replay::{
     JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,
 };
 pub(crate) use reservations::{
-    NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
+    HeldMoney, NewReservation, OpenMoney, ReservationDecision, ReservationSubject, ReservationSubjectKind,
+    SharedReservations, SubjectUsage,
 };
 pub(crate) use second_factors::{FactorUse, NewSecondFactor, SecondFactorRow, SecondFactorStore};
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};

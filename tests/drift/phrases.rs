@@ -179,6 +179,10 @@ const SOURCES: &[Phrase] = &[
             source_number("src/gateway/store/shared_slots.rs", constant)
         }],
     ),
+    (
+        "wait for up to {} seconds, in the order",
+        &[|_| source_number("src/gateway/limits/limiter.rs", "const ROOM_WAIT: Duration = Duration::from_secs(")],
+    ),
     ("lerts are kept for {} days", &[|_| alerts_kept_days()]),
     ("a row in the database for {} days", &[|_| alerts_kept_days()]),
     (

@@ -29,7 +29,8 @@ pub(super) async fn run(gateway: &RemoteGateway, action: PriceAction, json: bool
 
 /// Returns the price as a request states it: the same names as in a list.
 fn new_price(price: &ModelPrice) -> Result<NewPrice, CommandFailure> {
-    let view = PriceView::from(&TablePrice { price: price.clone(), origin: PriceOrigin::Store, version: String::new() });
+    let view =
+        PriceView::from(&TablePrice { price: price.clone(), origin: PriceOrigin::Store, version: String::new() });
     let mut fields = serde_json::to_value(view)?;
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|name, _| name != "origin" && name != "version");

@@ -207,7 +207,8 @@ impl ConfigPrinter<'_> {
             }
         }
         let terms = &price.terms;
-        for (name, tokens) in [("context_tokens", terms.context_tokens), ("max_output_tokens", terms.max_output_tokens)] {
+        for (name, tokens) in [("context_tokens", terms.context_tokens), ("max_output_tokens", terms.max_output_tokens)]
+        {
             if let Some(tokens) = tokens {
                 self.line(path, name, &tokens.to_string());
             }
@@ -274,6 +275,12 @@ impl ConfigPrinter<'_> {
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
         self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
         self.optional(path, "stored_context", group.stored_context.map(StoredContextPolicy::as_str));
+        self.line(path, "budget_mode", &quoted(group.response_budget.mode.as_str()));
+        group
+            .response_budget
+            .max_response
+            .iter()
+            .for_each(|most| self.line(path, "max_response_usd", &most.to_string()));
         if group.dialects != DialectSet::default() {
             let words: Vec<_> = group.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect();
             self.line(path, "dialects", &list(&words));

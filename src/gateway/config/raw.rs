@@ -15,8 +15,9 @@ mod remote_images;
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, StoredContextPolicy,
+    BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
+    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
+    StoredContextPolicy,
     UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
@@ -365,6 +366,12 @@ pub(super) struct RawGroup {
     /// that the caller runs itself (`function`, `custom`, `namespace`) are always allowed. Default: all.
     #[schemars(length(max = 64))]
     pub(super) tools: Option<Vec<String>>,
+    /// The rule by which responses keep within the budgets of the group, its users and its keys. Default: `paced`.
+    pub(super) budget_mode: Option<BudgetMode>,
+    /// The most that a response of the group costs, in US dollars, in the mode `paced`: what it reserves in budgets, in
+    /// place of what the limits of its model allow. Default: those.
+    #[schemars(range(min = 0.000001, max = 1_000_000.0))]
+    pub(super) max_response_usd: Option<f64>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
     /// The treatment of files in requests to `/v1/responses`, and of files, prompts and conversations that the upstream

@@ -1,7 +1,9 @@
 //! Checks which rules match which prompts, and that a disguise does not hide a word.
 
 use super::*;
-use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy};
+use crate::gateway::config::{
+    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, ResponseBudget,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ fn group(name: &str, filter: FilterConfig) -> GroupConfig {
         fallback: FallbackPolicy::Never,
         inject_image_tool: false,
         stored_context: None,
+        response_budget: ResponseBudget::default(),
         dialects: DialectSet::default(),
         text_models: None,
         tools: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::Instrument as _;
 
 use super::attempt::{JobFailure, JobSuccess};
-use super::cost_estimate::CostBound;
+use super::cost_estimate::CostEstimate;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
@@ -194,7 +194,7 @@ fn answer_headers(
 }
 
 /// Returns the draft of a job's record, which is stored as the intent, with the most that the job can cost.
-pub(super) fn record_draft(context: &JobContext, most: Option<CostBound>) -> RecordDraft {
+pub(super) fn record_draft(context: &JobContext, cost: &CostEstimate) -> RecordDraft {
     let (caller, task) = (&context.caller, &context.task);
     let (image, tool) = match task {
         SharedTask::Images(job) => (Some(job), None),
@@ -222,8 +222,8 @@ pub(super) fn record_draft(context: &JobContext, most: Option<CostBound>) -> Rec
         injected_tool: task.is_tool_injected(),
         adapted: task.adapted_text(),
         fingerprint: context.fingerprint(),
-        max_cost_usd: most.map(|bound| bound.call),
-        max_job_cost_usd: most.map(|bound| bound.job),
+        max_cost_usd: cost.call,
+        max_job_cost_usd: cost.job,
     }
 }
 

@@ -50,7 +50,13 @@ impl JobContext {
         self: &Arc<Self>,
         answer_sender: Option<&AnswerSender<GatewayAnswer>>,
     ) -> Result<GatewayAnswer, Error> {
-        let record = self.open_record().await?;
+        let attempt_context = self.attempt_context(answer_sender);
+        let record = tokio::select! {
+            biased;
+            record = self.open_record() => record?,
+            // The job waits for room in a budget, and nothing was spent for it.
+            () = attempt_context.until_abandoned() => return Err(Error::Unavailable),
+        };
         self.make_answer(record, answer_sender).await
     }
 
@@ -98,9 +104,9 @@ impl JobContext {
             tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
             return Err(Error::Unavailable);
         }
-        let cost = cost_estimate::most(&self.gateway, &self.caller, &self.task, self.fallback_policy());
+        let cost = cost_estimate::estimate(&self.gateway, &self.caller, &self.task, self.fallback_policy());
         let reservation = request_limits::reserve(self, &cost).await?;
-        let draft = delivery::record_draft(self, cost.ok());
+        let draft = delivery::record_draft(self, &cost);
         self.gateway.ledger().open(draft, reservation).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
             Error::Unavailable

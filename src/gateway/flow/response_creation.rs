@@ -8,7 +8,7 @@ use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
     RequestFailure, RequestOptions, count_if_refused, count_refusal, group_permissions, repeated_request,
-    request_adaptation, request_limits,
+    request_adaptation, request_limits, strict_budget,
 };
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
@@ -36,6 +36,9 @@ pub(crate) async fn create_response(
     let job = request_adaptation::check_response(gateway, &caller, headers, body)
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
+    let adapted = job.adapted_text();
+    let bounded = count_if_refused(gateway, &caller, strict_budget::bound(gateway, &caller, job));
+    let job = bounded.map_err(|error| RequestFailure::new(error, adapted))?;
     let adapted = job.adapted_text();
     match answer_job(gateway, caller, options, job).await {
         Ok(answer) => Ok(answer.with_adapted_mark(adapted)),

@@ -5,7 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, NaiveDate, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use tokio::time::Instant;
 
-use super::counters::{BUDGET, SubjectCounters, next_day, period_end};
+use super::budget::BUDGET;
+use super::counters::{SubjectCounters, next_day, period_begin, period_end};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::work::{WORK_PER_MINUTE, WORK_WINDOW};
@@ -43,7 +44,7 @@ pub(crate) enum LimitAmounts {
         limit: Usd,
         /// The cost of finished jobs.
         used: Usd,
-        /// The most that running jobs can cost.
+        /// What running jobs hold: the most that they can cost, or everything that is left.
         reserved: Usd,
         /// The soft mark: the amount at which an alert is raised.
         alert: Usd,
@@ -100,17 +101,16 @@ pub(super) fn limit_usage(
         add(name, LimitAmounts::Count { limit: limit.into(), used }, resets_at);
     }
     if let Some(limit) = limits.concurrent_jobs {
-        let amounts = LimitAmounts::Count { limit: limit.into(), used: counters.jobs.into() };
+        let amounts = LimitAmounts::Count { limit: limit.into(), used: counters.jobs().into() };
         add("concurrent_jobs", amounts, None);
     }
     if let Some(limit) = limits.images_per_day {
-        let used = counters.day.as_ref().map_or(0, |counter| counter.images);
-        let amounts = LimitAmounts::Count { limit: limit.into(), used };
+        let amounts = LimitAmounts::Count { limit: limit.into(), used: counters.images_on(today) };
         add("images_per_day", amounts, Some(begin_of(next_day(today))));
     }
     if let Some(budget) = limits.budget {
-        let counter = counters.budget.as_ref();
-        let (used, reserved) = counter.map_or_else(Default::default, |counter| (counter.spent, counter.reserved));
+        let budget_use = counters.budget_use(period_begin(budget.period, today));
+        let (used, reserved) = (budget_use.spent, budget_use.reserved(budget.usd));
         let amounts = LimitAmounts::Money { limit: budget.usd, used, reserved, alert: budget.alert };
         add(BUDGET, amounts, Some(begin_of(period_end(budget.period, today))));
     }

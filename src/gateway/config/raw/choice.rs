@@ -104,6 +104,19 @@ pub(crate) enum FilterFilePolicy {
     Pass,
 }
 
+/// The rule by which responses, whose cost their text model decides, keep within budgets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BudgetMode {
+    /// A response reserves what it can cost at most by the limits of its model, or runs alone if that does not fit or is
+    /// not known. A budget is passed by at most one request.
+    #[default]
+    Paced,
+    /// The gateway limits the tokens and the tool calls of a response, and refuses what it cannot limit. A budget is never
+    /// passed.
+    Strict,
+}
+
 /// The fallback for an image of 3840x2160 or 2160x3840 in high or medium quality that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -326,6 +339,18 @@ impl FilterFilePolicy {
         match self {
             Self::Refuse => "refuse",
             Self::Pass => "pass",
+        }
+    }
+}
+
+// === impl BudgetMode ===
+
+impl BudgetMode {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paced => "paced",
+            Self::Strict => "strict",
         }
     }
 }

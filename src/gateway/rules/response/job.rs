@@ -244,6 +244,8 @@ impl ResponseJob {
         };
         self.edits.add(BodyEdit { start, end, pieces: vec![Bytes::from(text).into()] });
         self.join_pieces();
+        let change = format!("{name} unset->{value}");
+        self.adapted = Some(self.adapted.map_or_else(|| change.clone(), |adapted| format!("{adapted}, {change}")));
         self
     }
 

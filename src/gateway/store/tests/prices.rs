@@ -1,8 +1,8 @@
 //! Tests of prices.
 
 use super::*;
-use crate::gateway::money::Factor;
 use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures, PriceTerms};
+use crate::gateway::money::Factor;
 
 fn price(model: &str, from: &str, nanos: u64) -> ModelPrice {
     let mut values = [None; FIGURE_NAMES.len()];
