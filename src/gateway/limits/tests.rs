@@ -44,7 +44,8 @@ impl Fixture {
     async fn write(&self, record: &Record) {
         let Record { max_cost_usd, max_job_cost_usd, .. } = *record;
         let open = Record { max_cost_usd, max_job_cost_usd, ..running_record(record.request_id.as_str()) };
-        let open = Record { created_at: record.created_at, n: record.n, ..open };
+        let operation = record.operation.clone();
+        let open = Record { created_at: record.created_at, n: record.n, operation, ..open };
         let close = RowWrite::Close(record);
         let writes = [RowWrite::Open(&open), close];
         let count = if record.latency_ms.is_some() { 2 } else { 1 };

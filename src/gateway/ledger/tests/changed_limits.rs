@@ -284,7 +284,7 @@ async fn a_limit_that_is_set_counts_the_jobs_of_all_nodes_that_run() {
         max_job_cost_usd: most,
         ..draft("")
     };
-    let mut record = node.ledger.open(draft, reservation).await.unwrap();
+    let record = node.ledger.open(draft, reservation).await.unwrap();
     let limits = Arc::new(RequestLimits { images_per_day: Some(1), ..budget(0.5, BudgetPeriod::Day) });
     let key = SubjectLimits::new(LimitSubject::Key("key_1".into()), Some(&limits));
     let usage = node.limiter.usage(std::slice::from_ref(&key)).await.unwrap();
