@@ -167,7 +167,7 @@ fn answer_healthy(account: &str, request: &Value, number: usize, omits_codes: bo
     let is_foreign_response =
         request["previous_response_id"].as_str().is_some_and(|id| id.contains("_of_") && !id.ends_with(account));
     let refusal = if ciphertexts.any(|text| !text.starts_with(&own)) {
-        let message = "The encrypted content gAAA... could not be verified. Reason: Encrypted content organization_id did not match the target organization.";
+        let message = "The encrypted content gAAA... could not be verified. Reason: Encrypted content could not be decrypted or parsed.";
         Some((message, "invalid_encrypted_content", Value::Null))
     } else if is_foreign_response {
         Some((

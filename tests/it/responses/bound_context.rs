@@ -184,7 +184,7 @@ fn nobody_names_what_an_account_stores_for_another_user() {
         assert_eq!((&error["param"], &error["message"]), (&json!(param), &unknown));
     }
     let reasoning = next_input(&response);
-    assert_eq!(send(&gateway, &mallory, &[], &reasoning).error_object(400)["param"], "input[1].encrypted_content");
+    assert_eq!(send(&gateway, &mallory, &[], &reasoning).error_object(400)["param"], "input[1]");
     assert!(upstream.take_asked().is_empty(), "nothing was sent");
     // Every key of the same user may name them.
     for secret in [&eve, &eves_other_key] {
