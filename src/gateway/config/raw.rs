@@ -189,7 +189,7 @@ pub(super) struct RawRetention {
 }
 
 /// The memory and disk space that requests may use while they arrive and run, in megabytes of 1048576 bytes. A request
-/// that exceeds the share of its key is answered with 429, and one that exceeds the total with 503; neither costs
+/// that exceeds the part of its user or key is answered with 429, and one that exceeds the total with 503; neither costs
 /// anything.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

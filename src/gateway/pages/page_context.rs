@@ -18,7 +18,6 @@ use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
 use super::provider_flow::CALLBACK_PATH;
 use super::routes::{RouteMatch, find_route};
 use super::site_origin::SiteOrigin;
-use crate::gateway::admission::Principal;
 use crate::gateway::Gateway;
 use crate::gateway::admission::Principal;
 use crate::gateway::config::SecondFactorPolicy;
