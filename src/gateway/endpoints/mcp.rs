@@ -43,7 +43,7 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
     let body = read_unless_stopped(&gateway, body.read(&admission)).await;
     let body = flow::count_if_refused(&gateway, &caller, body)?;
     // The library would take the last of two equal members.
-    flow::count_if_refused(&gateway, &caller, body.parse_with(rules::check_duplicates).await.map_err(Into::into))?;
+    flow::count_if_refused(&gateway, &caller, body.parse_with(rules::check_duplicates).await.map_err(Error::from))?;
     let mut request = Request::new(body.text().clone());
     *request.method_mut() = context.request.method().clone();
     *request.uri_mut() = context.request.uri().clone();
