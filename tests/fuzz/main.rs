@@ -28,6 +28,7 @@ mod skills_folder;
 /// The modules of the gateway that need nothing of it.
 #[path = "../../src/stream"]
 mod stream {
+    #[expect(unused_imports, reason = "the gateway uses the other items")]
     pub(crate) mod json;
 }
 mod targets;

@@ -254,6 +254,6 @@ impl ByteShare {
 impl Drop for ByteShare {
     fn drop(&mut self) {
         // A decrease is never refused.
-        drop(self.change_to(0));
+        let _: Result<(), BudgetExceeded> = self.change_to(0);
     }
 }
