@@ -338,6 +338,7 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
         "array" if is_text(document, &schema["items"]) => Some("FieldKind::Texts".to_owned()),
         "array" => Some("FieldKind::Images".to_owned()),
         "object" if is_text(document, &schema["additionalProperties"]) => Some("FieldKind::TextMap".to_owned()),
+        "object" if schema["additionalProperties"]["type"] == "number" => Some("FieldKind::NumberMap".to_owned()),
         "object" if resolve_name(property).is_some_and(|name| CHECKED_ELSEWHERE.contains(&name)) => {
             Some("FieldKind::Object".to_owned())
         }

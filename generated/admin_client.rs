@@ -584,7 +584,7 @@ let response = client.list_tokens()
     }
     /**Create an admin token
 
-It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret.
+It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret. A token that another token makes ends with that token: when it is deleted, when its user is disabled, and at the latest when it expires, so `expires_at` must then be given. A user who has as many tokens as the setting `max_tokens_per_user` allows gets a 409 with code `token_limit_reached`.
 
 Sends a `POST` request to `/admin/v1/tokens`
 
@@ -744,7 +744,7 @@ let response = client.disconnect_user()
     }
     /**Make a link for a new password
 
-Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins.
+Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins, but not with an admin token of the same user or one that expires.
 
 Sends a `POST` request to `/admin/v1/users/{id}/reset`
 
@@ -761,7 +761,7 @@ let response = client.reset_user()
     }
     /**Remove the second factor of a user
 
-The user then signs in with the password alone, or sets up another one if the settings require it. It is meant for a user who has lost the authenticator app and the recovery codes. Refused if the user has none. For admins.
+The user then signs in with the password alone, or sets up another one if the settings require it. It is meant for a user who has lost the authenticator app and the recovery codes. Refused if the user has none. For admins, but not with an admin token of the same user or one that expires.
 
 Sends a `POST` request to `/admin/v1/users/{id}/reset-factor`
 

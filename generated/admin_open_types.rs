@@ -1988,6 +1988,9 @@ impl<'de> ::serde::Deserialize<'de> for GroupName {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct GroupPolicy {
+    /// The rule by which responses keep within budgets, as in the settings file. `paced` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub budget_mode: ::std::option::Option<::std::string::String>,
     /// The treatment of an image whose size or format differs from the request, as in the settings file. `report` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub delivery: ::std::option::Option<::std::string::String>,
@@ -2012,6 +2015,9 @@ pub struct GroupPolicy {
     /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limits: ::std::option::Option<RequestLimits>,
+    /// The most that a response costs, in US dollars, in the mode `paced`. What the limits of its model allow when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_response_usd: ::std::option::Option<f64>,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -2853,12 +2859,21 @@ impl NewKey {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewPrice {
+    /// A million text tokens of requests that the upstream wrote to its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cache_write: ::std::option::Option<f64>,
+    /// The same for cache entries that live for an hour.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cache_write_1h: ::std::option::Option<f64>,
     /// A million image tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_image_input: ::std::option::Option<f64>,
     /// A million text tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_text_input: ::std::option::Option<f64>,
+    /// The most tokens of a request and its answer together that a text model takes.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub context_tokens: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The first day, in UTC, on which the prices apply.
     pub from: ::chrono::naive::NaiveDate,
     /// A million image tokens of requests.
@@ -2867,6 +2882,9 @@ pub struct NewPrice {
     /// A million image tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_output: ::std::option::Option<f64>,
+    /// The most tokens of an answer of a text model.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_output_tokens: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The model, as in requests.
     pub model: ::std::string::String,
     /// One image of an answer, in addition to its tokens.
@@ -2881,6 +2899,12 @@ pub struct NewPrice {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
+    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tiers: ::std::option::Option<PriceFactors>,
+    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tools: ::std::option::Option<ToolPrices>,
 }
 impl NewPrice {
     /// Returns a builder.
@@ -3068,12 +3092,21 @@ pub struct OneTimeLink {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct Price {
+    /// A million text tokens of requests that the upstream wrote to its cache.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cache_write: ::std::option::Option<f64>,
+    /// The same for cache entries that live for an hour.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cache_write_1h: ::std::option::Option<f64>,
     /// A million image tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_image_input: ::std::option::Option<f64>,
     /// A million text tokens of requests that the upstream had in its cache.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cached_text_input: ::std::option::Option<f64>,
+    /// The most tokens of a request and its answer together that a text model takes.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub context_tokens: ::std::option::Option<u64>,
     /// The first day, in UTC, on which the prices apply.
     pub from: ::chrono::naive::NaiveDate,
     /// A million image tokens of requests.
@@ -3082,6 +3115,9 @@ pub struct Price {
     /// A million image tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_output: ::std::option::Option<f64>,
+    /// The most tokens of an answer of a text model.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_output_tokens: ::std::option::Option<u64>,
     /// The model, as in requests. The prices also apply to its dated snapshots, unless they have prices of their own.
     pub model: ::std::string::String,
     /// The place where a price is defined: `file` for the settings file, `store` for the store of the gateway, `default` for the program. The prices of the program apply only to a model that has no others.
@@ -3098,11 +3134,39 @@ pub struct Price {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
+    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tiers: ::std::option::Option<PriceFactors>,
+    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tools: ::std::option::Option<ToolPrices>,
     /// A name that changes with every figure. Records state it as `price_version`.
     pub version: ::std::string::String,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(transparent)]
+pub struct PriceFactors(pub ::std::collections::BTreeMap<::std::string::String, f64>);
+impl ::std::ops::Deref for PriceFactors {
+    type Target = ::std::collections::BTreeMap<::std::string::String, f64>;
+    fn deref(&self) -> &::std::collections::BTreeMap<::std::string::String, f64> {
+        &self.0
+    }
+}
+impl ::std::convert::From<PriceFactors>
+for ::std::collections::BTreeMap<::std::string::String, f64> {
+    fn from(value: PriceFactors) -> Self {
+        value.0
+    }
+}
+impl ::std::convert::From<::std::collections::BTreeMap<::std::string::String, f64>>
+for PriceFactors {
+    fn from(value: ::std::collections::BTreeMap<::std::string::String, f64>) -> Self {
+        Self(value)
+    }
 }
 /// Prices.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4015,6 +4079,28 @@ pub struct TokenList {
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(transparent)]
+pub struct ToolPrices(pub ::std::collections::BTreeMap<::std::string::String, f64>);
+impl ::std::ops::Deref for ToolPrices {
+    type Target = ::std::collections::BTreeMap<::std::string::String, f64>;
+    fn deref(&self) -> &::std::collections::BTreeMap<::std::string::String, f64> {
+        &self.0
+    }
+}
+impl ::std::convert::From<ToolPrices>
+for ::std::collections::BTreeMap<::std::string::String, f64> {
+    fn from(value: ToolPrices) -> Self {
+        value.0
+    }
+}
+impl ::std::convert::From<::std::collections::BTreeMap<::std::string::String, f64>>
+for ToolPrices {
+    fn from(value: ::std::collections::BTreeMap<::std::string::String, f64>) -> Self {
+        Self(value)
+    }
 }
 /// Counts of finished requests.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -5480,6 +5566,10 @@ pub mod builder {
     /// A builder of [`GroupPolicy`](super::GroupPolicy).
     #[derive(Clone, Debug)]
     pub struct GroupPolicy {
+        budget_mode: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         delivery: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -5512,6 +5602,10 @@ pub mod builder {
             ::std::option::Option<super::RequestLimits>,
             ::std::string::String,
         >,
+        max_response_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         text_models: ::std::result::Result<
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
@@ -5528,6 +5622,7 @@ pub mod builder {
     impl ::std::default::Default for GroupPolicy {
         fn default() -> Self {
             Self {
+                budget_mode: Ok(Default::default()),
                 delivery: Ok(Default::default()),
                 dialects: Ok(Default::default()),
                 fallback: Ok(Default::default()),
@@ -5536,6 +5631,7 @@ pub mod builder {
                 image_deadline: Ok(Default::default()),
                 inject_image_tool: Ok(Default::default()),
                 limits: Ok(Default::default()),
+                max_response_usd: Ok(Default::default()),
                 text_models: Ok(Default::default()),
                 tools: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -5543,6 +5639,19 @@ pub mod builder {
         }
     }
     impl GroupPolicy {
+        /// Sets the member `budget_mode`.
+        pub fn budget_mode<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.budget_mode = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for budget_mode: {e}")
+                });
+            self
+        }
         /// Sets the member `delivery`.
         pub fn delivery<T>(mut self, value: T) -> Self
         where
@@ -5645,6 +5754,19 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for limits: {e}"));
             self
         }
+        /// Sets the member `max_response_usd`.
+        pub fn max_response_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_response_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_response_usd: {e}")
+                });
+            self
+        }
         /// Sets the member `text_models`.
         pub fn text_models<T>(mut self, value: T) -> Self
         where
@@ -5693,6 +5815,7 @@ pub mod builder {
             value: GroupPolicy,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                budget_mode: value.budget_mode?,
                 delivery: value.delivery?,
                 dialects: value.dialects?,
                 fallback: value.fallback?,
@@ -5701,6 +5824,7 @@ pub mod builder {
                 image_deadline: value.image_deadline?,
                 inject_image_tool: value.inject_image_tool?,
                 limits: value.limits?,
+                max_response_usd: value.max_response_usd?,
                 text_models: value.text_models?,
                 tools: value.tools?,
                 extra: value.extra?,
@@ -5710,6 +5834,7 @@ pub mod builder {
     impl ::std::convert::From<super::GroupPolicy> for GroupPolicy {
         fn from(value: super::GroupPolicy) -> Self {
             Self {
+                budget_mode: Ok(value.budget_mode),
                 delivery: Ok(value.delivery),
                 dialects: Ok(value.dialects),
                 fallback: Ok(value.fallback),
@@ -5718,6 +5843,7 @@ pub mod builder {
                 image_deadline: Ok(value.image_deadline),
                 inject_image_tool: Ok(value.inject_image_tool),
                 limits: Ok(value.limits),
+                max_response_usd: Ok(value.max_response_usd),
                 text_models: Ok(value.text_models),
                 tools: Ok(value.tools),
                 extra: Ok(value.extra),
@@ -6620,12 +6746,24 @@ pub mod builder {
     /// A builder of [`NewPrice`](super::NewPrice).
     #[derive(Clone, Debug)]
     pub struct NewPrice {
+        cache_write: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        cache_write_1h: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         cached_image_input: ::std::result::Result<
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
         cached_text_input: ::std::result::Result<
             ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        context_tokens: ::std::result::Result<
+            ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
             ::std::string::String,
         >,
         from: ::std::result::Result<::chrono::naive::NaiveDate, ::std::string::String>,
@@ -6635,6 +6773,10 @@ pub mod builder {
         >,
         image_output: ::std::result::Result<
             ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
+        max_output_tokens: ::std::result::Result<
+            ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
             ::std::string::String,
         >,
         model: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -6654,24 +6796,64 @@ pub mod builder {
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
+        tiers: ::std::result::Result<
+            ::std::option::Option<super::PriceFactors>,
+            ::std::string::String,
+        >,
+        tools: ::std::result::Result<
+            ::std::option::Option<super::ToolPrices>,
+            ::std::string::String,
+        >,
     }
     impl ::std::default::Default for NewPrice {
         fn default() -> Self {
             Self {
+                cache_write: Ok(Default::default()),
+                cache_write_1h: Ok(Default::default()),
                 cached_image_input: Ok(Default::default()),
                 cached_text_input: Ok(Default::default()),
+                context_tokens: Ok(Default::default()),
                 from: Err("no value supplied for from".to_string()),
                 image_input: Ok(Default::default()),
                 image_output: Ok(Default::default()),
+                max_output_tokens: Ok(Default::default()),
                 model: Err("no value supplied for model".to_string()),
                 per_image: Ok(Default::default()),
                 source: Ok(Default::default()),
                 text_input: Ok(Default::default()),
                 text_output: Ok(Default::default()),
+                tiers: Ok(Default::default()),
+                tools: Ok(Default::default()),
             }
         }
     }
     impl NewPrice {
+        /// Sets the member `cache_write`.
+        pub fn cache_write<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cache_write = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cache_write: {e}")
+                });
+            self
+        }
+        /// Sets the member `cache_write_1h`.
+        pub fn cache_write_1h<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.cache_write_1h = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for cache_write_1h: {e}")
+                });
+            self
+        }
         /// Sets the member `cached_image_input`.
         pub fn cached_image_input<T>(mut self, value: T) -> Self
         where
@@ -6697,6 +6879,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for cached_text_input: {e}")
+                });
+            self
+        }
+        /// Sets the member `context_tokens`.
+        pub fn context_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.context_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for context_tokens: {e}")
                 });
             self
         }
@@ -6734,6 +6931,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for image_output: {e}")
+                });
+            self
+        }
+        /// Sets the member `max_output_tokens`.
+        pub fn max_output_tokens<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_output_tokens = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_output_tokens: {e}")
                 });
             self
         }
@@ -6798,6 +7010,28 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `tiers`.
+        pub fn tiers<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::PriceFactors>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tiers = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for tiers: {e}"));
+            self
+        }
+        /// Sets the member `tools`.
+        pub fn tools<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::ToolPrices>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tools = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for tools: {e}"));
+            self
+        }
     }
     impl ::std::convert::TryFrom<NewPrice> for super::NewPrice {
         type Error = super::error::ConversionError;
@@ -6805,32 +7039,44 @@ pub mod builder {
             value: NewPrice,
         ) -> ::std::result::Result<Self, super::error::ConversionError> {
             Ok(Self {
+                cache_write: value.cache_write?,
+                cache_write_1h: value.cache_write_1h?,
                 cached_image_input: value.cached_image_input?,
                 cached_text_input: value.cached_text_input?,
+                context_tokens: value.context_tokens?,
                 from: value.from?,
                 image_input: value.image_input?,
                 image_output: value.image_output?,
+                max_output_tokens: value.max_output_tokens?,
                 model: value.model?,
                 per_image: value.per_image?,
                 source: value.source?,
                 text_input: value.text_input?,
                 text_output: value.text_output?,
+                tiers: value.tiers?,
+                tools: value.tools?,
             })
         }
     }
     impl ::std::convert::From<super::NewPrice> for NewPrice {
         fn from(value: super::NewPrice) -> Self {
             Self {
+                cache_write: Ok(value.cache_write),
+                cache_write_1h: Ok(value.cache_write_1h),
                 cached_image_input: Ok(value.cached_image_input),
                 cached_text_input: Ok(value.cached_text_input),
+                context_tokens: Ok(value.context_tokens),
                 from: Ok(value.from),
                 image_input: Ok(value.image_input),
                 image_output: Ok(value.image_output),
+                max_output_tokens: Ok(value.max_output_tokens),
                 model: Ok(value.model),
                 per_image: Ok(value.per_image),
                 source: Ok(value.source),
                 text_input: Ok(value.text_input),
                 text_output: Ok(value.text_output),
+                tiers: Ok(value.tiers),
+                tools: Ok(value.tools),
             }
         }
     }
@@ -7492,6 +7738,8 @@ pub type AuditSeq = crate::wire::Bounded<1, 9007199254740991>;
 pub type GraceSeconds = crate::wire::Bounded<0, 2592000>;
 /// The address of a link. Anyone who has it can use it. Only this answer contains it.
 pub type LinkAddress = crate::wire::Secret;
+/// The most tokens that a model takes.
+pub type ModelTokens = crate::wire::Bounded<1, 1000000000>;
 /// A newly created secret. Only this answer contains it: the gateway stores only a hash.
 pub type NewSecret = crate::wire::Secret;
 /// The maximum number of rows of a page.

@@ -709,6 +709,16 @@ impl schemars::JsonSchema for types::Price {
         super::served::component("Price", generator)
     }
 }
+impl schemars::JsonSchema for types::PriceFactors {
+    fn schema_name() -> String {
+        "PriceFactors".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("PriceFactors", generator)
+    }
+}
 impl schemars::JsonSchema for types::PriceList {
     fn schema_name() -> String {
         "PriceList".to_owned()
@@ -887,6 +897,16 @@ impl schemars::JsonSchema for types::TokenList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("TokenList", generator)
+    }
+}
+impl schemars::JsonSchema for types::ToolPrices {
+    fn schema_name() -> String {
+        "ToolPrices".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("ToolPrices", generator)
     }
 }
 impl schemars::JsonSchema for types::Usage {

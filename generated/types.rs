@@ -163,6 +163,7 @@ impl CostEstimate {
 /// |---|---|---|
 /// | `INVALID_API_KEY` | 401 | The key is missing, was not issued by this service, or is disabled or deleted. |
 /// | `invalid_request_error` | 400 | A parameter, or a combination of parameters, is not acceptable; `error.param` names it. |
+/// | `invalid_encrypted_content` | 400 | An item of `input` has an `encrypted_content` that every account that was asked has refused: another account has made it. Nothing was made. |
 /// | `usage_limit_reached` | 429 | The usage window of every upstream account that may serve the request is exhausted. |
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
 /// | `no_available_accounts` | 503 | No upstream account that may serve the request is available: none is configured, or all are disabled or currently unusable. |
@@ -197,6 +198,9 @@ pub enum ErrorCode {
     /// The word `invalid_request_error`.
     #[serde(rename = "invalid_request_error")]
     InvalidRequestError,
+    /// The word `invalid_encrypted_content`.
+    #[serde(rename = "invalid_encrypted_content")]
+    InvalidEncryptedContent,
     /// The word `usage_limit_reached`.
     #[serde(rename = "usage_limit_reached")]
     UsageLimitReached,
@@ -245,6 +249,7 @@ impl ::std::fmt::Display for ErrorCode {
         match *self {
             Self::InvalidApiKey => f.write_str("INVALID_API_KEY"),
             Self::InvalidRequestError => f.write_str("invalid_request_error"),
+            Self::InvalidEncryptedContent => f.write_str("invalid_encrypted_content"),
             Self::UsageLimitReached => f.write_str("usage_limit_reached"),
             Self::UpstreamError => f.write_str("upstream_error"),
             Self::NoAvailableAccounts => f.write_str("no_available_accounts"),
@@ -270,6 +275,7 @@ impl ::std::str::FromStr for ErrorCode {
         match value {
             "INVALID_API_KEY" => Ok(Self::InvalidApiKey),
             "invalid_request_error" => Ok(Self::InvalidRequestError),
+            "invalid_encrypted_content" => Ok(Self::InvalidEncryptedContent),
             "usage_limit_reached" => Ok(Self::UsageLimitReached),
             "upstream_error" => Ok(Self::UpstreamError),
             "no_available_accounts" => Ok(Self::NoAvailableAccounts),

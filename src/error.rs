@@ -32,6 +32,8 @@ pub(crate) enum Error {
     AdminDecision(AdminDecision),
     /// A parameter, or a combination of parameters, is not acceptable.
     Invalid(Rejection),
+    /// No account can read encrypted content of the request.
+    UnreadableContext(Rejection),
     /// The body, or one part of it, exceeds its limit.
     TooLarge(Rejection),
     /// The content type is not supported here.
@@ -63,6 +65,8 @@ pub(crate) enum Error {
     Upstream(UpstreamFault),
     /// The store does not answer.
     Unavailable,
+    /// The disk has no space for the images of a request that are shown from the stored answer; nothing was spent.
+    StorageFull,
     /// A fault of the gateway itself.
     Internal,
 }
@@ -99,6 +103,8 @@ pub(crate) enum ResourceConflict {
     LastAdmin,
     /// The member already has this maximum number of keys, or has deleted too many keys within a day.
     KeyLimit(u32),
+    /// The user has this number of admin tokens already.
+    TokenLimit(u32),
 }
 
 /// The moment at which the first account has capacity again.
@@ -113,6 +119,10 @@ pub(crate) struct UsageReset {
 /// The maximum of `Retry-After`. Two well-known clients wait as long as the header says, however long that is.
 const RETRY_AFTER_MAX: u64 = crate::tables::RETRY_AFTER_MAX_SECONDS;
 
+/// The seconds after which a request whose answer has no disk space may be sent again (our choice): running answers give
+/// their space back after some seconds.
+const STORAGE_RETRY_AFTER: u64 = 5;
+
 /// The content encodings that request bodies may have.
 const CONTENT_ENCODINGS: &str = "zstd, gzip, identity";
 
@@ -125,6 +135,7 @@ impl Error {
             Self::InvalidKey | Self::UndeclaredKeyHeader => ApiErrorCode::InvalidApiKey,
             Self::Denied | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
             Self::Invalid(_) => ApiErrorCode::InvalidRequest,
+            Self::UnreadableContext(_) => ApiErrorCode::InvalidEncryptedContent,
             Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
             Self::UnsupportedMedia(_) | Self::UnsupportedEncoding => ApiErrorCode::UnsupportedMediaType,
             Self::NotFound(missing) => missing.code(),
@@ -137,7 +148,7 @@ impl Error {
             Self::InProgress => ApiErrorCode::ImageInProgress,
             Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
             Self::Upstream(_) => ApiErrorCode::UpstreamError,
-            Self::Unavailable => ApiErrorCode::ServiceUnavailable,
+            Self::Unavailable | Self::StorageFull => ApiErrorCode::ServiceUnavailable,
             Self::Internal => ApiErrorCode::InternalError,
         }
     }
@@ -145,7 +156,9 @@ impl Error {
     /// Returns the parameter at fault, if there is one.
     pub(crate) fn param(&self) -> Option<&str> {
         match self {
-            Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
+            Self::Invalid(rejection) | Self::UnreadableContext(rejection) | Self::TooLarge(rejection) => {
+                rejection.param.as_deref()
+            }
             Self::NotFound(MissingResource::Model(_)) => Some("model"),
             Self::NotFound(MissingResource::UserParam { param, .. }) => Some(param),
             Self::AdminDecision(AdminDecision::LatestEnd(_)) => Some("expires_at"),
@@ -159,7 +172,11 @@ impl Error {
     /// Returns true if the same request, sent again automatically, can succeed without paying for an image twice.
     pub(crate) fn should_retry(&self) -> bool {
         match self {
-            Self::RateLimited { .. } | Self::InProgress | Self::BudgetExceeded(_) | Self::Unavailable => true,
+            Self::RateLimited { .. }
+            | Self::InProgress
+            | Self::BudgetExceeded(_)
+            | Self::Unavailable
+            | Self::StorageFull => true,
             Self::LimitReached(refusal) => !refusal.is_quota,
             Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
             Self::InvalidKey
@@ -167,6 +184,7 @@ impl Error {
             | Self::Denied
             | Self::AdminDecision(_)
             | Self::Invalid(_)
+            | Self::UnreadableContext(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
             | Self::UnsupportedEncoding
@@ -185,6 +203,7 @@ impl Error {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
             Self::InProgress | Self::BudgetExceeded(_) => Some(1),
+            Self::StorageFull => Some(STORAGE_RETRY_AFTER),
             Self::UsageLimit(reset) => reset.seconds,
             Self::LimitReached(refusal) => Some(refusal.wait_seconds),
             _ => None,
@@ -249,7 +268,9 @@ pub(crate) fn error_event(detail: &Value) -> String {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
+            Self::Invalid(rejection) | Self::UnreadableContext(rejection) | Self::TooLarge(rejection) => {
+                f.write_str(&rejection.message)
+            }
             Self::UnsupportedMedia(message) | Self::BudgetExceeded(message) => f.write_str(message),
             Self::UnsupportedEncoding => {
                 write!(f, "The header 'Content-Encoding' must name exactly one of these: {CONTENT_ENCODINGS}.")
@@ -262,6 +283,10 @@ impl std::fmt::Display for Error {
             Self::PriceUnknown(model) => {
                 write!(f, "There is a budget, but the model '{model}' has no price, so its cost cannot be limited.")
             }
+            Self::StorageFull => f.write_str(
+                "The gateway has no disk space for the images of this request at the moment. Nothing was spent; send the \
+                 same request again later.",
+            ),
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
             Self::AdminDecision(decision) => decision.fmt(f),
@@ -316,6 +341,7 @@ impl ResourceConflict {
             Self::PriceReadOnly(_) => ApiErrorCode::PriceReadOnly,
             Self::LastAdmin => ApiErrorCode::LastAdmin,
             Self::KeyLimit(_) => ApiErrorCode::KeyLimitReached,
+            Self::TokenLimit(_) => ApiErrorCode::TokenLimitReached,
         }
     }
 }
@@ -343,6 +369,9 @@ impl std::fmt::Display for ResourceConflict {
                 write!(f, "The price of {price} is defined in the settings file: change or remove it there.")
             }
             Self::LastAdmin => write!(f, "No other admin could sign in: make another user an admin first."),
+            Self::TokenLimit(limit) => {
+                write!(f, "A user can have at most {limit} admin tokens: delete one that is no longer used.")
+            }
             Self::KeyLimit(limit) => {
                 let daily_limit = limit.saturating_mul(10);
                 write!(

@@ -1,6 +1,7 @@
 //! The server: owns the modules of the gateway, and starts and stops them.
 
 mod accounts;
+mod admission;
 pub(crate) mod alerts;
 pub(crate) mod backup;
 mod catalog;
@@ -44,6 +45,7 @@ mod unready_reason;
 mod upstream;
 pub(crate) mod usage;
 mod usage_fold;
+pub(crate) mod work;
 
 pub(crate) use current_gateway::CurrentGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
@@ -56,9 +58,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, CredentialService};
+use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
+use config::{AddressPolicy, Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -109,6 +112,7 @@ pub(crate) struct Gateway {
     pub(crate) usage_fold: Arc<UsageFoldTask>,
     metrics: Arc<Metrics>,
     registry: Option<Arc<RegistryPublisher>>,
+    request_budgets: Arc<RequestBudgets>,
     spool: Spool,
     image_models: ImageModels,
     catalog: Arc<TextModelCatalog>,
@@ -165,8 +169,9 @@ impl Gateway {
         let (keys, people) = (open_keys(store), open_people(config, store));
         let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
         let (node, vault) = (store.node_id().clone(), store.vault());
+        let addresses = AddressPolicy::for_services(config.allow_link_local);
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
-        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
+        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, addresses, needs_tls(config))?);
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
@@ -185,7 +190,9 @@ impl Gateway {
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
-        let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
+        let request_budgets = RequestBudgets::new(&config.uploads);
+        let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(&request_budgets));
+        let spool = spool.map_err(ServeError::Spool)?;
         spool.start_space_checks();
         let free = spool.free_space(config.data_dir.clone());
         let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
@@ -212,6 +219,7 @@ impl Gateway {
             prices,
             metrics,
             registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
+            request_budgets,
             spool,
             image_models: ImageModels::from_config(&config),
             deadlines: config.deadlines,
@@ -256,6 +264,7 @@ impl Gateway {
             prices: Arc::clone(&self.prices),
             metrics: Arc::clone(&self.metrics),
             registry: self.registry.clone(),
+            request_budgets: Arc::clone(&self.request_budgets),
             spool: self.spool.clone(),
             image_models: ImageModels::from_config(&config),
             catalog: Arc::clone(&self.catalog),
@@ -383,14 +392,14 @@ impl Gateway {
     pub(crate) fn render_metrics(&self) -> Result<String, std::fmt::Error> {
         let (accounts, waiting) = self.accounts.snapshot();
         self.connections.report_to_metrics();
-        let uploads = self.spool.usage();
+        let held = self.request_budgets.usage();
         self.metrics.render(&MetricsSnapshot {
             accounts,
             waiting,
             unsettled: self.ledger.unsettled_records(),
-            body_bytes: uploads.memory,
-            spool_bytes: uploads.disk,
-            refused_for_space: uploads.refused,
+            body_bytes: held.memory,
+            spool_bytes: held.disk,
+            refused_for_space: held.refused,
         })
     }
 
@@ -414,6 +423,10 @@ impl Gateway {
     /// then answered at once, and answers that are being sent end early.
     pub(crate) const fn cutoff(&self) -> &CancellationToken {
         &self.cutoff
+    }
+
+    pub(crate) const fn request_budgets(&self) -> &Arc<RequestBudgets> {
+        &self.request_budgets
     }
 
     pub(crate) const fn spool(&self) -> &Spool {

@@ -40,6 +40,7 @@ pub use build::{
 };
 pub use check::{
     CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, check, is_public, may_be_requested, verify,
+    verify_package,
 };
 pub use diff::{ManifestChange, ManifestDifference, SkillDifference, VersionBump, diff};
 pub use discovery::{DiscoveryError, discovery_index};
@@ -50,8 +51,7 @@ pub use finding::{
 };
 pub use format::format;
 pub use install::{
-    LockFile, LockFileEntry, LockFileError, NotInstalledError, SkillRequirement, SkillRequirementError,
-    package_address, package_fault,
+    LockFile, LockFileEntry, LockFileError, NotInstalledError, SkillRequirement, SkillRequirementError, package_address,
 };
 pub use located::LocatedNode;
 pub use text::SourceFile;

@@ -155,6 +155,8 @@ pub enum FieldKind {
     Texts,
     /// An object whose values are texts.
     TextMap,
+    /// An object whose values are numbers.
+    NumberMap,
     /// A time in the form of RFC 3339, with its offset.
     Moment,
     /// A day in the form `2026-11-21`.

@@ -11,6 +11,7 @@ use super::output::{Column, print, print_json, table};
 use crate::gateway::config::{Config, limits_from_json};
 use crate::gateway::limits::{LimitAmounts, LimitState, LimitSubject, LimitUsage, RequestLimiter, SubjectLimits};
 use crate::gateway::store::{ReservationSubjectKind, Store};
+use crate::gateway::work::WORK_PER_MINUTE;
 
 /// The limits that a command can read without the memory of a server.
 const STORED_LIMITS: [&str; 2] = ["images_per_day", "budget_usd"];
@@ -72,13 +73,20 @@ async fn limited_subjects(config: &Config, store: &dyn Store) -> Result<Vec<Subj
 
 /// Reads what is used. The counts of a minute and of running requests are known only if the database has them.
 async fn read(store: &Arc<dyn Store>, subjects: Vec<SubjectLimits>) -> Result<Vec<LimitRow>, CommandFailure> {
-    let usages = RequestLimiter::new(Arc::clone(store) as _).usage(&subjects).await?;
+    let limiter = RequestLimiter::new(Arc::clone(store) as _);
+    limiter.count_running_jobs().await?;
+    let usages = limiter.usage(&subjects).await?;
     let knows_all = store.shared_reservations().is_some();
     let mut rows = Vec::new();
     for (of, usages) in subjects.iter().zip(usages) {
         let (kind, id) = of.subject.kind_and_id();
         let name = store.subject_name(kind, id).await?.unwrap_or_default();
-        let known = usages.into_iter().filter(|usage| knows_all || STORED_LIMITS.contains(&usage.name));
+        // The work is in the memory of each node.
+        let is_known = |usage: &LimitUsage| match usage.name {
+            WORK_PER_MINUTE => false,
+            name => knows_all || STORED_LIMITS.contains(&name),
+        };
+        let known = usages.into_iter().filter(is_known);
         rows.extend(known.map(|usage| LimitRow { kind: kind.as_str(), id: id.to_owned(), name: name.clone(), usage }));
     }
     Ok(rows)

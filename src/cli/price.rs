@@ -2,6 +2,9 @@
 
 mod remote;
 
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
 use chrono::NaiveDate;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -11,7 +14,7 @@ use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::output::{cell, print, print_json, print_message, table};
 use super::remote::GatewayArgs;
-use crate::gateway::config::{Config, ModelPrice, PriceFault, PriceInput};
+use crate::gateway::config::{Config, ModelPrice, PriceFault, PriceInput, TermsInput};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{PriceTable, TablePrice};
 use crate::gateway::store::{AuditContext, Store};
@@ -76,10 +79,32 @@ struct SetArgs {
     /// The price of one image, in addition to its tokens.
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     per_image: Option<f64>,
+    /// The price of a million text tokens that the upstream wrote to its cache.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    cache_write: Option<f64>,
+    /// The same for cache entries that live for an hour.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    cache_write_1h: Option<f64>,
+    /// The factor of all prices for a service tier, such as `flex=0.5`; may be repeated.
+    #[arg(long = "tier", value_name = "NAME=FACTOR")]
+    tiers: Vec<TermArg>,
+    /// The price of one call of a tool that the upstream runs, such as `web_search=0.01`; may be repeated.
+    #[arg(long = "tool", value_name = "NAME=USD")]
+    tools: Vec<TermArg>,
+    /// The most tokens of a request and its answer together that a text model takes.
+    #[arg(long, value_name = "TOKENS")]
+    context_tokens: Option<u64>,
+    /// The most tokens of an answer of a text model.
+    #[arg(long, value_name = "TOKENS")]
+    max_output_tokens: Option<u64>,
     /// The place where the prices are published.
     #[arg(long, value_name = "TEXT")]
     source: Option<String>,
 }
+
+/// A name with its number, as written in an argument.
+#[derive(Clone, Debug)]
+struct TermArg(String, f64);
 
 /// A price, of the store or of the admin API. Scripts rely on the fields.
 #[derive(Serialize, Deserialize)]
@@ -93,6 +118,14 @@ struct PriceView {
     image_output: Option<f64>,
     text_output: Option<f64>,
     per_image: Option<f64>,
+    cache_write: Option<f64>,
+    cache_write_1h: Option<f64>,
+    #[serde(default)]
+    tiers: BTreeMap<String, f64>,
+    #[serde(default)]
+    tools: BTreeMap<String, f64>,
+    context_tokens: Option<u64>,
+    max_output_tokens: Option<u64>,
     source: Option<String>,
     origin: String,
     version: String,
@@ -165,12 +198,27 @@ fn print_set(set: Option<&PriceView>, json: bool) -> Result<(), CommandFailure> 
 
 /// Checks the figures of the arguments.
 fn checked_price(arguments: &SetArgs) -> Result<ModelPrice, CommandFailure> {
-    let SetArgs { text_input, cached_text_input, image_input, cached_image_input, .. } = *arguments;
-    let SetArgs { image_output, text_output, per_image, .. } = *arguments;
+    let names = |terms: &[TermArg]| terms.iter().map(|TermArg(name, value)| (name.clone(), *value)).collect();
     let input = PriceInput {
         model: &arguments.model,
         from: arguments.from,
-        dollars: [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image],
+        dollars: [
+            arguments.text_input,
+            arguments.cached_text_input,
+            arguments.image_input,
+            arguments.cached_image_input,
+            arguments.image_output,
+            arguments.text_output,
+            arguments.per_image,
+            arguments.cache_write,
+            arguments.cache_write_1h,
+        ],
+        terms: TermsInput {
+            context_tokens: arguments.context_tokens,
+            max_output_tokens: arguments.max_output_tokens,
+            tiers: names(&arguments.tiers),
+            tools: names(&arguments.tools),
+        },
         source: arguments.source.as_deref(),
     };
     ModelPrice::new(input).map_err(|PriceFault { field, reason }| {
@@ -210,13 +258,23 @@ fn check_not_in_file(config: &Config, model: &str, from: NaiveDate) -> Result<()
     Ok(())
 }
 
+impl FromStr for TermArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=NUMBER, such as flex=0.5")?;
+        Ok(Self(name.to_owned(), value.parse().map_err(|_| format!("`{value}` is not a number"))?))
+    }
+}
+
 // === impl PriceView ===
 
 impl From<&TablePrice> for PriceView {
     fn from(TablePrice { price, origin, version }: &TablePrice) -> Self {
         let figures = price.figures.values().map(|figure| figure.map(Usd::dollars));
-        let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image] =
-            figures;
+        let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, ..] = figures;
+        let [.., per_image, cache_write, cache_write_1h] = figures;
+        let terms = &price.terms;
         Self {
             model: price.model.clone(),
             from: price.from,
@@ -227,6 +285,12 @@ impl From<&TablePrice> for PriceView {
             image_output,
             text_output,
             per_image,
+            cache_write,
+            cache_write_1h,
+            tiers: terms.tiers.iter().map(|(name, factor)| (name.clone(), factor.number())).collect(),
+            tools: terms.tools.iter().map(|(name, usd)| (name.clone(), usd.dollars())).collect(),
+            context_tokens: terms.context_tokens,
+            max_output_tokens: terms.max_output_tokens,
             source: price.source.clone(),
             origin: origin.as_str().to_owned(),
             version: version.clone(),

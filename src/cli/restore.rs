@@ -19,6 +19,9 @@ pub(super) struct RestoreCommand {
     installation: InstallationArgs,
     /// A file that `imagate backup` has made.
     file: PathBuf,
+    /// The file with the secret key for a sealed backup; can be given several times.
+    #[arg(long = "identity", value_name = "FILE")]
+    identities: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -28,10 +31,14 @@ pub(super) struct RestoreCommand {
 
 impl RestoreCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { installation, file, json } = self;
+        let Self { installation, file, identities, json } = self;
         let config = installation.load_for_command()?;
         check_embedded(&config)?;
-        let restored = backup::restore(&file, &config.data_dir, configured_key(&config)?.as_ref());
+        let mut keys = Vec::new();
+        for identity in &identities {
+            keys.extend(backup::read_identities(identity)?);
+        }
+        let restored = backup::restore(&file, &keys, &config.data_dir, configured_key(&config)?.as_ref());
         let RestoreReport { manifest, valid_keys } = restored.map_err(with_advice)?;
         if json {
             let keys = valid_keys.iter().map(|(id, name)| json!({ "id": id, "name": name }));
@@ -73,6 +80,8 @@ fn with_advice(error: BackupError) -> CommandFailure {
         BackupError::NotABackup { .. } => {
             "`imagate backup` makes backups; a compressed or encrypted one must be unpacked first"
         }
+        BackupError::Sealed(_) | BackupError::OtherIdentity(_) => "`--identity` names the file with the secret key",
+        BackupError::NotSealed(_) => "if it is the file you expect, restore it without `--identity`",
         BackupError::DamagedBackup { .. } => "nothing was restored; use another copy, or an older backup",
         BackupError::NewerBackup { .. } => "nothing was restored; use that version or a newer one",
         BackupError::Target { .. } => "give a new or empty folder with `--data-dir`, or move these files away first",

@@ -10,7 +10,7 @@ use super::failure::CommandFailure;
 use super::remote::GatewayArgs;
 use super::time_span::parse_end;
 use crate::gateway;
-use crate::gateway::people::{IdentityError, IdentityService};
+use crate::gateway::people::{IdentityError, IdentityService, NewToken};
 use crate::gateway::store::{AuditContext, Timestamp};
 use view::{TokenView, print_list};
 
@@ -68,7 +68,10 @@ impl TokenCommand {
         gateway.installation.with_store(async |config, store| {
             let people = gateway::open_people(config, store);
             match action {
-                TokenAction::Create { name, user, expires } => create(&people, &name, &user, expires, json).await,
+                TokenAction::Create { name, user, expires } => {
+                    let (expires_at, max_tokens) = (expires, config.max_tokens_per_user);
+                    create(&people, &user, NewToken { name: &name, expires_at, maker: None, max_tokens }, json).await
+                }
                 TokenAction::List => list(&people, json).await,
                 TokenAction::Delete { id, .. } => delete(&people, &id, json).await,
             }
@@ -76,15 +79,9 @@ impl TokenCommand {
     }
 }
 
-async fn create(
-    people: &IdentityService,
-    name: &str,
-    user: &str,
-    expires: Option<Timestamp>,
-    json: bool,
-) -> Result<(), CommandFailure> {
+async fn create(people: &IdentityService, user: &str, new: NewToken<'_>, json: bool) -> Result<(), CommandFailure> {
     let user = people.find_user(user).await.map_err(|error| token_failure(error, &format!("user {user}")))?;
-    let (token, secret) = people.create_token(&AuditContext::command(), &user, name, expires).await?;
+    let (token, secret) = people.create_token(&AuditContext::command(), &user, new).await?;
     let role = user.role.as_str();
     TokenView::from(token).with_secret(secret.expose()).print_new(role, json)
 }

@@ -35,6 +35,8 @@ codes! {
     InvalidApiKey = "INVALID_API_KEY", 401, "authentication_error";
     /// A parameter is invalid, or conflicts with another parameter.
     InvalidRequest = "invalid_request_error", 400, "invalid_request_error";
+    /// No account can read encrypted content of the request.
+    InvalidEncryptedContent = "invalid_encrypted_content", 400, "invalid_request_error";
     /// The usage window of the upstream accounts is exhausted.
     UsageLimitReached = "usage_limit_reached", 429, "usage_limit_reached";
     /// The upstream gave no image, the network failed, or the content was refused.
@@ -73,6 +75,8 @@ codes! {
     RecordNotFound = "record_not_found", 404, "invalid_request_error";
     /// The member already has the maximum number of keys, or has deleted too many keys within a day.
     KeyLimitReached = "key_limit_reached", 409, "invalid_request_error";
+    /// The user already has the maximum number of admin tokens.
+    TokenLimitReached = "token_limit_reached", 409, "invalid_request_error";
     /// A user has this name already.
     UserExists = "user_exists", 409, "invalid_request_error";
     /// A group has this name already.

@@ -24,9 +24,11 @@ mod queue;
 mod recent_calls;
 mod refresh_task;
 mod rows;
+mod secret_mask;
 mod selection;
 mod slot_exchange;
 mod slot_share;
+mod stored_context;
 mod text_model_accounts;
 mod token_cache;
 mod token_fetcher;
@@ -44,6 +46,8 @@ pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
 pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse, basic_header};
 pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
+pub(crate) use secret_mask::SecretMask;
+pub(crate) use stored_context::{ContextPart, ContextRefusal};
 pub(crate) use text_model_accounts::TextModelAccount;
 pub(crate) use token_fetcher::token_change;
 
@@ -74,6 +78,10 @@ use token_fetcher::TokenFetcher;
 /// The maximum time that a request waits for a slot (our choice). After that the caller should retry later.
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// The maximum time that the first attempt of a job waits for a slot of the account of its conversation while another
+/// account may have one (our choice). Without the account's cache, the whole conversation is charged at its full price.
+const HOME_WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// The name under which a command waits in the queue for slots.
 const COMMAND_REQUESTER: &str = "command";
 
@@ -95,17 +103,6 @@ pub(crate) struct Accounts {
     opened_at: DateTime<Utc>,
     /// Set if other nodes use the accounts, too.
     slot_exchange: OnceLock<SlotExchangeTask>,
-}
-
-/// The account that made an earlier response, and whether it may be asked again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ResponseAccount {
-    /// The account with this name made the response, and serves the group now. It may be in a cooldown.
-    Serves(String),
-    /// The account is disabled or deleted, or no longer serves the group or the Responses API.
-    Gone,
-    /// No record shows such a response for this user, or for this API key if it has no user.
-    Unknown,
 }
 
 /// The reason why a lease was refused.
@@ -174,8 +171,9 @@ impl Accounts {
         self.pool.stop();
     }
 
-    /// Grants the right to make one attempt on an account that is not in `tried`. Waits in fair order for a slot. Between
-    /// equal accounts, the id of the request decides, as in [`Self::likely_account`].
+    /// Grants the right to make one attempt on an account that is not in `tried`. Waits in fair order for a slot. The
+    /// account of the conversation goes first, as long as it is healthy. Between equal accounts, the id of the request
+    /// decides, as in [`Self::likely_account`].
     pub(crate) async fn lease<'a>(
         &self,
         task: impl Into<TaskRef<'a>>,
@@ -183,9 +181,28 @@ impl Accounts {
         tried: &[String],
         request_id: &str,
     ) -> Result<Lease, LeaseRefusal> {
+        let (task, requester) = (task.into(), RequesterId::from_caller(caller));
         let requirements =
-            AccountRequirements { tie_seed: Some(tie_seed(request_id)), ..requirements(task.into(), caller, tried) };
-        self.acquire_lease(&RequesterId::from_caller(caller), requirements).await
+            AccountRequirements { tie_seed: Some(tie_seed(request_id)), ..requirements(task, caller, tried) };
+        if let Some(at_home) = self.healthy_home(task, &requirements) {
+            // After a failed attempt, no other account is known to be better.
+            let wait = if tried.is_empty() { HOME_WAIT_MAX } else { SLOT_WAIT_MAX };
+            match self.acquire_lease(&requester, at_home, wait).await {
+                Err(LeaseRefusal::NoneLeft | LeaseRefusal::InCooldown { .. }) => {}
+                Err(LeaseRefusal::Busy) if tried.is_empty() => {}
+                answer => return answer,
+            }
+        }
+        self.acquire_lease(&requester, requirements, SLOT_WAIT_MAX).await
+    }
+
+    /// Returns the requirements that only the account of the conversation meets; `None` if there is no such account, or
+    /// another one should serve.
+    fn healthy_home(&self, task: TaskRef<'_>, requirements: &AccountRequirements) -> Option<AccountRequirements> {
+        let TaskRef::Response(job) = task else { return None };
+        let home = job.serving_accounts().home.clone().filter(|_| requirements.only_account.is_none())?;
+        let at_home = AccountRequirements { only_account: Some(home), ..requirements.clone() };
+        self.pool.has_healthy_account(&at_home).then_some(at_home)
     }
 
     /// Grants the right to call one specific account that serves this group, for a command that tests it.
@@ -194,7 +211,7 @@ impl Accounts {
         let tried = names.into_iter().filter(|name| name != account).collect();
         let requirements =
             AccountRequirements { group: group.to_owned(), tried_accounts: tried, ..AccountRequirements::default() };
-        self.acquire_lease(&RequesterId::from_name(COMMAND_REQUESTER), requirements).await
+        self.acquire_lease(&RequesterId::from_name(COMMAND_REQUESTER), requirements, SLOT_WAIT_MAX).await
     }
 
     /// Returns the account that would be chosen now, so that a record has an account name even if the process dies
@@ -205,7 +222,10 @@ impl Accounts {
         caller: &Caller,
         request_id: &str,
     ) -> Option<String> {
-        self.pool.likely_account(&requirements(task.into(), caller, &[]), tie_seed(request_id))
+        let task = task.into();
+        let requirements = requirements(task, caller, &[]);
+        let requirements = self.healthy_home(task, &requirements).unwrap_or(requirements);
+        self.pool.likely_account(&requirements, tie_seed(request_id))
     }
 
     /// Returns the text models that may run the image tool for this job for images, each once: those of the accounts that
@@ -214,26 +234,8 @@ impl Accounts {
         self.pool.tool_host_models(&requirements(task.into(), caller, &[]))
     }
 
-    /// Returns the account that made the response with this id for the caller's user, or for the caller's key if it has
-    /// no user.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read.
-    pub(crate) async fn account_of_response(
-        &self,
-        response_id: &str,
-        caller: &Caller,
-    ) -> Result<ResponseAccount, StoreError> {
-        let Some(name) = self.store.account_of_response(response_id, caller.user(), caller.key()).await? else {
-            return Ok(ResponseAccount::Unknown);
-        };
-        let serves = self.text_model_accounts(caller.group_name()).iter().any(|account| account.name() == name);
-        Ok(if serves { ResponseAccount::Serves(name) } else { ResponseAccount::Gone })
-    }
-
     /// Lists all accounts in the order in which a request for images would try them, each with its state. With a
-    /// session, the order is that for a response of this conversation.
+    /// session, the order is that for the first response of this conversation; later ones stay with its account.
     pub(crate) fn explain(&self, group: &str, large: bool, session: Option<&str>) -> Vec<AccountExplanation> {
         explanation::explain(&self.pool, group, large, session)
     }
@@ -257,8 +259,9 @@ impl Accounts {
         &self,
         requester: &RequesterId,
         mut requirements: AccountRequirements,
+        wait: Duration,
     ) -> Result<Lease, LeaseRefusal> {
-        let deadline = Instant::now() + SLOT_WAIT_MAX;
+        let deadline = Instant::now() + wait;
         loop {
             let slot = self.pool.acquire_slot(requester, requirements.clone(), deadline).await?;
             match self.authorize_slot(&slot).await {
@@ -301,7 +304,9 @@ impl Accounts {
 fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
     let (protocol, model, session, only_account) = match task {
         TaskRef::Images(job) => (UpstreamProtocol::Images, job.model(), None, None),
-        TaskRef::Response(job) => (UpstreamProtocol::Responses, job.model(), job.session(), job.only_account()),
+        TaskRef::Response(job) => {
+            (UpstreamProtocol::Responses, job.model(), job.session(), job.serving_accounts().only.as_deref())
+        }
     };
     AccountRequirements {
         group: caller.group_name().to_owned(),

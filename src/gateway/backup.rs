@@ -8,8 +8,10 @@
 //! directory that is in use, and puts the database in place last.
 
 mod archive;
+mod bech32;
 mod error;
 mod manifest;
+mod sealing;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use tempfile::TempDir;
 use archive::{BackupArchive, write_archive};
 pub(crate) use error::BackupError;
 pub(crate) use manifest::{BackupManifest, MasterKeyInclusion};
+pub(crate) use sealing::{BackupIdentity, BackupRecipient};
 
 use super::store::{
     DatabaseFile, EmptyDataDir, MasterKey, StoreError, check_undamaged, copy_installation, create_private,
@@ -35,12 +38,14 @@ const BACKUP_STAGING: &str = ".imagate-backup-";
 const RESTORE_STAGING: &str = ".imagate-restore-";
 
 /// The choices for a new backup.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BackupOptions {
     /// True if the file may replace an existing one.
     pub(crate) overwrite: bool,
     /// True if the master key is part of the backup, provided that it is in the data directory.
     pub(crate) with_master_key: bool,
+    /// The keys that can open the file; empty if it is not sealed.
+    pub(crate) recipients: Vec<BackupRecipient>,
 }
 
 /// A backup that was made.
@@ -71,20 +76,27 @@ pub(crate) fn create(
     data_dir: &Path,
     master_key: Option<&MasterKey>,
     file: &Path,
-    options: BackupOptions,
+    options: &BackupOptions,
 ) -> Result<BackupReport, BackupError> {
     if !options.overwrite && fs::symlink_metadata(file).is_ok() {
         return Err(BackupError::FileExists(file.to_owned()));
     }
     let folder = parent_of(file);
     let staging = private_folder(BACKUP_STAGING, folder).map_err(BackupError::io("writing to", folder))?;
-    let facts = copy_installation(data_dir, master_key, options.with_master_key, staging.path())?;
+    // Nothing that is to be sealed is written beside the file before it is sealed.
+    let copies = if options.recipients.is_empty() || !data_dir.is_dir() {
+        None
+    } else {
+        Some(private_folder(BACKUP_STAGING, data_dir).map_err(BackupError::io("writing to", data_dir))?)
+    };
+    let copies = copies.as_ref().unwrap_or(&staging).path();
+    let facts = copy_installation(data_dir, master_key, options.with_master_key, copies)?;
     let facts = facts.ok_or_else(|| BackupError::NoInstallation(data_dir.to_owned()))?;
     let writing = |error| BackupError::io("writing", file)(error);
-    let manifest = BackupManifest::of_folder(staging.path(), facts).map_err(writing)?;
+    let manifest = BackupManifest::of_folder(copies, facts).map_err(writing)?;
     let unfinished = staging.path().join("backup.tar");
     let archive = create_private(&unfinished).map_err(writing)?;
-    let bytes = write_archive(&archive, staging.path(), &manifest).map_err(writing)?;
+    let bytes = write_archive(&archive, copies, &manifest, &options.recipients).map_err(writing)?;
     move_into_place(&unfinished, file, options.overwrite).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => BackupError::FileExists(file.to_owned()),
         _ => writing(error),
@@ -93,7 +105,35 @@ pub(crate) fn create(
     Ok(BackupReport { manifest, bytes })
 }
 
-/// Restores a backup into a data directory that is missing or empty. Blocks.
+/// Reads the keys of a file.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read, or has something else than keys.
+pub(crate) fn read_identities(file: &Path) -> Result<Vec<BackupIdentity>, BackupError> {
+    let text = fs::read_to_string(file).map_err(BackupError::io("reading", file))?;
+    BackupIdentity::parse_file(&text).ok_or_else(|| BackupError::NotIdentities(file.to_owned()))
+}
+
+/// Writes a new key to a file that only its owner can read, and returns the public key.
+///
+/// # Errors
+///
+/// Returns an error if the file exists or cannot be written.
+pub(crate) fn create_identity(file: &Path) -> Result<BackupRecipient, BackupError> {
+    let writing = |error| BackupError::io("writing", file)(error);
+    let identity = BackupIdentity::random().map_err(writing)?;
+    let recipient = identity.recipient().map_err(writing)?;
+    let mut target = create_private(file).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => BackupError::FileExists(file.to_owned()),
+        _ => writing(error),
+    })?;
+    let text = format!("# public key: {recipient}\n{}\n", identity.to_text());
+    io::Write::write_all(&mut target, text.as_bytes()).and_then(|()| target.sync_all()).map_err(writing)?;
+    Ok(recipient)
+}
+
+/// Restores a backup into a data directory that is missing or empty; `identities` are the keys for a sealed one. Blocks.
 ///
 /// # Errors
 ///
@@ -101,11 +141,12 @@ pub(crate) fn create(
 /// cannot be used. Nothing was restored then.
 pub(crate) fn restore(
     file: &Path,
+    identities: &[BackupIdentity],
     data_dir: &Path,
     master_key: Option<&MasterKey>,
 ) -> Result<RestoreReport, BackupError> {
     EmptyDataDir::check(data_dir).map_err(|error| BackupError::target(data_dir, error))?;
-    let archive = BackupArchive::open(file)?;
+    let archive = BackupArchive::open(file, identities)?;
     archive.check()?;
     let target = EmptyDataDir::claim(data_dir).map_err(|error| BackupError::target(data_dir, error))?;
     let writing = |error| BackupError::io("writing to", data_dir)(error);

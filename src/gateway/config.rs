@@ -10,6 +10,7 @@
 
 mod account;
 mod address;
+mod address_policy;
 mod alerts;
 mod config_file;
 mod config_printer;
@@ -44,23 +45,26 @@ use resolve::{ConfigLayers, resolve, resolve_for_command};
 
 pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
 pub(crate) use address::ListenAddress;
+pub(crate) use address_policy::AddressPolicy;
 pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
 pub(crate) use config_file::allowed_words;
 pub(crate) use cors::CorsOrigins;
 pub(crate) use dialect_set::DialectSet;
 pub(crate) use difference::ConfigDifference;
-pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
+pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig, ResponseBudget};
 pub(crate) use host_environment::{HostEnvironment, Platform, SystemEnvironment};
 pub(crate) use limits::{Budget, RequestLimits};
 pub(crate) use model::{FilePart, ImageModelSpec, ModelAlias, ModelField, ModelFieldKind, SizeRules};
 pub(crate) use oidc::OidcConfig;
-pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput};
+pub(crate) use price::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput, PriceTerms, TermsInput};
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls, UpstreamProtocol,
+    BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
+    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls,
+    StoredContextPolicy,
+    UpstreamProtocol,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;
@@ -69,6 +73,10 @@ pub(crate) use stored_config::{account_from_json, check_limits, group_from_json,
 
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";
+
+/// The default of `work_per_minute` (our choice): about ten times the work of a busy agent with twenty turns of a megabyte
+/// in a minute, or of a program that sends four edits of 50 MB at once; 20 s of one core in a minute.
+pub(crate) const DEFAULT_WORK_PER_MINUTE: u32 = 200_000;
 
 /// The environment variable that holds the path of the configuration file.
 const CONFIG_VARIABLE: &str = "IMAGATE_CONFIG";
@@ -103,6 +111,12 @@ pub(crate) struct Config {
     pub(crate) skills_dir: Option<PathBuf>,
     /// The maximum number of keys of a member; an admin may create more for the member.
     pub(crate) max_keys_per_member: u32,
+    /// The most work units of a user within any minute, if no limit of the user sets another number.
+    pub(crate) work_per_minute: u32,
+    /// The maximum number of admin tokens of a user.
+    pub(crate) max_tokens_per_user: u32,
+    /// True if accounts and moderation services may be at link-local addresses.
+    pub(crate) allow_link_local: bool,
     /// The users who must have a second factor.
     pub(crate) require_second_factor: SecondFactorPolicy,
     /// The failures that the records of requests survive.
@@ -212,12 +226,16 @@ pub(crate) struct RetentionPeriods {
 /// The bytes that requests may hold while they arrive and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UploadLimits {
-    /// Memory for bodies that are still arriving, for all keys together.
+    /// Memory for all requests together.
     pub(crate) memory: u64,
-    /// Memory for the bodies of one key; at most `memory`.
+    /// Memory for the requests of one user; at most `memory`.
+    pub(crate) memory_per_user: u64,
+    /// Memory for the requests of one key; at most `memory`.
     pub(crate) memory_per_key: u64,
-    /// Disk space for uploads, for all keys together.
+    /// Disk space for the uploads of all requests together.
     pub(crate) disk: u64,
+    /// Disk space for the uploads of one user; at most `disk`.
+    pub(crate) disk_per_user: u64,
     /// Disk space for the uploads of one key; at most `disk`.
     pub(crate) disk_per_key: u64,
     /// Free space of the file system that is reserved for the database.
@@ -225,10 +243,17 @@ pub(crate) struct UploadLimits {
 }
 
 impl UploadLimits {
-    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of
-    /// image generations of the maximum size in memory.
-    pub(crate) const DEFAULT: Self =
-        Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
+    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of the
+    /// maximum size in memory; one user may have half of all.
+    pub(crate) const DEFAULT: Self = Self {
+        memory: 64 << 20,
+        memory_per_user: 32 << 20,
+        memory_per_key: 16 << 20,
+        disk: 8 << 30,
+        disk_per_user: 4 << 30,
+        disk_per_key: 4 << 30,
+        min_free: 64 << 20,
+    };
 }
 
 /// The source that set a value.

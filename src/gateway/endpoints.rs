@@ -13,16 +13,18 @@ mod openapi;
 mod pages;
 mod skills;
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
 use http::header::AUTHORIZATION;
-use http::{HeaderName, Version};
+use http::{HeaderMap, HeaderName, Version};
 
+use super::admission::{Admission, Principal, RequestBudgets};
 use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
 use super::front::{
-    ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError, HandlerResponse,
-    JsonBody, ResponseKind, TypedResponse, UnreadBody, run_handler, spool_response,
+    AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError,
+    HandlerResponse, JsonBody, ResponseKind, TypedResponse, UnreadBody, admission_of, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -39,6 +41,10 @@ pub(crate) use health::metrics_api_description;
 pub(crate) enum GatewayEndpoints {}
 
 type ApiContext = RequestContext<CurrentGateway>;
+
+/// The size of a body in bytes from which its limits are looked at before it is read (our choice): the upload of a smaller
+/// one costs less than the look.
+const UPLOAD_MIN_BYTES: u64 = 1024 * 1024;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -62,12 +68,19 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
     Ok(api)
 }
 
-/// Returns the IP address of the client: the forwarded one if the request came through a trusted proxy.
-fn client_address(context: &ApiContext) -> IpAddr {
-    let request = &context.request;
-    // A header value that is not text is replaced by an empty text, which contains no address.
-    let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
-    context.context().get().trusted_proxies().client_address(request.remote_addr().ip(), forwarded)
+impl AdmittingServer for CurrentGateway {
+    /// The address of the client is the forwarded one if the request came through a trusted proxy.
+    fn begin_admission(&self, peer: SocketAddr, headers: &HeaderMap) -> Admission {
+        let gateway = self.get();
+        // A header value that is not text is replaced by an empty text, which contains no address.
+        let forwarded = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
+        let address = gateway.trusted_proxies().client_address(peer.ip(), forwarded);
+        Admission::begin(gateway.request_budgets(), address)
+    }
+
+    fn request_budgets(&self) -> Arc<RequestBudgets> {
+        Arc::clone(self.get().request_budgets())
+    }
 }
 
 impl GatewayApi for GatewayEndpoints {
@@ -91,9 +104,9 @@ impl GatewayApi for GatewayEndpoints {
         let unread = body.unread();
         Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
-            let options = request_options(&context)?;
-            let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await?;
+            let (caller, admission) = admit(&gateway, &context).await?;
+            let options = request_options(&context, &admission)?;
+            let body = read_unless_stopped(&gateway, body.with_large_windows().read(&admission)).await?;
             let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
             let answer = HandlerResponse::json(&estimate.cost)?;
             Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
@@ -108,9 +121,13 @@ impl GatewayApi for GatewayEndpoints {
         let unread = body.unread();
         Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
-            let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
-            let body = read_unless_stopped(&gateway, body.read_to_spool(&caller, gateway.spool())).await;
+            let (caller, admission) = admit(&gateway, &context).await?;
+            let options = flow::count_if_refused(&gateway, &caller, request_options(&context, &admission))?;
+            if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
+                flow::check_upload(&gateway, &caller, &options, "create_response").await?;
+            }
+            let reading = body.with_large_windows().read_to_spool(&admission, gateway.spool());
+            let body = read_unless_stopped(&gateway, reading).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();
             let gateway_answer = flow::create_response(&gateway, caller, options, headers, body).await?;
@@ -122,7 +139,7 @@ impl GatewayApi for GatewayEndpoints {
     async fn list_image_models(context: ApiContext) -> Result<TypedResponse<types::ImageModelList>, ApiError> {
         Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
+            let (caller, _) = admit(&gateway, &context).await?;
             HandlerResponse::json(&flow::list_image_models(&gateway, &caller))
         })
         .await)
@@ -131,7 +148,7 @@ impl GatewayApi for GatewayEndpoints {
     async fn list_models(context: ApiContext) -> Result<TypedResponse<types::ModelList>, ApiError> {
         Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
+            let (caller, _) = admit(&gateway, &context).await?;
             HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
         })
         .await)
@@ -143,7 +160,7 @@ impl GatewayApi for GatewayEndpoints {
     ) -> Result<TypedResponse<types::Model>, ApiError> {
         Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
-            let caller = admit(&gateway, &context).await?;
+            let (caller, _) = admit(&gateway, &context).await?;
             let model = path.into_value()?.into_inner().model;
             HandlerResponse::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
         })
@@ -161,7 +178,7 @@ async fn answer_generation(
     Ok(run_handler(&context, unread, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
-        let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await;
+        let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
         let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
@@ -179,9 +196,10 @@ async fn answer_edit(
     Ok(run_handler(&context, unread, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
+        flow::check_upload(&gateway, &caller, &options, "edit_image").await?;
         let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
         let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
-        let reading = Box::pin(body.read(&caller, gateway.spool(), settings));
+        let reading = Box::pin(body.read(options.admission(), gateway.spool(), settings));
         let form = read_unless_stopped(&gateway, reading).await;
         let form = flow::count_if_refused(&gateway, &caller, form)?;
         let gateway_answer = Box::pin(flow::edit_image(&gateway, caller, options, form)).await?;
@@ -196,12 +214,12 @@ async fn admit_image_request(
     context: &ApiContext,
     azure: Option<AzurePath>,
 ) -> Result<(Caller, RequestOptions), Error> {
-    let caller = admit(gateway, context).await?;
+    let (caller, admission) = admit(gateway, context).await?;
     let options = match azure {
         Some(path) => azure::check_path(gateway, &caller, context).map(|()| path.deployment),
         None => Ok(None),
     }
-    .and_then(|deployment| Ok(request_options(context)?.with_deployment(deployment)));
+    .and_then(|deployment| Ok(request_options(context, &admission)?.with_deployment(deployment)));
     let options = flow::count_if_refused(gateway, &caller, options)?;
     Ok((caller, options))
 }
@@ -256,14 +274,18 @@ async fn read_unless_stopped<T>(
     }
 }
 
-fn request_options(context: &ApiContext) -> Result<RequestOptions, Error> {
-    RequestOptions::from_headers(&context.request_id, context.request.headers())
+fn request_options(context: &ApiContext, admission: &Admission) -> Result<RequestOptions, Error> {
+    RequestOptions::from_headers(&context.request_id, context.request.headers(), admission)
 }
 
-async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<Caller, Error> {
+/// Checks the key of a request, whose admission then counts for the owner of the key.
+async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<(Caller, Admission), Error> {
     let headers = context.request.headers();
-    match (headers.get(AUTHORIZATION), headers.get(azure::KEY_HEADER)) {
+    let caller = match (headers.get(AUTHORIZATION), headers.get(azure::KEY_HEADER)) {
         (None, Some(key)) => azure::admit(gateway, key.as_bytes()).await,
         (authorization, _) => flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await,
-    }
+    }?;
+    let admission = admission_of(context);
+    admission.set_principal(Principal::of_key(caller.user(), caller.key()).with_work(caller.work().clone()));
+    Ok((caller, admission))
 }

@@ -5,6 +5,7 @@
 //! ([`attempt`]).
 
 mod account_call;
+mod answer_size;
 mod attempt;
 mod attempt_context;
 mod attempt_deadlines;
@@ -35,8 +36,10 @@ mod request_adaptation;
 mod request_failure;
 mod request_limits;
 mod request_options;
+mod request_work;
 mod response_creation;
 mod shared_record;
+mod strict_budget;
 mod token_usage;
 mod url_answer;
 
@@ -50,18 +53,20 @@ pub(crate) use image_run::{ImageFileBody, ImageRun, find_image_run};
 pub(crate) use models::{list_models, retrieve_model};
 pub(crate) use request_failure::RequestFailure;
 pub(crate) use request_options::{RequestOptions, read_host};
+pub(crate) use request_work::{begin_of_actor, check_upload, count_repeat};
 pub(crate) use response_creation::create_response;
 
 use super::Gateway;
 use super::keys::{AuthenticationError, Caller, PublicId, UserId};
 use super::store::StoreError;
+use super::work::Work;
 use crate::error::Error;
 
-/// Turns the API key of a request into a `Caller`.
+/// Turns the API key of a request into a `Caller`, and begins its work.
 ///
 /// # Errors
 ///
-/// Returns 401 for every invalid key, and 503 if the store cannot be read or if the settings of the group are not in
+/// Returns 401 for every invalid key, 429 if the user, the key or the group has no work left, and 503 if the store cannot be read or if the settings of the group are not in
 /// force yet.
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
     let caller = gateway.keys().authenticate(authorization).await.map_err(|error| match error {
@@ -86,10 +91,10 @@ fn unreadable_keys_error(error: &StoreError) -> Error {
     Error::Unavailable
 }
 
-/// Returns the caller, if its group can be served now.
+/// Begins the work of the caller, if its group can be served now.
 async fn check_group(gateway: &Gateway, caller: Caller) -> Result<Caller, Error> {
     match gateway.may_serve_group(caller.group_name()).await {
-        Ok(true) => Ok(caller),
+        Ok(true) => request_work::begin(gateway, caller),
         // The settings come into force at the next group refresh.
         Ok(false) => Err(Error::Unavailable),
         Err(error) => {
@@ -132,5 +137,6 @@ fn count_refusal(gateway: &Gateway, caller: &Caller, error: &Error) {
     // later.
     if matches!(error.code().status(), 400 | 404 | 413 | 415) {
         gateway.keys().note_refusal(caller);
+        caller.charge(Work::Refusal);
     }
 }

@@ -22,7 +22,9 @@ mod framed_body;
 mod gathered_body;
 mod listener;
 mod query;
+mod request_admission;
 mod request_context;
+mod request_head;
 mod request_id;
 mod response;
 mod served_connection;
@@ -31,7 +33,7 @@ mod spooled_response;
 mod unread_body;
 
 pub(crate) use api_error::ApiError;
-pub(crate) use body::{JsonBody, spool_error};
+pub(crate) use body::{JsonBody, json_text_error, spool_error};
 pub(crate) use captured::ExtractorResult;
 pub(crate) use connections::ConnectionTable;
 pub(crate) use cors::CorsSettings;
@@ -41,6 +43,7 @@ pub(crate) use form::{EditBody, FormNames, FormSettings, ImagePageForm};
 pub(crate) use form_body::FormBody;
 pub(crate) use gathered_body::GatheredBody;
 pub(crate) use query::{Query, QueryParameters, check_query};
+pub(crate) use request_admission::{AdmittingServer, admission_of};
 pub(crate) use response::{
     HandlerError, HandlerResponse, PageContent, ResponseCounter, ResponseKind, TypedResponse, error_content,
     run_handler, run_page_handler,

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use super::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits};
+use super::config::{
+    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, RequestLimits, ResponseBudget,
+    StoredContextPolicy,
+};
 use super::keys::Caller;
 use super::people::IdentityError;
 
@@ -35,6 +38,19 @@ impl Gateway {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }
 
+    /// The stored context that a group may name. By default, everything that its accounts have stored, if only its one user
+    /// can have stored it. A filter has not seen what the gateway does not know.
+    pub(crate) fn stored_context(&self, group: &str) -> StoredContextPolicy {
+        if self.filters.is_on(group) && self.file_policy(group) == FilterFilePolicy::Refuse {
+            return StoredContextPolicy::Own;
+        }
+        let set = self.groups.get(group).and_then(|group| group.stored_context);
+        set.unwrap_or_else(|| {
+            let has_own_context = self.keys.has_one_owner(group) && self.accounts.serve_only(group);
+            if has_own_context { StoredContextPolicy::Any } else { StoredContextPolicy::Own }
+        })
+    }
+
     /// The text models that a group may name; `None` if it may name any.
     pub(crate) fn allowed_text_models(&self, group: &str) -> Option<&[String]> {
         self.groups.get(group).map_or(self.config.text_models.as_deref(), |group| group.text_models.as_deref())
@@ -48,6 +64,11 @@ impl Gateway {
     /// The policy of a group with a filter for files and other content that the filter cannot see.
     pub(crate) fn file_policy(&self, group: &str) -> FilterFilePolicy {
         self.groups.get(group).map_or(FilterFilePolicy::Refuse, |group| group.filter_files)
+    }
+
+    /// The rule by which the responses of a group keep within budgets.
+    pub(crate) fn response_budget(&self, group: &str) -> ResponseBudget {
+        self.groups.get(group).map(|group| group.response_budget).unwrap_or_default()
     }
 
     /// The limits of a group, if it has any.

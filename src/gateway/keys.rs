@@ -156,6 +156,11 @@ impl ApiKeys {
         Ok(entry.is_some_and(|entry| is_valid(&entry, Timestamp::now())))
     }
 
+    /// True if all keys of the group belong to one user, or if there is one key.
+    pub(crate) fn has_one_owner(&self, group: &str) -> bool {
+        self.cache.has_one_owner(group)
+    }
+
     /// Notes that the owner of a key makes a request with it, without its secret.
     pub(crate) fn note_request(&self, caller: &Caller) {
         if let Some(entry) = self.cache.get(caller.public_id()) {

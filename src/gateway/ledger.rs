@@ -173,13 +173,12 @@ impl Ledger {
         // Outcomes need no permit: there is at most one outcome for each intent.
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
         let state = OpenRecordState::new(
-            running_record(draft),
+            Record { created_at: reservation.begun_at(), ..running_record(draft) },
+            reservation,
             self.message_sender.clone(),
             self.unsettled_records.clone(),
-            Arc::clone(&self.metrics),
-            Arc::clone(&self.prices),
-        )
-        .with_reservation(reservation);
+            (Arc::clone(&self.metrics), Arc::clone(&self.prices)),
+        );
         let intent = Box::new(state);
         let (reply, result) = oneshot::channel();
         // If this future is dropped from here on, the writer skips the intent, or closes the record that it has
@@ -198,7 +197,7 @@ impl Ledger {
     /// Opens a record of a job without limits.
     #[cfg(test)]
     pub(crate) async fn open_for_test(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
-        self.open(draft, LimitReservation::unlimited()).await
+        self.open(draft, LimitReservation::uncounted()).await
     }
 
     /// Makes a claim, its answer, or its removal durable. If this future is dropped, a claim or an answer is not written,
@@ -265,7 +264,7 @@ fn running_record(draft: RecordDraft) -> Record {
         end_user: draft.end_user.map(Record::truncate_text),
         fallback: None,
         injected_tool: draft.injected_tool,
-        response_id: None,
+        bindings: Vec::new(),
         fingerprint: draft.fingerprint,
         missing: None,
         image_model: None,

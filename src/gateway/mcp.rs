@@ -27,6 +27,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::Gateway;
+use super::admission::Admission;
 use super::keys::Caller;
 use image_tools::ImageTools;
 
@@ -40,6 +41,8 @@ pub(crate) struct McpCaller {
     pub(crate) gateway: Arc<Gateway>,
     /// The owner of the key.
     pub(crate) caller: Caller,
+    /// What the request may hold.
+    pub(crate) admission: Admission,
     /// The id of the request, under which a tool call is recorded.
     pub(crate) request_id: String,
     /// The host under which the client has reached the gateway.
@@ -56,8 +59,8 @@ pub(crate) async fn answer_message(
         .disable_allowed_hosts()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_max_request_body_bytes(MCP_BODY_MAX_BYTES)
-        .with_cancellation_token(caller.gateway.cutoff().clone());
+        // At the end of a stop, the request flow ends each call with a result, and the library would drop it.
+        .with_max_request_body_bytes(MCP_BODY_MAX_BYTES);
     let tools = move || Ok(ImageTools::new(caller.clone()));
     let service = StreamableHttpService::new(tools, Arc::new(NeverSessionManager::default()), config);
     service.handle(request.map(Full::new)).await

@@ -6,10 +6,12 @@
 use std::fmt;
 use std::iter::Sum;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The billionths in a dollar.
 const NANOS_PER_USD: u64 = 1_000_000_000;
+/// The millionths in the factor 1.
+const FACTOR_UNIT: u128 = 1_000_000;
 /// The tokens that a price of the table is for.
 const TOKENS_PER_PRICE: u128 = 1_000_000;
 
@@ -17,6 +19,10 @@ const TOKENS_PER_PRICE: u128 = 1_000_000;
 /// which databases can store: about 9 billion dollars. Sums stop at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Usd(u64);
+
+/// A factor of prices, such as 0.5 for half the price, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Factor(u64);
 
 // === impl Usd ===
 
@@ -80,6 +86,13 @@ impl Usd {
         u64::try_from(product.div_ceil(u128::from(all.max(1)))).map_or(self, Self)
     }
 
+    /// Multiplies an amount by a factor. The result is rounded once, and a half of a billionth is rounded up.
+    pub(crate) fn scaled(self, factor: Factor) -> Self {
+        let product = u128::from(self.0) * u128::from(factor.0);
+        let nanos = (product + FACTOR_UNIT / 2) / FACTOR_UNIT;
+        u64::try_from(nanos).map_or(Self::MAX, Self::from_nanos)
+    }
+
     /// Returns the cost of tokens whose prices are given for a million of each kind. It is rounded once, and a half of a
     /// billionth is rounded up.
     pub(crate) fn cost_of_tokens(kinds: impl IntoIterator<Item = (u64, Self)>) -> Self {
@@ -87,6 +100,49 @@ impl Usd {
         let sum = parts.fold(0, u128::saturating_add);
         let nanos = sum.saturating_add(TOKENS_PER_PRICE / 2) / TOKENS_PER_PRICE;
         u64::try_from(nanos).map_or(Self::MAX, Self::from_nanos)
+    }
+}
+
+// === impl Factor ===
+
+impl Factor {
+    /// The factor that changes nothing.
+    pub(crate) const ONE: Self = Self(1_000_000);
+    /// The greatest factor (our choice).
+    pub(crate) const MAX: Self = Self(1_000_000_000);
+
+    /// Creates a factor from tenths.
+    pub(crate) const fn from_tenths(tenths: u64) -> Self {
+        Self(tenths * 100_000)
+    }
+
+    /// Creates a factor from a number, rounded to a millionth. Returns `None` for a number that is negative, not finite or
+    /// above [`Factor::MAX`].
+    pub(crate) fn from_number(number: f64) -> Option<Self> {
+        if !(0.0..=Self::MAX.number()).contains(&number) {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be in range")]
+        Some(Self((number * 1e6).round() as u64))
+    }
+
+    /// Returns the factor as a number.
+    #[expect(clippy::cast_precision_loss, reason = "the greatest factor is exact")]
+    pub(crate) fn number(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
+impl Serialize for Factor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.number())
+    }
+}
+
+impl<'de> Deserialize<'de> for Factor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        Self::from_number(number).ok_or_else(|| serde::de::Error::custom("the factor is out of range"))
     }
 }
 
@@ -112,6 +168,14 @@ impl Serialize for Usd {
     }
 }
 
+impl<'de> Deserialize<'de> for Usd {
+    /// Reads dollars.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let dollars = f64::deserialize(deserializer)?;
+        Self::from_dollars(dollars).ok_or_else(|| serde::de::Error::custom("the amount is out of range"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +198,17 @@ mod tests {
             assert_eq!((usd(dollars).nanos(), usd(dollars).dollars()), (nanos, dollars));
         }
         assert_eq!([-0.01, f64::NAN, f64::INFINITY, 1e12].map(Usd::from_dollars), [None; 4]);
+    }
+
+    #[test]
+    fn a_scaled_amount_is_rounded_once() {
+        let half = Factor::from_number(0.5).unwrap();
+        assert_eq!(
+            [Usd(3).scaled(half), Usd(4).scaled(half), Usd(3).scaled(Factor::from_tenths(25))].map(Usd::nanos),
+            [2, 2, 8]
+        );
+        assert_eq!(Usd::MAX.scaled(Factor::MAX), Usd::MAX);
+        assert_eq!([-0.1, 1000.1, f64::NAN].map(Factor::from_number), [None; 3]);
     }
 
     #[test]

@@ -56,8 +56,16 @@ pub(crate) fn name_error_message(subject: &str, reason: &str) -> String {
 }
 
 /// Returns the composed form (NFC) of a text.
-pub(crate) fn to_nfc(text: &str) -> String {
+fn to_nfc(text: &str) -> String {
     text.nfc().collect()
+}
+
+/// Returns the form of a name in which names are compared: without differences of case and of compatible characters
+/// (NFKC), such as wide letters. Two names of one form could be mistaken for each other, so only one of them can exist.
+pub(crate) fn fold(name: &str) -> String {
+    // Upper case first, so that letters with several lower-case forms, such as the two forms of sigma, become one.
+    let folded: String = name.nfkc().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
+    folded.nfkc().collect()
 }
 
 /// Returns a text in which hidden characters are escaped, so that all characters are visible.
@@ -209,6 +217,18 @@ mod tests {
     #[test]
     fn names_that_look_the_same_are_equal() {
         assert_eq!(parse_name("Jose\u{301}"), Some("José".to_owned()));
+    }
+
+    #[test]
+    fn names_that_differ_by_case_only_have_one_form() {
+        for (first, second) in
+            [("admin", "Admin"), ("ADA", "ada"), ("Größe", "GRÖSSE"), ("ΣΑΣ", "σας"), ("ａｄａ", "ada"), ("ﬁn", "FIN")]
+        {
+            assert_eq!(fold(first), fold(second), "{first} {second}");
+        }
+        for (first, second) in [("ada", "adam"), ("e", "é"), ("ада", "ada")] {
+            assert_ne!(fold(first), fold(second), "{first} {second}");
+        }
     }
 
     #[test]

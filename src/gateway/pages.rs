@@ -46,6 +46,7 @@ mod people;
 mod person;
 mod playground;
 mod playground_call;
+mod playground_key;
 mod playground_run;
 mod preferences;
 mod prices;
@@ -79,12 +80,14 @@ use http::header::{
 };
 
 use http::StatusCode;
+use http_body::Body as _;
 pub(crate) use http_messages::{FormReadError, PageBody, PageRequest, PageResponse, UrlEncodedFields};
 pub(crate) use playground::{PAGE_FIELDS as PLAYGROUND_PAGE_FIELDS, PATH as PLAYGROUND_PATH};
 
 use super::Gateway;
 use super::config::PublicUrl;
-use super::store::{UserId, Vault};
+use super::store::Vault;
+use super::work::Work;
 use form_nonce::FormNonces;
 use language::Language;
 use page_context::PageContext;
@@ -168,12 +171,14 @@ impl Pages {
         Self { public_address, nonces: FormNonces::new(vault.clone()), vault }
     }
 
-    /// Returns the user whose browser sends the form that makes images from a page of the gateway; `None` if there is no
-    /// session, or another site may have sent the form.
-    pub(crate) async fn image_form_sender(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> Option<UserId> {
-        let site = SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref())?;
-        let context = PageContext::open(self, gateway, request, &site).await.ok()?;
-        csrf::is_same_origin(request, &site).then(|| context.own_user_id()).flatten()
+    /// True if the form that makes images comes from a page of the gateway, in the browser of a signed-in user. The
+    /// request then counts for the user.
+    pub(crate) async fn may_send_image_form(&self, gateway: &Arc<Gateway>, request: &PageRequest) -> bool {
+        let Some(site) = SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) else {
+            return false;
+        };
+        let context = PageContext::open(self, gateway, request, &site).await;
+        csrf::is_same_origin(request, &site) && context.is_ok_and(|context| context.own_user_id().is_some())
     }
 
     /// Returns the origin of the pages under this host; `None` if no page is served there.
@@ -211,6 +216,15 @@ impl Pages {
             RouteMatch::Found(route) => self.handle_route(&mut context, route).await,
         };
         let response = response.unwrap_or_else(|error| error.into_response(context.layout("")));
+        if let Some(session) = &context.session {
+            session.actor.charge(Work::Operation);
+            session.actor.charge(match &response.body {
+                PageBody::Whole(page) => Work::WrittenBytes(page.len() as u64),
+                PageBody::Image(image) => Work::RepeatedBytes(image.size_hint().exact().unwrap_or(0)),
+                // Its request charges itself.
+                PageBody::Events(_) => Work::Request,
+            });
+        }
         context.with_notice_cookie(context.with_form_cookie(response))
     }
 

@@ -28,7 +28,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use actor::Actor;
+pub(crate) use actor::{ActingToken, Actor, LastingOperation};
 pub(crate) use error::IdentityError;
 pub(crate) use groups::KeyGroup;
 pub(crate) use links::{IssuedLink, LinkDetails};
@@ -38,6 +38,7 @@ pub(crate) use second_factor::SecondFactorEnrolment;
 pub(crate) use secret_text::SecretText;
 pub(crate) use sessions::{IssuedSession, UserSession};
 pub(crate) use sign_in::{SignInOrigin, SignInStep};
+pub(crate) use tokens::NewToken;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -61,6 +61,10 @@
 //! uploads. If the disk is full, the bytes of an answer are still passed on to its present readers, at the pace of the
 //! slowest, but later repeats cannot get them.
 //!
+//! Tools of agents and pages without a script show an image only from the stored answer. For such a request, disk space
+//! is reserved before anything is spent ([`ClaimGuard::reserve_space`](claim_guard::ClaimGuard::reserve_space)); without
+//! space it is refused. If its answer cannot be written nevertheless, it is kept in memory for some minutes.
+//!
 //! If several nodes share a database, the bytes of finished answers are also there, encrypted in the same way, so that
 //! every node can send them.
 //!
@@ -106,6 +110,7 @@ mod orphans;
 mod pending_work;
 mod sealed_file;
 mod stored_answer;
+mod unstored_answers;
 
 #[cfg(test)]
 mod tests;
@@ -273,14 +278,6 @@ impl AnswerReplay {
         Ok(found.filter(|found| found.request_id == *request_id).and_then(|found| found.answer))
     }
 
-    /// True if the disk has space for an answer of this many bytes. A disk that does not respond has none.
-    pub(crate) async fn has_space(&self, bytes: u64) -> bool {
-        let folder = &self.idempotent_answers.folder;
-        let storage = Arc::clone(folder);
-        let check = move || Ok(disk_budget::has_space(&*storage, bytes));
-        disk_budget::run_with_timeout(&folder.free, check).await.unwrap_or(false)
-    }
-
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart, and by other nodes.
     /// `None` if the adoption of orphans is disabled, if the files cannot be read, or if no other node can get a repeat,
     /// the client does not mark retries, and files would have to be read for the hash.
@@ -342,7 +339,7 @@ impl AnswerReplay {
             if let Some(reader) = self.idempotent_answers.find_announced_answer(&fingerprint).await? {
                 return Ok(Some(reader));
             }
-            let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
+            let since = Timestamp::now() - self.retry_window();
             // In this order: an answer is claimed before its record ends, so one of the two is found.
             let earlier = self.idempotent_answers.find_earlier_request(&fingerprint, since).await?;
             match (self.idempotent_answers.find_orphan(&fingerprint).await?, earlier) {
@@ -385,6 +382,11 @@ impl AnswerReplay {
     /// Adopts a job like [`AnswerReplay::find_earlier_answer`], for jobs of this process only.
     pub(crate) async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
         adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
+    }
+
+    /// Returns the time after the begin of a job within which a retry without an idempotency key may get its answer.
+    pub(crate) const fn retry_window(&self) -> Duration {
+        self.orphan_window.saturating_add(LONGEST_JOB)
     }
 
     /// Remembers a failure that was not sent through an [`AnswerSender`], such as a body that broke off after its

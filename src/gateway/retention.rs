@@ -1,7 +1,8 @@
 //! Removes rows when their retention period is over.
 //!
 //! This module decides the interval of the removals, and the share of the database's time that they may take. It must
-//! not know the layout of the rows. Rows of a kind without a retention period stay.
+//! not know the layout of the rows. Rows of a kind without a retention period stay, except the bindings of values to
+//! accounts, whose period is fixed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, interval_at, sleep};
 
 use super::config::RetentionPeriods;
 use super::limits::first_day_of_budgets;
-use super::store::{RecordStore, RetentionClass, StoreError, Timestamp, UtcDay};
+use super::store::{BINDING_DAYS, RecordStore, RetentionClass, StoreError, Timestamp, UtcDay};
 
 /// The delay of the first removal (our choice). At the start other work is more urgent.
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
@@ -24,6 +25,9 @@ const RUN_INTERVAL: Duration = Duration::from_secs(600);
 /// for which the write of a record may have to wait.
 const BATCH_ROWS: u32 = 200;
 
+/// The time for which a binding of a value to an account stays after its last use.
+const BINDING_LIFETIME: Duration = Duration::from_secs(BINDING_DAYS as u64 * 24 * 3600);
+
 /// After each transaction the task pauses for this many times the duration of the transaction, and at least for
 /// `MIN_PAUSE` (our choice), so that others can use the database.
 const PAUSE_FACTOR: u32 = 4;
@@ -31,16 +35,13 @@ const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The task that removes expired rows. It ends when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct RetentionTask(Option<AbortHandle>);
+pub(crate) struct RetentionTask(AbortHandle);
 
 // === impl RetentionTask ===
 
 impl RetentionTask {
-    /// Starts the task, if at least one period is set.
+    /// Starts the task.
     pub(crate) fn start(store: Arc<dyn RecordStore>, retention: RetentionPeriods) -> Self {
-        if retention == RetentionPeriods::default() {
-            return Self(None);
-        }
         let task = Handle::current().spawn(async move {
             let mut ticks = interval_at(Instant::now() + FIRST_RUN_DELAY, RUN_INTERVAL);
             loop {
@@ -48,14 +49,12 @@ impl RetentionTask {
                 remove_expired_rows(&*store, retention, Timestamp::now()).await;
             }
         });
-        Self(Some(task.abort_handle()))
+        Self(task.abort_handle())
     }
 
     /// Ends the task, because the store is about to be closed.
     pub(crate) fn stop(&self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
+        self.0.abort();
     }
 }
 
@@ -72,13 +71,17 @@ async fn remove_expired_rows(store: &dyn RecordStore, retention: RetentionPeriod
         (RetentionClass::Audit, retention.audit),
         (RetentionClass::UsageDays, retention.usage),
         (RetentionClass::UsageDetails, retention.usage),
+        (RetentionClass::AccountBindings, Some(BINDING_LIFETIME)),
     ];
     for (class, period) in periods {
         let Some(period) = period else { continue };
         let before = match class {
             // Budgets are computed from these counts: without those of their period, spent money could be spent again.
             RetentionClass::UsageDays => (now - period).min(begin_of_budgets(now)),
-            RetentionClass::Records | RetentionClass::Audit | RetentionClass::UsageDetails => now - period,
+            RetentionClass::Records
+            | RetentionClass::Audit
+            | RetentionClass::UsageDetails
+            | RetentionClass::AccountBindings => now - period,
         };
         match remove_expired_of_class(store, class, before).await {
             Ok(0) => {}

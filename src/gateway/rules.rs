@@ -21,7 +21,9 @@ pub(crate) use fields::{check as check_fields, check_duplicates, parse_object as
 pub(crate) use job::{EditInput, Job};
 pub(crate) use model_parameters::{ModelParameter, ParameterValues};
 pub(crate) use models::ImageModels;
-pub(crate) use response::{ImageTool, ResponseJob, StoredKind, TextScope, TextWindows, UnjudgedPart};
+pub(crate) use response::{
+    ContextValue, ImageTool, ResponseJob, ServingAccounts, StoredId, StoredKind, TextScope, TextWindows, UnjudgedPart,
+};
 pub(crate) use task::{SharedTask, TaskRef};
 
 use chrono::{DateTime, Utc};

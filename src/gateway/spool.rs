@@ -9,7 +9,6 @@
 
 pub(crate) mod blocking_io;
 mod body_parts;
-mod budget;
 mod free_space;
 pub(crate) mod positioned_io;
 mod spooled_bytes;
@@ -27,12 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 pub(crate) use body_parts::{BodyPart, BodyPartReader};
-pub(crate) use budget::{BudgetExceeded, SpoolUsage};
-use budget::{BudgetShare, SpoolBudgets};
 pub(crate) use free_space::FreeSpace;
 pub(crate) use spooled_bytes::{SpooledBytes, SpooledBytesWriter};
 pub(crate) use upload::{EditForm, ImageUpload};
 
+use crate::gateway::admission::{Admission, BudgetExceeded, ByteShare, RequestBudgets};
+#[cfg(test)]
 use crate::gateway::config::UploadLimits;
 use crate::image::ByteSource;
 
@@ -45,8 +44,8 @@ const IDLE_FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     pool: Arc<SpoolFilePool>,
-    /// The API key whose budgets the written bytes count against; `None` for bytes of an answer.
-    owner: Option<Arc<str>>,
+    /// The request whose budgets the written bytes count against; `None` for bytes of an answer.
+    admission: Option<Admission>,
 }
 
 /// An upload or an answer that is still arriving.
@@ -70,19 +69,12 @@ pub(crate) struct SpooledFile {
 struct SpoolFilePool {
     folder: PathBuf,
     idle: Mutex<Vec<AnonymousFile>>,
-    budgets: SpoolBudgets,
+    budgets: Arc<RequestBudgets>,
     free: FreeSpace,
     /// True if the last check found too little free space.
     out_of_space: AtomicBool,
     #[cfg(test)]
     writes: std::sync::atomic::AtomicUsize,
-}
-
-/// The memory of a body that is still arriving. It counts against the memory budget until this share is dropped.
-#[derive(Debug)]
-pub(crate) struct BodyMemoryShare {
-    share: BudgetShare,
-    pool: Arc<SpoolFilePool>,
 }
 
 /// A file without a name.
@@ -99,7 +91,7 @@ struct PooledFile {
     /// `None` only while the pooled file is being dropped.
     anonymous_file: Option<AnonymousFile>,
     pool: Arc<SpoolFilePool>,
-    share: BudgetShare,
+    share: ByteShare,
 }
 
 // === impl Spool ===
@@ -110,13 +102,12 @@ impl Spool {
     /// # Errors
     ///
     /// Returns an error if no file can be created there, so that the start fails, rather than the first upload.
-    pub(crate) fn open_in(data_dir: &Path, limits: &UploadLimits) -> io::Result<Self> {
+    pub(crate) fn open_in(data_dir: &Path, min_free: u64, budgets: Arc<RequestBudgets>) -> io::Result<Self> {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
         let first = AnonymousFile::new(&folder)?;
-        let free = FreeSpace::new(folder.clone(), limits.min_free);
-        let (idle, budgets, out_of_space) =
-            (Mutex::new(vec![first]), SpoolBudgets::new(limits), AtomicBool::new(false));
+        let free = FreeSpace::new(folder.clone(), min_free);
+        let (idle, out_of_space) = (Mutex::new(vec![first]), AtomicBool::new(false));
         let pool = Arc::new(SpoolFilePool {
             folder,
             idle,
@@ -126,28 +117,18 @@ impl Spool {
             #[cfg(test)]
             writes: std::sync::atomic::AtomicUsize::new(0),
         });
-        Ok(Self { pool, owner: None })
+        Ok(Self { pool, admission: None })
     }
 
-    /// Returns the same spool for uploads of this API key, which count against the budgets of the key.
-    pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
-        Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
+    /// Returns the same spool for the uploads of a request, which count against its budgets.
+    pub(crate) fn for_request(&self, admission: &Admission) -> Self {
+        Self { pool: Arc::clone(&self.pool), admission: Some(admission.clone()) }
     }
 
     /// Returns the free space as seen from another folder of the same disk. It shares the limit on blocking
     /// threads with this spool.
     pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
         self.pool.free.for_folder(folder)
-    }
-
-    /// Returns a share of the memory for bodies that are still arriving.
-    pub(crate) fn memory(&self) -> BodyMemoryShare {
-        BodyMemoryShare { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
-    }
-
-    /// Returns the bytes held at this moment, and the number of refusals since the start.
-    pub(crate) fn usage(&self) -> SpoolUsage {
-        self.pool.budgets.usage()
     }
 
     /// Like [`Spool::create_writer_blocking`], on a thread that may block.
@@ -187,14 +168,14 @@ impl Spool {
         self.pool.run_blocking(open).await
     }
 
-    /// Returns a writer for one upload, or for an answer if the spool has no owner.
+    /// Returns a writer for one upload, or for an answer if the spool belongs to no request.
     ///
     /// # Errors
     ///
     /// Returns an error if no more files can be created. An upload is also refused if the rest of the disk is reserved
     /// for the database.
     pub(crate) fn create_writer_blocking(&self) -> io::Result<SpoolWriter> {
-        if self.owner.is_some() {
+        if self.admission.is_some() {
             self.check_reserved_space()?;
         }
         let idle = self.pool.idle().pop();
@@ -210,14 +191,14 @@ impl Spool {
     }
 
     fn writer(&self, anonymous_file: AnonymousFile) -> SpoolWriter {
-        let share = self.pool.budgets.disk.share(self.owner.clone());
+        let share = self.admission.as_ref().map_or_else(|| self.pool.budgets.answer_disk(), Admission::disk);
         let pooled_file = PooledFile { anonymous_file: Some(anonymous_file), pool: Arc::clone(&self.pool), share };
-        SpoolWriter { pooled_file, length: 0, is_upload: self.owner.is_some() }
+        SpoolWriter { pooled_file, length: 0, is_upload: self.admission.is_some() }
     }
 
-    /// Returns a writer for a body that may be small: only a large body takes a file.
-    pub(crate) fn bytes_writer(&self) -> SpooledBytesWriter {
-        SpooledBytesWriter::new(self.clone())
+    /// Returns a writer for the body of a request, which may be small: only a large body takes a file.
+    pub(crate) fn bytes_writer(&self, admission: &Admission) -> SpooledBytesWriter {
+        SpooledBytesWriter::new(self.for_request(admission), admission)
     }
 }
 
@@ -257,7 +238,7 @@ impl SpoolWriter {
         let pool = &self.pooled_file.pool;
         #[cfg(test)]
         pool.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.pooled_file.share.set_bytes(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
+        self.pooled_file.share.set_bytes(end)?;
         if self.is_upload && !pool.has_room_for(bytes.len() as u64) {
             return Err(pool.budgets.refuse(BudgetExceeded::FreeSpace));
         }
@@ -300,12 +281,12 @@ impl SpoolWriter {
 impl Spool {
     /// Creates a spool with the default limits.
     pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
-        Self::open_in(data_dir, &UploadLimits::DEFAULT)
+        Self::with_budgets(data_dir, &RequestBudgets::default_for_test())
     }
 
-    /// Creates a spool in which the bodies of one key may hold this many bytes of memory.
-    pub(crate) fn with_memory_per_key(data_dir: &Path, memory_per_key: u64) -> io::Result<Self> {
-        Self::open_in(data_dir, &UploadLimits { memory_per_key, ..UploadLimits::DEFAULT })
+    /// Creates a spool with these budgets.
+    pub(crate) fn with_budgets(data_dir: &Path, budgets: &Arc<RequestBudgets>) -> io::Result<Self> {
+        Self::open_in(data_dir, UploadLimits::DEFAULT.min_free, Arc::clone(budgets))
     }
 
     /// Returns the number of calls of [`SpoolWriter::write`].
@@ -315,7 +296,7 @@ impl Spool {
 
     /// Creates a spool on a disk whose entire free space is reserved for the database.
     pub(crate) fn without_free_space(data_dir: &Path) -> io::Result<Self> {
-        Self::open_in(data_dir, &UploadLimits { min_free: u64::MAX, ..UploadLimits::DEFAULT })
+        Self::open_in(data_dir, u64::MAX, RequestBudgets::default_for_test())
     }
 
     /// Returns a writer that accepts no bytes.
@@ -348,19 +329,6 @@ impl ByteSource for SpooledFile {
             }
             _ => Ok(0),
         }
-    }
-}
-
-// === impl BodyMemoryShare ===
-
-impl BodyMemoryShare {
-    /// Sets the number of bytes that the body holds.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the budget does not allow it.
-    pub(crate) fn set_bytes(&mut self, bytes: u64) -> io::Result<()> {
-        self.share.set_bytes(bytes).map_err(|exceeded| self.pool.budgets.refuse(exceeded))
     }
 }
 

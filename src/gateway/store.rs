@@ -9,6 +9,7 @@
 //! The interface is one trait for each subject, such as [`RecordStore`]: its users cannot see which database implements
 //! it, and the tests in `store/tests.rs` require the same behaviour of every implementation.
 
+mod account_bindings;
 mod account_rows;
 mod alerts;
 mod audit;
@@ -51,6 +52,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use account_bindings::{AccountBinding, BINDING_DAYS, BindingDigest, binding_owner};
 pub(crate) use account_rows::{
     AccountChange, AccountRow, AccountSpec, AccountStore, NewAccount, NewCredentials, StoredAccountSettings,
     StoredEjection, TokenChange, TokenRow, TokenStore,
@@ -89,7 +91,8 @@ pub(crate) use replay::{
     JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,
 };
 pub(crate) use reservations::{
-    NewReservation, ReservationSubject, ReservationSubjectKind, SharedReservations, SubjectUsage,
+    HeldMoney, NewReservation, OpenMoney, ReservationDecision, ReservationSubject, ReservationSubjectKind,
+    SharedReservations, SubjectUsage,
 };
 pub(crate) use second_factors::{FactorUse, NewSecondFactor, SecondFactorRow, SecondFactorStore};
 pub(crate) use secret_hashes::{PasswordHash, SecretHash};
@@ -184,6 +187,13 @@ pub(crate) enum RowWrite<'a> {
     Replay(&'a ReplayWrite),
 }
 
+impl RowWrite<'_> {
+    /// True if the write adds rows to more than one table.
+    const fn has_bindings(&self) -> bool {
+        matches!(self, Self::Close(record) if !record.bindings.is_empty())
+    }
+}
+
 #[cfg(test)]
 impl<'a> RowWrite<'a> {
     fn request_id(self) -> &'a RequestId {
@@ -206,6 +216,8 @@ pub(crate) enum RetentionClass {
     UsageDays,
     /// The usage counts by end user, and the detailed ones.
     UsageDetails,
+    /// The bindings of ids, ciphertexts and conversations to accounts. Their age counts from their last use.
+    AccountBindings,
 }
 
 /// The outcome of one [`RowWrite`].

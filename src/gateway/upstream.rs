@@ -9,6 +9,7 @@ mod generation_call;
 mod image_download;
 mod image_tool;
 mod images;
+mod masked_body;
 mod multipart_form;
 mod oidc_call;
 mod reply;
@@ -22,7 +23,7 @@ mod webhook_call;
 pub(crate) use failure_classification::{classify_imageless_answer, is_refusal};
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
-pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
 pub(crate) use webhook_call::WebhookClient;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::accounts::{AccountEndpoint, Lease};
+use super::config::AddressPolicy;
 use super::rules::TaskRef;
 use crate::tables::UPSTREAM_TLS_SECONDS;
 use simulated_upstream::SimulatedUpstream;
@@ -54,9 +56,14 @@ impl UpstreamClient {
     /// # Errors
     ///
     /// Returns an error if the machine's certificates cannot be read.
-    pub(crate) fn new(connect_timeout: Duration, uses_tls: bool) -> Result<Self, TransportError> {
+    pub(crate) fn new(
+        connect_timeout: Duration,
+        addresses: AddressPolicy,
+        uses_tls: bool,
+    ) -> Result<Self, TransportError> {
         let settings = TransportSettings {
             connect_timeout,
+            addresses,
             tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
             ..TransportSettings::default()
         };

@@ -24,9 +24,10 @@ pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
 pub use urls::{is_public, may_be_requested};
 
+use super::files::RepositoryFiles;
 use super::finding::{CheckReport, CheckedCounts, FindingCollector};
 use super::located::LocatedNode;
-use super::package::{self, CheckScope};
+use super::package::{self, CheckScope, VerifiedPackage};
 use super::text::SourceFile;
 use super::threads::ThreadLimit;
 
@@ -54,8 +55,33 @@ pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
 pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     let scope = CheckScope::Packages;
     check_source(source, options, scope, |manifest, _, findings| {
-        run_checks(manifest, &[&|findings| shape::check(manifest, findings)], options, scope, findings);
+        run_checks(manifest, &[&|findings| verify_manifest(manifest, findings)], options, scope, findings);
     })
+}
+
+/// Checks the shape of the manifest and the package of one of its skills, which `index` names, as [`verify`] does.
+/// Returns the package only if there are no errors.
+#[must_use]
+pub fn verify_package(
+    source: SourceFile,
+    index: usize,
+    files: &dyn RepositoryFiles,
+) -> (CheckReport, Option<VerifiedPackage>) {
+    let (options, scope) = (CheckOptions { files: Some(files), ..CheckOptions::default() }, CheckScope::Packages);
+    let mut package = None;
+    let report = check_source(source, &options, scope, |manifest, _, findings| {
+        verify_manifest(manifest, findings);
+        let checker = package::RepositoryChecker::new(files, options.shown_root, scope);
+        package = manifest.skills().nth(index).and_then(|skill| checker.verified_package(&skill, findings));
+    });
+    let package = package.filter(|_| !report.has_errors());
+    (report, package)
+}
+
+/// Checks what [`verify`] requires of the manifest by itself.
+fn verify_manifest(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    shape::check(manifest, findings);
+    urls::check_unsafe(manifest, findings);
 }
 
 fn check_source(

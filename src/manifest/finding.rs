@@ -268,6 +268,17 @@ impl FindingCollector {
         self.checked = checked;
     }
 
+    /// Returns the number of findings of rules whose level is error.
+    pub(super) fn count_errors(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.level == FindingLevel::Error).count()
+    }
+
+    /// Returns the messages of the findings of rules whose level is error, each with the id of its rule.
+    pub(super) fn error_messages(&self) -> impl Iterator<Item = String> {
+        let errors = self.findings.iter().filter(|finding| finding.level == FindingLevel::Error);
+        errors.map(|finding| format!("{}: {}", finding.rule.id, finding.message))
+    }
+
     /// Returns the message of the first finding that was reported.
     pub(super) fn first_message(&self) -> Option<&str> {
         self.findings.first().map(|finding| finding.message.as_str())

@@ -10,8 +10,8 @@ use semver::{Version, VersionReq};
 
 use super::check::nearest;
 use super::discovery::{address, release_rank};
+use super::package::PackageLimits;
 use super::package::archive::{fold, path_fault};
-use super::package::{PackageLimits, Sha256Sum};
 use crate::wire::manifest::{Skill, SkillsRegistry};
 
 /// A skill to install, written as `NAME` or `NAME@REQ`.
@@ -110,14 +110,15 @@ impl SkillRequirement {
     }
 
     /// Returns the releases that match: at least one.
-    fn matching<'a>(&self, registry: &'a SkillsRegistry) -> Result<Vec<&'a Skill>, SkillRequirementError> {
-        let candidates: Vec<&Skill> = registry.skills.iter().filter(|skill| skill.name == self.name).collect();
+    fn matching<'a>(&self, registry: &'a SkillsRegistry) -> Result<Vec<(usize, &'a Skill)>, SkillRequirementError> {
+        let all = registry.skills.iter().enumerate();
+        let candidates: Vec<(usize, &Skill)> = all.filter(|(_, skill)| skill.name == self.name).collect();
         if candidates.is_empty() {
             return Err(self.unknown(registry.skills.iter().map(|skill| &*skill.name)));
         }
-        let there = candidates.iter().map(|skill| skill.version.as_str()).collect::<Vec<_>>().join(", ");
-        let matching: Vec<&Skill> =
-            candidates.into_iter().filter(|skill| self.matches_version(&skill.version)).collect();
+        let there = candidates.iter().map(|(_, skill)| skill.version.as_str()).collect::<Vec<_>>().join(", ");
+        let matching: Vec<(usize, &Skill)> =
+            candidates.into_iter().filter(|(_, skill)| self.matches_version(&skill.version)).collect();
         if matching.is_empty() {
             return Err(SkillRequirementError::Version { name: self.name.clone(), there });
         }
@@ -130,17 +131,17 @@ impl SkillRequirement {
         SkillRequirementError::Unknown { name: self.name.clone(), nearest }
     }
 
-    /// Returns the newest release that matches.
+    /// Returns the newest release that matches, with its index in the manifest.
     ///
     /// # Errors
     ///
     /// Returns an error if no release matches, or if the entry of the release does not allow a safe download.
-    pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<&'a Skill, SkillRequirementError> {
-        let newest = self.matching(registry)?.into_iter().max_by(|a, b| {
+    pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<(usize, &'a Skill), SkillRequirementError> {
+        let newest = self.matching(registry)?.into_iter().max_by(|(_, a), (_, b)| {
             // A pre-release is chosen only if nothing else matches.
             release_rank(&a.version).cmp(&release_rank(&b.version))
         });
-        let chosen = newest.ok_or_else(|| self.unknown(std::iter::empty()))?;
+        let (index, chosen) = newest.ok_or_else(|| self.unknown(std::iter::empty()))?;
         let entry = |why| Err(SkillRequirementError::Entry { name: self.name.clone(), why });
         if chosen.sha256.len() != 64 || !chosen.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return entry("has no valid checksum for its package");
@@ -148,7 +149,7 @@ impl SkillRequirement {
         if path_fault(&chosen.package, &PackageLimits { depth: 64, ..PackageLimits::default() }).is_some() {
             return entry("names a package outside of the repository");
         }
-        Ok(chosen)
+        Ok((index, chosen))
     }
 }
 
@@ -156,20 +157,6 @@ impl SkillRequirement {
 #[must_use]
 pub fn package_address(registry: &SkillsRegistry, skill: &Skill) -> String {
     address(&registry.repository.raw_base_url, &skill.package)
-}
-
-/// Returns the problem of downloaded bytes if they are not the package of the skill. Call it before any other use of
-/// the bytes.
-#[must_use]
-pub fn package_fault(skill: &Skill, bytes: &[u8]) -> Option<String> {
-    #[expect(clippy::cast_precision_loss, reason = "a package is far below 2^52 bytes")]
-    let size = bytes.len() as f64;
-    if let Some(stated) = skill.size_bytes.filter(|stated| (stated - size).abs() >= 1.0) {
-        return Some(format!("it has {size} bytes, but the manifest states {stated}"));
-    }
-    let sum = Sha256Sum::of(bytes).to_string();
-    let differs = !sum.eq_ignore_ascii_case(&skill.sha256);
-    differs.then(|| format!("its checksum is {sum}, but the manifest states {}", skill.sha256))
 }
 
 /// The skills that are installed in a folder.

@@ -4,6 +4,7 @@
 //! not depend on the location of files: they come through [`RepositoryFiles`](super::RepositoryFiles).
 
 pub mod archive;
+mod auto_loaded;
 mod check;
 mod contents;
 pub mod front;
@@ -16,6 +17,7 @@ pub(in crate::manifest) mod rules;
 pub mod skill;
 mod unwanted;
 
+pub use check::VerifiedPackage;
 pub(in crate::manifest) use check::{CheckScope, RepositoryChecker};
 pub use contents::{PackageContents, PackageFile, Sha256Hasher, Sha256Sum};
 pub use limits::PackageLimits;

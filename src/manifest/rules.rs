@@ -184,7 +184,7 @@ mod tests {
         let errors: Vec<&Rule> =
             all().filter(needs_only_the_manifest).filter(|rule| rule.level == FindingLevel::Error).collect();
         let ids: Vec<&str> = errors.iter().map(|rule| rule.id).collect();
-        assert_eq!(ids, ["M001", "M002", "M003", "M004", "M007", "M023", "M036", "M045", "M050"]);
+        assert_eq!(ids, ["M001", "M002", "M003", "M004", "M007", "M023", "M028", "M036", "M045", "M050"]);
         for rule in errors {
             assert!(rule.explain.contains("It is an error because "), "{}", rule.id);
         }

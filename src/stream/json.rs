@@ -22,6 +22,8 @@ mod tests;
 mod text_decoder;
 mod tokenizer;
 #[cfg(feature = "gateway")]
+mod value_counter;
+#[cfg(feature = "gateway")]
 mod visitor;
 
 #[cfg(feature = "gateway")]
@@ -34,5 +36,7 @@ pub(crate) use text_decoder::TextDecoder;
 #[cfg(feature = "gateway")]
 pub(crate) use tokenizer::is_blank;
 pub(crate) use tokenizer::{JsonToken, JsonTokenizer};
+#[cfg(feature = "gateway")]
+pub(crate) use value_counter::JsonValueCounter;
 #[cfg(feature = "gateway")]
 pub(crate) use visitor::{CaptureLimits, JsonPosition, JsonVisitor, ValueInterest};

@@ -275,7 +275,7 @@ fn reserve_after(jobs: u32) {
         budget: Some(budget),
         ..RequestLimits::default()
     });
-    let demand = JobDemand { images: 1, cost: Some(Usd::from_nanos(40_000_000)) };
+    let demand = JobDemand { images: 1, cost: Some(Usd::from_nanos(40_000_000)), ..JobDemand::default() };
     let run = || {
         let subject = LimitSubject::Group("default".to_owned());
         let subjects = vec![SubjectLimits { subject, limits: Arc::clone(&limits) }];

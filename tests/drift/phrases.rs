@@ -15,6 +15,20 @@ const MIB: u64 = 1024 * 1024;
 
 /// Time, bytes and characters.
 const LIMITS: &[Phrase] = &[
+    ("a limit: {} units, or", &[|_| source_number("src/gateway/config.rs", "DEFAULT_WORK_PER_MINUTE: u32 = ")]),
+    ("a request | {} |", &[|_| work_units("Self::Request => ")]),
+    ("refused because of its content | {} more", &[|_| work_units("Self::Refusal | Self::Estimate => ")]),
+    ("an estimate | {} |", &[|_| work_units("Self::Refusal | Self::Estimate => ")]),
+    ("generations, MCP, the admin API | {} |", &[|_| work_units("Self::ParsedBytes(bytes) => by_size(bytes, ")]),
+    ("a response request or a JSON edit | {} |", &[|_| work_units("Self::ScannedBytes(bytes) => by_size(bytes, ")]),
+    ("or of a fetched image | {} |", &[|_| work_units("Self::SpooledBytes(bytes) => by_size(bytes, ")]),
+    ("that is decompressed | {} more", &[|_| work_units("Self::DecodedBytes(bytes) => by_size(bytes, ")]),
+    ("fetched by its address | {} |", &[|_| work_units("Self::FetchedImage => ")]),
+    ("that is sent again | {} |", &[|_| work_units("Self::RepeatedBytes(bytes) => by_size(bytes, ")]),
+    ("a preview for an agent | {} |", &[|_| work_units("Self::Preview => ")]),
+    ("the admin API, or a page | {} |", &[|_| work_units("Self::Operation => ")]),
+    ("a report of usage | {} more", &[|_| work_units("Self::Report => ")]),
+    ("page that the console writes | {} |", &[|_| work_units("Self::WrittenBytes(bytes) => by_size(bytes, ")]),
     (
         "the newest {} records that pass the filter",
         &[|_| source_number("src/gateway/store/record.rs", "pub(crate) const SORTED_MAX: u32 = ")],
@@ -30,6 +44,14 @@ const LIMITS: &[Phrase] = &[
     (
         "has waited for {} seconds returns",
         &[|_| source_number("src/gateway/mcp/image_tools.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
+    ),
+    (
+        "all of its slots stay taken for {} seconds",
+        &[|_| source_number("src/gateway/accounts.rs", "const HOME_WAIT_MAX: Duration = Duration::from_secs(")],
+    ),
+    (
+        "remembered for {} days after their last use",
+        &[|_| source_number("src/gateway/store/account_bindings.rs", "pub(crate) const BINDING_DAYS: u32 = ")],
     ),
     (
         "At most {} image tools of a request may differ",
@@ -157,6 +179,10 @@ const SOURCES: &[Phrase] = &[
             source_number("src/gateway/store/shared_slots.rs", constant)
         }],
     ),
+    (
+        "wait for up to {} seconds, in the order",
+        &[|_| source_number("src/gateway/limits/limiter.rs", "const ROOM_WAIT: Duration = Duration::from_secs(")],
+    ),
     ("lerts are kept for {} days", &[|_| alerts_kept_days()]),
     ("a row in the database for {} days", &[|_| alerts_kept_days()]),
     (
@@ -263,6 +289,10 @@ pub(crate) fn phrases() -> impl Iterator<Item = &'static Phrase> {
 
 fn replay_seconds(field: &str) -> u64 {
     source_number("src/gateway/config/resolve.rs", &format!("{field}: Duration::from_secs("))
+}
+
+fn work_units(anchor: &str) -> u64 {
+    source_number("src/gateway/work/cost.rs", anchor)
 }
 
 fn alerts_kept_days() -> u64 {

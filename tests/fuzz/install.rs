@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use imagate::manifest::Skill;
 use imagate::manifest::package::Sha256Sum;
+use imagate::manifest::package::archive::ArchiveFormat;
+use imagate::manifest::{MemoryFiles, Skill, SourceFile};
 use tempfile::TempDir;
 
-use crate::hostile::{Zip, gzip, skill_zip_entry};
+use crate::hostile::{SKILL, Zip, ZipEntry, gzip, skill_zip_entry};
 use crate::package_install;
 use crate::skills_folder::SkillsFolder;
 use crate::targets::{limits, parts, with_correct_checksums};
@@ -32,14 +33,14 @@ pub(crate) fn install(input: &[u8]) -> bool {
     let replaces = form & 1 == 1;
     if replaces {
         let mut skills = SkillsFolder::open(&folder).expect("a folder");
-        let bytes = Zip::of(vec![skill_zip_entry()]).build();
-        package_install::install_package(&mut skills, &skill(INSTALLED, &bytes), &bytes, &limits())
-            .expect("a good package");
+        let document = SKILL.replace("1.0.0", INSTALLED);
+        let bytes = Zip::of(vec![ZipEntry::file("SKILL.md", document)]).build();
+        install_release(&mut skills, &skill(INSTALLED, &bytes), &bytes).expect("a good package");
     }
     let wanted = skill("1.0.0", &bytes);
     let mut skills = SkillsFolder::open(&folder).expect("a folder");
     skills.check_replaceable("demo", false).expect("an unchanged skill");
-    let succeeded = package_install::install_package(&mut skills, &wanted, &bytes, &limits()).is_ok();
+    let succeeded = install_release(&mut skills, &wanted, &bytes).is_ok();
     assert_eq!(skills.is_installed(&wanted), succeeded);
     drop(skills);
     check_outside(root.path());
@@ -47,10 +48,26 @@ pub(crate) fn install(input: &[u8]) -> bool {
     succeeded
 }
 
+/// Installs the release from a manifest that lists only this release.
+fn install_release(skills: &mut SkillsFolder, skill: &Skill, bytes: &[u8]) -> anyhow::Result<()> {
+    let manifest = serde_json::json!({
+        "schema_version": "1.0", "generated_at": "2026-01-01T00:00:00Z", "apis": [], "skills": [skill],
+        "repository": {
+            "name": "e/s", "git_url": "https://example.com/e/s.git", "raw_base_url": "https://example.com/raw",
+            "branch": "main",
+        },
+    });
+    let source = SourceFile::new("skills.json", manifest.to_string());
+    let mut files = MemoryFiles::new();
+    files.insert(&*skill.package, bytes);
+    package_install::install_package(skills, &source, (0, skill), &files)
+}
+
 fn skill(version: &str, bytes: &[u8]) -> Skill {
+    let is_tar = ArchiveFormat::of(bytes) == Some(ArchiveFormat::TarGz);
     let entry = serde_json::json!({
         "name": "demo", "version": version, "title": "Demo", "description": "A demo.", "path": "skills/demo",
-        "package": "packages/demo.zip", "sha256": Sha256Sum::of(bytes).to_string(), "size_bytes": bytes.len(),
+        "package": if is_tar { "packages/demo.tar.gz" } else { "packages/demo.zip" }, "sha256": Sha256Sum::of(bytes).to_string(), "size_bytes": bytes.len(),
     });
     serde_json::from_value(entry).expect("an entry")
 }

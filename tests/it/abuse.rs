@@ -4,7 +4,10 @@
 //! are ended by id, and its traffic stays on loopback.
 
 mod attacks;
+mod bodies;
+mod budgets;
 mod hostile;
+mod memory_attacks;
 
 use std::fmt::Write as _;
 use std::io::BufReader;
@@ -17,16 +20,20 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::kit::{Call, FakeUpstream, PEAK_BYTES, Program, Server, SmallDisk, heavy_test_lock, pause, request};
-use attacks::{ALL, Attack};
+use crate::kit::{
+    Call, FakeUpstream, Form, PEAK_BYTES, Program, Server, SmallDisk, alpha_png, heavy_test_lock, pause, request,
+};
+use attacks::{ALL, Attack, ENDLESS_UPLOADS, FEW_DESCRIPTORS, MANY_DESCRIPTORS};
 use hostile::HostileConnection;
+use memory_attacks::{FEWER_CLIENTS, MEMORY_ATTACKS, compressed_trees};
 
-/// The bounds that each row must keep: the slowest answer of `/healthz`, and the slowest image.
-const SLOWEST_HEALTH: Duration = Duration::from_secs(1);
+/// The bounds that each row must keep: the slowest answer of `/healthz`, the slowest image, and the slowest upload.
+const SLOWEST_HEALTH: Duration = Duration::from_millis(300);
 const SLOWEST_IMAGE: Duration = Duration::from_secs(20);
+/// The bound of `/healthz` among the other tests, which load the machine too.
+const SLOWEST_HEALTH_AMONG_TESTS: Duration = Duration::from_secs(1);
 
-/// The limits of the gateway: its file descriptors, and the size of its disk in megabytes.
-const DESCRIPTORS: u32 = 256;
+/// The size of the gateway's disk in megabytes.
 const DISK: usize = 120;
 
 /// The minimum duration of a row, so that there is something to measure.
@@ -39,8 +46,8 @@ pub(crate) struct AbuseFixture {
     _log: Option<BufReader<ChildStderr>>,
     /// The key of a caller with ordinary requests.
     bob: String,
-    /// The key of the hostile caller.
-    eve: String,
+    /// The keys of the hostile user.
+    eve: Vec<String>,
     _upstream: FakeUpstream,
     _disk: Option<SmallDisk>,
     _home: TempDir,
@@ -51,6 +58,8 @@ struct Row {
     name: &'static str,
     health: Probe,
     image: Probe,
+    /// `None` if the attack fills the disk.
+    upload: Option<Probe>,
     memory: u64,
     /// The number of hostile connections, and the time at which the last one was gone.
     connections: usize,
@@ -68,19 +77,19 @@ struct Probe {
 // === impl AbuseFixture ===
 
 impl AbuseFixture {
-    fn start(reads_log: bool) -> Self {
+    fn start(reads_log: bool, descriptors: usize) -> Self {
         let home = TempDir::new().expect("a directory");
         let disk = SmallDisk::mount(&home.path().join("data"), DISK);
         let upstream = FakeUpstream::start();
         std::fs::write(home.path().join("imagate.toml"), config(&upstream)).expect("a configuration");
         let env = |program: Program| program.env("IMAGATE_CONFIG", "imagate.toml").env("IT_TOKEN", "sk-upstream-only");
-        let key = |name: &str| {
-            let words = ["key", "create", "--name", name, "--user", name, "--json"];
+        let key = |user: &str, name: &str| {
+            let words = ["key", "create", "--name", name, "--user", user, "--json"];
             let made = env(Program::new(home.path())).args(words).run().json();
             made["secret"].as_str().expect("a secret").to_owned()
         };
-        let (bob, eve) = (key("bob"), key("eve"));
-        let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" serve");
+        let (bob, eve) = (key("bob", "bob"), ["one", "two", "three"].map(|name| key("eve", name)).to_vec());
+        let limited = format!("ulimit -n {descriptors}; exec \"$0\" serve");
         let program = env(Program::for_program(Path::new("/bin/sh"), home.path()))
             .args(["-c", limited.as_str(), env!("CARGO_BIN_EXE_imagate")])
             .env("IMAGATE_LOG", if reads_log { "info" } else { "debug" });
@@ -98,16 +107,22 @@ impl AbuseFixture {
     }
 
     pub(crate) fn hostile_key(&self) -> &str {
-        &self.eve
+        self.hostile_keys(0)
+    }
+
+    /// One of the keys of the hostile user.
+    pub(crate) fn hostile_keys(&self, number: usize) -> &str {
+        &self.eve[number % self.eve.len()]
     }
 
     fn run(&self, name: &'static str, attacks: &[Attack], scale: usize) -> Row {
         let started = Instant::now();
         let finished = AtomicBool::new(false);
         let deadline = attacks.iter().map(|attack| attack.deadline).max().unwrap_or_default();
-        let (health, image, (connections, gone)) = std::thread::scope(|scope| {
+        let (health, image, upload, (connections, gone)) = std::thread::scope(|scope| {
             let health = scope.spawn(|| probe(&finished, Duration::from_millis(50), || self.health()));
             let image = scope.spawn(|| probe(&finished, Duration::from_millis(500), || self.image()));
+            let upload = scope.spawn(|| probe(&finished, Duration::from_millis(500), || self.upload()));
             let hostile =
                 attacks.iter().flat_map(|attack| (attack.begin)(self, attack.count.div_ceil(scale))).collect();
             let held = hold(hostile, started, deadline);
@@ -115,9 +130,11 @@ impl AbuseFixture {
                 pause(Duration::from_millis(20));
             }
             finished.store(true, Ordering::Relaxed);
-            (health.join().expect("a probe"), image.join().expect("a probe"), held)
+            let [health, image, upload] = [health, image, upload].map(|probe| probe.join().expect("a probe"));
+            (health, image, upload, held)
         });
-        Row { name, health, image, memory: self.server.peak_bytes(), connections, gone, deadline }
+        let upload = attacks.iter().all(|attack| attack.name != ENDLESS_UPLOADS).then_some(upload);
+        Row { name, health, image, upload, memory: self.server.peak_bytes(), connections, gone, deadline }
     }
 
     fn health(&self) -> Result<(), String> {
@@ -126,7 +143,15 @@ impl AbuseFixture {
     }
 
     fn image(&self) -> Result<(), String> {
-        let call = Call::generation().key(&self.bob).json(&request(json!({"size": "1024x1024"})));
+        self.ask(Call::generation().json(&request(json!({"size": "1024x1024"}))))
+    }
+
+    fn upload(&self) -> Result<(), String> {
+        self.ask(Form::with_required_fields().file("image", &alpha_png(64, 64)).call())
+    }
+
+    fn ask(&self, call: Call) -> Result<(), String> {
+        let call = call.key(&self.bob);
         let answer = call.try_send(self.address()).map_err(|error| error.to_string())?;
         if answer.status == 200 { Ok(()) } else { Err(format!("status {}: {:.200}", answer.status, answer.text())) }
     }
@@ -180,8 +205,8 @@ fn hold(mut hostile: Vec<HostileConnection>, started: Instant, deadline: Duratio
 // === impl Row ===
 
 impl Row {
-    const HEAD: &'static str = "| hostile | connections | healthz, slowest | images, slowest | memory | gone after |\n\
-                                | --- | --- | --- | --- | --- | --- |\n";
+    const HEAD: &'static str = "| hostile | connections | healthz, slowest | images, slowest | uploads, slowest | memory | gone after |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n";
 
     fn line(&self) -> String {
         let seconds = |duration: Duration| format!("{:.2} s", duration.as_secs_f64());
@@ -192,22 +217,23 @@ impl Row {
         };
         let gone = self.gone.map_or_else(|| format!("NOT within {}", seconds(self.deadline)), seconds);
         format!(
-            "| {} | {} | {} | {} | {} MB | {gone} of {} |\n",
+            "| {} | {} | {} | {} | {} | {} MB | {gone} of {} |\n",
             self.name,
             self.connections,
             probe(&self.health),
             probe(&self.image),
+            self.upload.as_ref().map_or_else(|| "not asked".to_owned(), probe),
             self.memory / 1_000_000,
             seconds(self.deadline)
         )
     }
 
     /// The bounds that are exceeded.
-    fn faults(&self) -> Vec<String> {
+    fn faults(&self, slowest_health: Duration) -> Vec<String> {
         let mut faults = Vec::new();
-        for (target, probe, limit) in
-            [("healthz", &self.health, SLOWEST_HEALTH), ("an image", &self.image, SLOWEST_IMAGE)]
-        {
+        let asked = [("healthz", &self.health, slowest_health), ("an image", &self.image, SLOWEST_IMAGE)];
+        let uploads = self.upload.iter().map(|upload| ("an upload", upload, SLOWEST_IMAGE));
+        for (target, probe, limit) in asked.into_iter().chain(uploads) {
             if probe.slowest > limit || !probe.failed.is_empty() || probe.answered == 0 {
                 let first = probe.failed.first().map_or("", String::as_str);
                 faults.push(format!(
@@ -241,16 +267,21 @@ fn every_attack_alone_and_all_together_keep_the_bounds() {
     raise_own_limit();
     let mut table = Row::HEAD.to_owned();
     let mut faults = Vec::new();
-    for attack in ALL {
-        let scene = AbuseFixture::start(attack.name != attacks::UNREAD_LOG);
-        let row = scene.run(attack.name, &[attack], 1);
+    let mut add = |scene: &AbuseFixture, name, attacks: &[Attack]| {
+        let row = scene.run(name, attacks, 1);
         eprint!("{}", row.line());
         table.push_str(&row.line());
-        faults.extend(row.faults());
+        faults.extend(row.faults(SLOWEST_HEALTH));
+    };
+    let fewer = FEWER_CLIENTS.map(|(name, count)| Attack { count, ..Attack::new(name, compressed_trees) });
+    for attack in ALL.into_iter().chain(fewer).chain(MEMORY_ATTACKS) {
+        let scene = AbuseFixture::start(attack.name != attacks::UNREAD_LOG, attack.descriptors);
+        add(&scene, attack.name, &[attack]);
     }
-    let row = AbuseFixture::start(false).run("all together", &ALL, 1);
-    table.push_str(&row.line());
-    faults.extend(row.faults());
+    add(&AbuseFixture::start(false, FEW_DESCRIPTORS), "all of connections and logs", &ALL);
+    add(&AbuseFixture::start(true, MANY_DESCRIPTORS), "all of memory", &MEMORY_ATTACKS);
+    let all: Vec<Attack> = ALL.into_iter().chain(MEMORY_ATTACKS).collect();
+    add(&AbuseFixture::start(false, FEW_DESCRIPTORS), "all together", &all);
     println!("\n{table}");
     let _ = write!(table, "\n{}", faults.join("\n"));
     assert!(faults.is_empty(), "{table}");
@@ -260,10 +291,12 @@ fn every_attack_alone_and_all_together_keep_the_bounds() {
 #[test]
 fn a_few_hostile_callers_do_not_block_other_callers() {
     let _lock = heavy_test_lock();
-    let scene = AbuseFixture::start(false);
-    let attacks: Vec<Attack> = ALL.into_iter().map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
+    let scene = AbuseFixture::start(false, FEW_DESCRIPTORS);
+    let all = ALL.into_iter().chain(MEMORY_ATTACKS);
+    let attacks: Vec<Attack> = all.map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
     let mut row = scene.run("a few of each", &attacks, 10);
     // Most deadlines are longer than this test, so they are not checked.
     row.gone = Some(Duration::ZERO);
-    assert!(row.faults().is_empty(), "{}{}\n{}", Row::HEAD, row.line(), row.faults().join("\n"));
+    let faults = row.faults(SLOWEST_HEALTH_AMONG_TESTS);
+    assert!(faults.is_empty(), "{}{}\n{}", Row::HEAD, row.line(), faults.join("\n"));
 }

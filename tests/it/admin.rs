@@ -406,6 +406,51 @@ fn a_field_at_fault_is_named_and_nothing_is_stored() {
     check_no_leak(&gateway);
 }
 
+/// Addresses at which a cloud offers the credentials of a machine, in the forms in which a URL can have them.
+const LINK_LOCAL_HOSTS: [&str; 9] = [
+    "169.254.169.254",
+    "[::ffff:169.254.169.254]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[fe80::1]",
+    "[fd00:ec2::254]",
+    "100.100.100.200",
+    "0.0.0.0",
+    "0xa9fea9fe",
+    "169.254.43518",
+];
+
+#[test]
+fn no_account_is_at_a_link_local_address_unless_the_file_allows_it() {
+    let gateway = open(&[]);
+    for host in LINK_LOCAL_HOSTS {
+        let url = format!("http://{host}/v1");
+        let key =
+            json!({"name": "a", "kind": "api_key", "allow_http": true, "base_url": url, "api_key": "sk-canary-a"});
+        assert_eq!(
+            refused(&ask(&gateway, Call::post(ACCOUNTS).json(&key)), 400).1.as_deref(),
+            Some("base_url"),
+            "{host}"
+        );
+        let oauth = json!({"name": "a", "kind": "oauth", "allow_http": true, "base_url": "https://a.example/v1",
+            "token_url": url, "grant": "refresh_token", "refresh_token": "canary-refresh"});
+        let answer = ask(&gateway, Call::post(ACCOUNTS).json(&oauth));
+        assert_eq!(refused(&answer, 400).1.as_deref(), Some("token_url"), "{host}");
+        let service = json!({"base_url": url, "allow_http": true, "on_error": "closed"});
+        let group = json!({"name": "g", "policy": {"filter": {"moderation": service}}});
+        let answer = ask(&gateway, Call::post("/admin/v1/groups").json(&group));
+        assert_eq!(refused(&answer, 400).1.as_deref(), Some("policy.filter.moderation.base_url"), "{host}");
+    }
+    assert!(!names(&gateway).contains(&"a".to_owned()));
+    let gateway = Gateway::with_secrets(
+        "admin_token = { env = \"IT_ADMIN\" }\nallow_link_local = true",
+        &[],
+        &[("IT_ADMIN", TOKEN)],
+    );
+    let account = json!({"name": "a", "kind": "api_key", "allow_http": true, "base_url": "http://169.254.169.254/v1",
+        "api_key": "sk-canary-a"});
+    ask(&gateway, Call::post(ACCOUNTS).json(&account)).ok_json();
+}
+
 #[test]
 fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
     let gateway = open(&[]);

@@ -233,3 +233,37 @@ fn a_folder_without_an_installation_has_no_backup() {
     assert!(output.stderr.contains("there is no installation in"), "{output:#?}");
     assert!(!gateway.home().join("nowhere").exists() && !gateway.home().join("backup.tar").exists());
 }
+
+#[test]
+fn a_sealed_backup_is_made_without_the_key_that_opens_it() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
+    assert_eq!(gateway.generate(json!({})).status, 200);
+    let path = |name: &str| gateway.home().join(name).display().to_string();
+    let made = gateway.run_command(&["backup", "key", "--output", &path("backup.key")]);
+    let recipient = made.ok_stdout().trim().to_owned();
+    let again = gateway.run_command(&["backup", "key", "--output", &path("backup.key")]);
+    assert_eq!(again.code, FAILED, "a key is never replaced");
+    let (file, report) = back_up(&gateway, "sealed.age", &["--recipient", &recipient]);
+    assert_eq!(report["sealed"], true, "{report}");
+    let bytes = std::fs::read(&file).expect("a file");
+    assert!(bytes.starts_with(b"age-encryption.org/v1\n") && !bytes.windows(6).any(|part| part == b"SQLite"));
+
+    let folder = gateway.home().join("restored");
+    let refused = restore(&gateway, &file, &folder);
+    assert!(refused.code == FAILED && refused.stderr.contains("--identity"), "{refused:?}");
+    std::fs::write(path("cut.age"), &bytes[..bytes.len() - 1]).expect("a file");
+    let words = |file: &str| {
+        let (file, folder) = (path(file), folder.display().to_string());
+        gateway.run_command(&["restore", &file, "--identity", &path("backup.key"), "--data-dir", &folder])
+    };
+    assert_eq!(words("cut.age").code, FAILED);
+    assert!(!folder.join("imagate.db").exists());
+    words("sealed.age").ok_stdout();
+    assert_eq!(records_in(&gateway, &folder).len(), 1);
+    for invalid in ["age1", "sk-x", ""] {
+        let words = ["backup", "--output", &path("x.age"), "--recipient", invalid];
+        let refused = gateway.run_command(&words);
+        assert!(refused.stderr.contains("--recipient"), "{refused:?}");
+    }
+}

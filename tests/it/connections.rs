@@ -15,6 +15,8 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(20);
 /// The time in which `/healthz` must answer.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(1);
 
+const ADMIN_TOKEN: &str = "0123456789abcdef0123456789abcdef0123";
+
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A SETTINGS frame with an initial window of 0 for every stream.
 const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
@@ -139,6 +141,59 @@ fn a_request_with_two_lengths_is_the_last_of_its_connection() {
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "the second request must not be answered: {answer}");
     }
     assert_eq!(upstream.accepted(), 0);
+}
+
+/// The status and the whole answer to a request with this request line and these headers.
+#[track_caller]
+fn answer_to(gateway: &Gateway, line: &str, headers: &str) -> (String, String) {
+    let bytes = format!("{line}\r\n{headers}connection: close\r\n\r\n");
+    let answer = read_all(connect(gateway, host(1), bytes.as_bytes()).expect("a connection"));
+    (answer.split(' ').nth(1).unwrap_or_default().to_owned(), answer)
+}
+
+#[test]
+fn a_head_that_two_readers_understand_differently_is_refused() {
+    let gateway = Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &[], &[("IT_ADMIN", ADMIN_TOKEN)]);
+    let one = "host: localhost\r\n";
+    for (line, headers, status) in [
+        ("GET /healthz HTTP/1.1", one, "200"),
+        ("GET /healthz HTTP/1.0", "", "200"),
+        ("GET http://localhost/healthz HTTP/1.1", "host: other\r\n", "200"),
+        ("GET /healthz HTTP/1.1", "", "400"),
+        ("GET /healthz HTTP/1.1", "host: a\r\nhost: b\r\n", "400"),
+        ("GET /healthz HTTP/1.1", "host: a\r\nhost: a\r\n", "400"),
+        ("GET /healthz HTTP/1.1", "host: \r\n", "400"),
+        ("POST /healthz HTTP/1.1", "host: a\r\ntransfer-encoding: gzip, chunked\r\n", "501"),
+        ("POST /healthz HTTP/1.1", "host: a\r\ntransfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n", "501"),
+    ] {
+        let (found, answer) = answer_to(&gateway, line, headers);
+        assert_eq!(found, status, "{line} {headers:?}: {answer}");
+    }
+    let admin = format!("{one}authorization: Bearer {ADMIN_TOKEN}\r\n");
+    for (path, status) in [
+        ("/admin/v1/keys", "200"),
+        ("/%61dmin/v1/keys", "404"),
+        ("/admin/v1/%6beys", "404"),
+        ("//admin/v1/keys", "404"),
+        ("/admin//v1/keys", "404"),
+        ("/admin/v1/keys/", "404"),
+        ("/admin/v1/./keys", "404"),
+        ("/x/../admin/v1/keys", "404"),
+        ("/x/%2e%2e/admin/v1/keys", "404"),
+        ("/admin%2Fv1/keys", "404"),
+    ] {
+        let (found, answer) = answer_to(&gateway, &format!("GET {path} HTTP/1.1"), &admin);
+        assert_eq!(found, status, "{path}: {answer}");
+    }
+    // The name of a model may have a slash, and a browser gets a page.
+    let key = format!("{one}authorization: Bearer {}\r\n", gateway.secret());
+    let (found, answer) = answer_to(&gateway, "GET /v1/models/a%2Fb HTTP/1.1", &key);
+    assert!(found == "404" && answer.contains("model_not_found") && answer.contains("a/b"), "{answer}");
+    let browser = format!("{one}accept: text/html\r\n");
+    for path in ["/sign-in/", "/%73ign-in", "//sign-in"] {
+        let (found, answer) = answer_to(&gateway, &format!("GET {path} HTTP/1.1"), &browser);
+        assert!(found == "404" && answer.contains("text/html"), "{path}: {answer}");
+    }
 }
 
 #[test]

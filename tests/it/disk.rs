@@ -3,11 +3,17 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Answer, Call, FakeUpstream, Form, Program, Server, SmallDisk, eventually, request, stretched_png};
+use crate::kit::{
+    Account, Answer, Call, FakeUpstream, Form, Gateway, Program, Server, SmallDisk, eventually, request, stretched_png,
+};
+use crate::pages::users::sign_in_ada;
+use crate::pages::visitor::Visitor;
 
 const MIB: usize = 1024 * 1024;
 /// The size of the disk in megabytes.
@@ -214,4 +220,129 @@ fn a_tool_call_whose_image_cannot_be_stored_costs_nothing() {
     );
     assert_eq!(call("a cube")["isError"], false, "the earlier image is still there");
     assert_eq!(gateway.upstream.attempt_count(), 1);
+}
+
+/// Calls the tool `generate_image`, and returns its result.
+fn call_tool(gateway: &SmallDiskGateway, key: &str, arguments: &Value) -> Value {
+    let arguments = json!({"name": "generate_image", "arguments": arguments});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments});
+    let call = Call::post("/mcp").header("accept", "application/json, text/event-stream").json(&message).key(key);
+    call.send(gateway.server.address()).ok_json()["result"].clone()
+}
+
+/// Checks that a result has an image, and that its link leads to a file.
+fn check_delivered(gateway: &SmallDiskGateway, result: &Value) {
+    assert_eq!(result["isError"], false, "{result:.500}");
+    let url = result["structuredContent"]["images"][0]["url"].as_str().expect("a link");
+    let path = url.split_once("/v1/").map(|(_, path)| format!("/v1/{path}")).expect("a path");
+    let file = Call::get(&path).without_document_check().send(gateway.server.address());
+    assert!(file.status == 200 && file.complete && !file.body.is_empty(), "{}", file.status);
+}
+
+/// The space for the answer is held until it is there, so calls beyond it cost nothing.
+#[test]
+fn tool_calls_at_once_are_paid_for_only_as_far_as_their_images_have_space() {
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let (key, count) = (gateway.key("ada"), 8);
+    let call = |number: usize| {
+        // Each of these images may take seventeen megabytes, and the disk has room for two of them.
+        let prompt = format!("cube {number} [[gate=all]]");
+        call_tool(&gateway, &key, &json!({"prompt": prompt, "size": "2048x2048"}))
+    };
+    let (sender, results) = mpsc::channel();
+    let mut delivered = 0;
+    thread::scope(|scope| {
+        for number in 0..count {
+            let (sender, call) = (sender.clone(), &call);
+            scope.spawn(move || sender.send((number, call(number))).expect("the test waits"));
+        }
+        let refused: Vec<(usize, Value)> = (0..count - 2).map(|_| results.recv().expect("a result")).collect();
+        for (_, result) in &refused {
+            let text = result["content"][0]["text"].as_str().expect("a text");
+            assert_eq!(result["structuredContent"]["code"], "service_unavailable", "{result}");
+            assert!(text.contains("Nothing was spent") && text.contains("Repeat the call later"), "{text}");
+            assert!(!text.contains("variation"), "{text}");
+        }
+        gateway.upstream.wait_until("two calls are paid for", |attempts| attempts.len() == 2);
+        gateway.upstream.open_gate("all");
+        for (_, result) in (0..2).map(|_| results.recv().expect("a result")) {
+            check_delivered(&gateway, &result);
+            delivered += 1;
+        }
+        // The space is free again.
+        check_delivered(&gateway, &call(refused[0].0));
+    });
+    assert_eq!((delivered, gateway.upstream.attempt_count()), (2, 3));
+}
+
+/// The images are larger than the reservations, so most of them do not fit on the disk.
+#[test]
+fn tool_calls_that_were_paid_for_deliver_their_images_from_memory_if_the_disk_is_full() {
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let (key, count) = (gateway.key("ada"), 8);
+    let call = |number: usize| {
+        let prompt = format!("cube {number} [[b64=9000000 gate=all]]");
+        call_tool(&gateway, &key, &json!({"prompt": prompt, "size": "1024x1024"}))
+    };
+    let results: Vec<Value> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || call(number))).collect();
+        gateway.upstream.wait_until("all calls are paid for", |attempts| attempts.len() == count);
+        gateway.disk.fill_except(RESERVED as u64 + 32);
+        gateway.upstream.open_gate("all");
+        threads.into_iter().map(|thread| thread.join().expect("a result")).collect()
+    });
+    results.iter().for_each(|result| check_delivered(&gateway, result));
+    // The same calls again get the same images.
+    (0..count).for_each(|number| check_delivered(&gateway, &call(number)));
+    assert_eq!(gateway.upstream.attempt_count(), count);
+}
+
+#[test]
+fn forms_without_a_script_are_paid_for_only_if_their_pictures_can_be_shown() {
+    let upstream = FakeUpstream::start();
+    let settings = format!("\n[uploads]\nmin_free_megabytes = {RESERVED}\n");
+    let mut gateway = Gateway::with(&settings, &[Account::for_upstream("only", &upstream)]);
+    gateway.kill();
+    let (data, moved) = (gateway.home().join("data"), gateway.home().join("moved"));
+    std::fs::rename(&data, &moved).expect("the folder is moved");
+    let Some(disk) = SmallDisk::mount(&data, DISK) else { return };
+    let copied = Command::new("cp").arg("-a").arg(moved.join(".")).arg(&data).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    gateway.start();
+    let mut ada = sign_in_ada(&gateway);
+    let send = |visitor: &mut Visitor<'_>, prompt: &str, size: &str| {
+        let form = visitor.form("/studio", "/studio").with(&[("prompt", prompt), ("size", size)]);
+        visitor.post("/studio", &form.fields)
+    };
+    let picture = |ada: &mut Visitor<'_>, answer: &Answer| {
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        ada.get(&format!("{}/0", answer.header("location").expect("a path"))).status
+    };
+    let first = send(&mut ada, "a cube", "1024x1024");
+    assert_eq!(picture(&mut ada, &first), 200);
+
+    // Six forms at once, whose pictures are larger than their reservations.
+    let answers: Vec<Answer> = thread::scope(|scope| {
+        let forms = (0..6).map(|number| {
+            let mut visitor = ada.clone();
+            scope.spawn(move || send(&mut visitor, &format!("cube {number} [[b64=9000000 gate=six]]"), "1024x1024"))
+        });
+        let threads: Vec<_> = forms.collect();
+        upstream.wait_until("all forms are paid for", |attempts| attempts.len() == 7);
+        disk.fill_except(RESERVED as u64 + 24);
+        upstream.open_gate("six");
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+    });
+    for answer in &answers {
+        assert_eq!(picture(&mut ada, answer), 200);
+    }
+
+    // Without space, nothing is paid, and the form says so.
+    let refused = send(&mut ada, "a ball", "1024x1024");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("Nothing was spent"), "{}", refused.text());
+    assert_eq!(upstream.attempt_count(), 7);
+    disk.clear();
+    let again = send(&mut ada, "a ball", "1024x1024");
+    assert_eq!(picture(&mut ada, &again), 200);
 }

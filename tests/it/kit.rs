@@ -4,6 +4,7 @@
 //! Everything here is blocking and runs on plain threads: a test then reads from top to bottom, and nothing in it can
 //! be mistaken for the runtime under test.
 
+mod ciphertext_upstream;
 mod config;
 mod contract;
 mod database_proxy;
@@ -31,6 +32,7 @@ mod totp;
 mod upstream;
 mod verbatim;
 
+pub(crate) use ciphertext_upstream::{AccountFault, CiphertextUpstream};
 pub(crate) use config::Account;
 pub(crate) use database_proxy::DatabaseProxy;
 pub(crate) use disk::SmallDisk;

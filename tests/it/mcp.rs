@@ -218,6 +218,42 @@ fn a_refused_call_names_the_argument_and_costs_nothing() {
 }
 
 #[test]
+fn a_number_of_images_that_no_model_makes_is_named_and_not_taken_for_a_full_disk() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with_upstream(&upstream);
+    for number in ["18446744073709551615", "1000000000000", "11", "0"] {
+        let arguments = format!(r#"{{"prompt": "a cube", "n": {number}}}"#);
+        let arguments: Value = serde_json::from_str(&arguments).expect("JSON");
+        let result = call_tool(&gateway, "generate_image", arguments);
+        assert_eq!(
+            (&result["isError"], &result["structuredContent"]["param"]),
+            (&json!(true), &json!("n")),
+            "{result}"
+        );
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn a_caller_that_waits_at_the_end_of_a_stop_is_told_what_to_do() {
+    let upstream = FakeUpstream::start();
+    let accounts = [Account::for_upstream("only", &upstream)];
+    let mut gateway = Gateway::with("drain_timeout = \"500ms\"", &accounts);
+    let address = gateway.address();
+    let call = tool_call(&gateway, "generate_image", json!({"prompt": "a cube [[gate=never]]"}));
+    let caller = std::thread::spawn(move || call.try_send(address));
+    upstream.wait_until("the job runs", |attempts| attempts.len() == 1);
+    gateway.terminate();
+    let answer = caller.join().expect("a caller").expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let result = result(&answer);
+    assert_eq!((&result["isError"], &result["structuredContent"]["code"]), (&json!(true), &json!("upstream_error")));
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("give another 'variation'"), "{text}");
+    assert!(gateway.server().wait(crate::kit::TEST_TIMEOUT).success());
+}
+
+#[test]
 fn without_a_key_or_from_the_page_of_another_site_nothing_is_answered() {
     let gateway = Gateway::simulated();
     let list = || message("tools/list", json!({}));

@@ -7,6 +7,7 @@ mod browser;
 mod budgets;
 mod cors;
 mod failures;
+pub(crate) mod first_form;
 mod forgery;
 mod groups;
 mod harness;

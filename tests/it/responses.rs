@@ -1,5 +1,6 @@
 //! `POST /v1/responses`: the passthrough, refusals that cost nothing, failures, and records.
 
+mod bound_context;
 mod broken;
 mod compressed;
 mod continued;

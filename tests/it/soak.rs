@@ -11,9 +11,11 @@
 mod account_slots;
 mod budgets;
 mod comparison;
+mod conversations;
 mod database_faults;
 mod first_starts;
 mod load;
+mod response_budgets;
 mod revocations;
 mod rolling_restarts;
 mod sigkills;

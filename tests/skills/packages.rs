@@ -9,6 +9,8 @@ use crate::hostile;
 
 #[path = "packages/checkout.rs"]
 mod checkout;
+#[path = "packages/hostile_packages.rs"]
+mod hostile_packages;
 #[path = "packages/install_folder.rs"]
 mod install_folder;
 
@@ -296,7 +298,7 @@ fn a_package_with_a_wrong_checksum_is_not_installed() {
     {
         fs::write(&package, wrong_bytes).expect("a written file");
         let output = repo.run_failing(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
-        assert!(output.contains("is not the package that the manifest promises"), "{output}");
+        assert!(output.contains("is not safe to install: M07"), "{output}");
         assert_eq!(files(&repo.path("agent")).len(), 0);
     }
 }
@@ -318,20 +320,21 @@ fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
         assert!(!output.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{arguments:?}: {output:?}");
         assert!(output.contains("\\u{1b}"), "{arguments:?}: {output:?}");
     };
-    let mut manifest = valid.clone();
-    manifest["skills"][0]["version"] = version.into();
-    repo.write_file("skills.json", &manifest.to_string());
+    let replace_package = |document: &str, version: &str| {
+        let package = hostile::Zip::of(vec![hostile::ZipEntry::file("SKILL.md", document)]).build();
+        let mut manifest = valid.clone();
+        manifest["skills"][0]["version"] = version.into();
+        manifest["skills"][0]["sha256"] = imagate::manifest::package::Sha256Sum::of(&package).to_string().into();
+        manifest["skills"][0]["size_bytes"] = package.len().into();
+        fs::write(repo.path("packages/demo-1.0.0.zip"), package).expect("a package");
+        repo.write_file("skills.json", &manifest.to_string());
+    };
+    replace_package(&hostile::SKILL.replace("metadata:\n  version: \"1.0.0\"\n", ""), version);
     for _ in ["installed", "it is there"] {
         run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
     }
     run_without_escapes(&["install", "demo@^2", "--from", "skills.json", "--into", "agent"]);
-    let document = hostile::SKILL.replace("name: demo", "name: \"demo\\e[2J\"");
-    let package = hostile::Zip::of(vec![hostile::ZipEntry::file("SKILL.md", document)]).build();
-    let mut manifest = valid;
-    manifest["skills"][0]["sha256"] = imagate::manifest::package::Sha256Sum::of(&package).to_string().into();
-    manifest["skills"][0]["size_bytes"] = package.len().into();
-    fs::write(repo.path("packages/demo-1.0.0.zip"), package).expect("a package");
-    repo.write_file("skills.json", &manifest.to_string());
+    replace_package(&hostile::SKILL.replace("name: demo", "name: \"demo\\e[2J\""), "1.0.0");
     run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "another"]);
 }
 
@@ -380,35 +383,6 @@ fn a_killed_install_is_completed_or_rolled_back() {
         assert!(text(&files(&repo.path("agent/demo"))[Path::new("SKILL.md")]).contains(&version["demo@".len()..]));
     }
     assert!(killed > 0, "no install was killed before its end");
-}
-
-/// The manifest has the checksum of each archive, so only the checks of the archive can refuse it.
-#[test]
-fn no_hostile_archive_writes_any_file() {
-    use imagate::manifest::package::Sha256Sum;
-    let repo = SkillRepository::new();
-    repo.build();
-    fs::create_dir_all(repo.path("deep/er/agent")).expect("a folder");
-    let mut manifest = repo.manifest();
-    let archives = hostile::archives();
-    let names: Vec<String> = (0..archives.len()).map(|number| format!("packages/{number}.zip")).collect();
-    for (archive, name) in archives.iter().zip(&names) {
-        fs::write(repo.path(name), &archive.bytes).expect("a written file");
-    }
-    let canary = Path::new("/tmp/escape.txt");
-    let existed_before = canary.exists();
-    for (archive, name) in archives.iter().zip(&names) {
-        let entry = &mut manifest["skills"][0];
-        entry["package"] = name.as_str().into();
-        entry["sha256"] = Sha256Sum::of(&archive.bytes).to_string().into();
-        entry["size_bytes"] = archive.bytes.len().into();
-        repo.write_file("hostile.json", &manifest.to_string());
-        let before = paths_below(repo.folder.path());
-        let output = repo.run_failing(&["install", "demo", "--from", "hostile.json", "--into", "deep/er/agent"], 1);
-        assert!(output.contains("not safe to unpack") || output.contains("at most"), "{}: {output}", archive.name);
-        assert_eq!(paths_below(repo.folder.path()), before, "{}", archive.name);
-    }
-    assert!(archives.len() >= 200 && canary.exists() == existed_before);
 }
 
 fn paths_below(root: &Path) -> Vec<PathBuf> {

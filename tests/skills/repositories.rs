@@ -124,7 +124,7 @@ type Change = fn(&mut Repository);
 
 /// The changes of a valid repository: the rule that the case is about, the name of the case, and the change.
 fn changes() -> Vec<(&'static str, &'static str, Change)> {
-    [checkout(), archives(), contents(), network()].concat()
+    [checkout(), archives(), contents(), auto_loaded_files(), network()].concat()
 }
 
 fn checkout() -> Vec<(&'static str, &'static str, Change)> {
@@ -283,6 +283,22 @@ fn contents() -> Vec<(&'static str, &'static str, Change)> {
         }),
         ("M095", "lines", |repo| repo.skill(&format!("{SKILL}{}", "Line.\n".repeat(501)))),
         ("M096", "model", |repo| repo.skill(&SKILL.replace("metadata:", "model: any\nmetadata:"))),
+    ]
+}
+
+fn auto_loaded_files() -> Vec<(&'static str, &'static str, Change)> {
+    vec![
+        ("M097", "git-folder", |repo| repo.zip(vec![ZipEntry::file(".git/config", "[core]\n")])),
+        ("M097", "git-in-capitals-and-deeper", |repo| repo.zip(vec![ZipEntry::file("docs/.GIT/config", "[core]\n")])),
+        ("M097", "bare-git-repository", |repo| {
+            let files = ["HEAD", "objects/x", "refs/heads/x.txt"];
+            repo.zip(files.map(|path| ZipEntry::file(format!("assets/{path}"), "x")).into());
+        }),
+        ("M097", "agent-settings", |repo| repo.zip(vec![ZipEntry::file(".claude/settings.json", "{}")])),
+        ("M097", "python-start", |repo| repo.zip(vec![ZipEntry::file("scripts/sitecustomize.py", "pass\n")])),
+        ("M097", "good-read-when-asked", |repo| {
+            repo.with(&["Makefile", "conftest.py", "AGENTS.md", "objects/x.md"].map(|path| ZipEntry::file(path, "x")));
+        }),
     ]
 }
 

@@ -11,8 +11,16 @@ use crate::ci;
 use crate::postgres::PostgresServer;
 
 /// The scenarios: the names of the modules in `tests/it/soak`.
-const SCENARIOS: [&str; 7] =
-    ["sigkills", "rolling_restarts", "revocations", "account_slots", "budgets", "database_faults", "first_starts"];
+const SCENARIOS: [&str; 8] = [
+    "sigkills",
+    "rolling_restarts",
+    "revocations",
+    "account_slots",
+    "budgets",
+    "conversations",
+    "database_faults",
+    "first_starts",
+];
 
 /// The arguments of the command.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
 //! It compares the code with ARCHITECTURE.md (the modules and their layers), with the size limits and rules of the
-//! project, and with the vocabulary of docs/glossary.md, and it checks that the tests and files that
+//! project (also that what a caller chooses is allocated through the admission), and with the vocabulary of docs/glossary.md, and it checks that the tests and files that
 //! docs/specification.md names exist. Every check is a pure function from texts to findings.
 
+mod allocations;
 mod architecture;
 mod forbidden_text;
 mod imports;
@@ -67,6 +68,7 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
             found.extend(sizes::long_file(&source.text));
             found.extend(sizes::long_functions(&tokens));
             found.extend(imports::forbidden(&map, &source.path, &tokens));
+            found.extend(allocations::unadmitted(&source.path, &tokens));
         }
         findings.extend(found.into_iter().map(|(line, message)| Finding { path: source.path.clone(), line, message }));
     }

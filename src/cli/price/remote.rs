@@ -1,9 +1,11 @@
 //! The command `imagate price` on a gateway that is managed through its admin API.
 
-use super::{PriceAction, PriceView, SetArgs, checked_price, list, print_deleted, print_set};
+use super::{PriceAction, PriceView, checked_price, list, print_deleted, print_set};
 use crate::cli::failure::CommandFailure;
 use crate::cli::remote::{RemoteGateway, view};
 use crate::client::admin::types::NewPrice;
+use crate::gateway::config::ModelPrice;
+use crate::gateway::prices::{PriceOrigin, TablePrice};
 
 pub(super) async fn run(gateway: &RemoteGateway, action: PriceAction, json: bool) -> Result<(), CommandFailure> {
     let admin = &gateway.admin;
@@ -14,8 +16,8 @@ pub(super) async fn run(gateway: &RemoteGateway, action: PriceAction, json: bool
         }
         PriceAction::Set(arguments) => {
             // The figures are checked here, so that a message names the option.
-            checked_price(&arguments)?;
-            let price = admin.set_price().body(new_price(arguments)).send().await?;
+            let price = checked_price(&arguments)?;
+            let price = admin.set_price().body(new_price(&price)?).send().await?;
             print_set(Some(&view(&price)?), json)
         }
         PriceAction::Delete { model, from, .. } => {
@@ -25,18 +27,13 @@ pub(super) async fn run(gateway: &RemoteGateway, action: PriceAction, json: bool
     }
 }
 
-fn new_price(arguments: SetArgs) -> crate::client::admin::types::builder::NewPrice {
-    let SetArgs { model, from, text_input, cached_text_input, image_input, cached_image_input, .. } = arguments;
-    let SetArgs { image_output, text_output, per_image, source, .. } = arguments;
-    NewPrice::builder()
-        .model(model)
-        .from(from)
-        .text_input(text_input)
-        .cached_text_input(cached_text_input)
-        .image_input(image_input)
-        .cached_image_input(cached_image_input)
-        .image_output(image_output)
-        .text_output(text_output)
-        .per_image(per_image)
-        .source(source)
+/// Returns the price as a request states it: the same names as in a list.
+fn new_price(price: &ModelPrice) -> Result<NewPrice, CommandFailure> {
+    let view =
+        PriceView::from(&TablePrice { price: price.clone(), origin: PriceOrigin::Store, version: String::new() });
+    let mut fields = serde_json::to_value(view)?;
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|name, _| name != "origin" && name != "version");
+    }
+    Ok(serde_json::from_value(fields)?)
 }

@@ -18,7 +18,9 @@ use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::print_message;
 use crate::manifest::package::PackageLimits;
-use crate::manifest::{Manifest, RepositoryFiles as _, Skill, SkillRequirement, SkillsRegistry, package_address};
+use crate::manifest::{
+    Manifest, MemoryFiles, RepositoryFiles, Skill, SkillRequirement, SkillsRegistry, SourceFile, package_address,
+};
 pub(super) use skills_folder::{InstalledState, SkillsFolder};
 
 /// Arguments of `skills install`.
@@ -50,8 +52,8 @@ impl InstallCommand {
         let manifest = Manifest::read(&source)?;
         let mut skills_folder = SkillsFolder::open(&self.into)?;
         for requirement in &self.skills {
-            let skill = requirement.choose(manifest.registry())?;
-            self.install_skill(&mut skills_folder, manifest.registry(), skill)
+            let chosen = requirement.choose(manifest.registry())?;
+            self.install_skill(&mut skills_folder, &source, manifest.registry(), chosen)
                 .with_context(|| format!("`{}`", requirement.name()))?;
         }
         Ok(())
@@ -60,35 +62,37 @@ impl InstallCommand {
     fn install_skill(
         &self,
         skills_folder: &mut SkillsFolder,
+        source: &SourceFile,
         registry: &SkillsRegistry,
-        skill: &Skill,
+        (index, skill): (usize, &Skill),
     ) -> anyhow::Result<()> {
         if skills_folder.is_installed(skill) {
             print_message(&format!("{} {} is already installed", skill.name, skill.version));
             return Ok(());
         }
         skills_folder.check_replaceable(&skill.name, self.force)?;
-        let bytes = self.read_package(registry, skill)?;
-        package_install::install_package(skills_folder, skill, &bytes, &PackageLimits::default())?;
+        let files = self.package_files(registry, skill)?;
+        package_install::install_package(skills_folder, source, (index, skill), files.as_ref())?;
         print_message(&format!("installed {} {}", skill.name, skill.version));
         Ok(())
     }
 
-    fn read_package(&self, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<Vec<u8>> {
-        let limit = PackageLimits::default().archive_bytes;
+    /// Returns the files that contain the package: those next to the manifest, or only the downloaded package.
+    fn package_files(&self, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<Box<dyn RepositoryFiles>> {
         match &self.from {
             ManifestInput::Stdin => {
                 bail!("packages cannot be read from standard input; give the manifest as a file or a URL")
             }
             ManifestInput::File(path) => {
                 let root = folder_of(path);
-                let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
-                let bytes = checkout.read(&skill.package, limit)?;
-                bytes.with_context(|| format!("{} does not exist next to the manifest", skill.package))
+                Ok(Box::new(Checkout::open(&root).with_context(|| root.display().to_string())?))
             }
             ManifestInput::Address(_) => {
                 let hosts = HostPolicy::from_allow_private(self.allow_private_hosts);
-                download_file(&package_address(registry, skill), limit, hosts)
+                let limit = PackageLimits::default().archive_bytes;
+                let mut files = MemoryFiles::new();
+                files.insert(&*skill.package, download_file(&package_address(registry, skill), limit, hosts)?);
+                Ok(Box::new(files))
             }
         }
     }

@@ -92,8 +92,10 @@ impl HostPolicy {
             Err(AddressRefusal("only https is asked"))
         } else if may_be_requested(url, true) {
             Err(PRIVATE_HOST)
-        } else {
+        } else if !url.username().is_empty() || url.password().is_some() {
             Err(AddressRefusal("a URL with credentials is not requested"))
+        } else {
+            Err(AddressRefusal("a link-local address is never requested"))
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Uri};
 
 use super::oauth;
+use super::secret_mask::SecretMask;
 use super::token_cache::TokenCache;
 use crate::gateway::config::{self, AccountCredentials, BillingTier, UpstreamProtocol};
 
@@ -17,6 +18,8 @@ pub(crate) struct UpstreamAccount {
     kind: AccountAuthKind,
     endpoint: AccountEndpoint,
     auth: AccountAuth,
+    /// The secrets that do not change.
+    secrets: Arc<SecretMask>,
     paid: bool,
     priority: i32,
     groups: Vec<String>,
@@ -95,6 +98,7 @@ impl UpstreamAccount {
             kind: AccountAuthKind::from_upstream(&settings.upstream),
             endpoint: AccountEndpoint::new(&settings.upstream),
             auth: AccountAuth::new(&settings.name, &settings.upstream),
+            secrets: Arc::new(secrets_of(&settings.upstream)),
             paid: settings.tier == BillingTier::Paid,
             priority: settings.priority,
             groups: settings.groups.clone(),
@@ -120,12 +124,24 @@ impl UpstreamAccount {
         &self.auth
     }
 
+    /// The secrets of a call with these credentials, and those with which they are fetched.
+    pub(super) fn secret_mask(&self, authorization: Option<&HeaderValue>) -> Arc<SecretMask> {
+        match (&self.auth, authorization, self.endpoint.address()) {
+            (AccountAuth::Token(cache), Some(token), Some(address)) => cache.secret_mask(token, address.headers()),
+            _ => Arc::clone(&self.secrets),
+        }
+    }
+
     pub(super) const fn kind(&self) -> AccountAuthKind {
         self.kind
     }
 
     pub(super) fn serves_group(&self, group: &str) -> bool {
         self.groups.iter().any(|name| name == group)
+    }
+
+    pub(super) fn serves_only(&self, group: &str) -> bool {
+        self.groups.iter().all(|name| name == group)
     }
 
     /// True if the account can serve requests of this protocol; `None` stands for a call that needs neither protocol.
@@ -155,6 +171,16 @@ impl UpstreamAccount {
     pub(super) const fn slot_limits(&self) -> SlotLimits {
         self.slot_limits
     }
+}
+
+/// The secrets of the settings.
+fn secrets_of(upstream: &config::UpstreamConfig) -> SecretMask {
+    let config::UpstreamConfig::Api(endpoint) = upstream else { return SecretMask::default() };
+    let key = match &endpoint.credentials {
+        AccountCredentials::ApiKey(key) => Some(key.expose()),
+        AccountCredentials::Oauth(_) => None,
+    };
+    SecretMask::of_call(&endpoint.headers, None, key)
 }
 
 fn slot_count(count: NonZeroU32) -> usize {

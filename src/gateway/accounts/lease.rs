@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::account::{AccountEndpoint, UpstreamAccount};
 use super::pool::{AccountPool, AccountRequirements};
 use super::pool_member::PoolMember;
+use super::secret_mask::SecretMask;
 use crate::gateway::store::UserId;
 
 /// The right to make one attempt on one account. Dropping it for any reason gives the slot back.
@@ -64,6 +65,11 @@ impl Lease {
     /// [`super::RetryTarget::SameAccount`].
     pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
         self.renewed.get().or(self.authorization.as_ref())
+    }
+
+    /// The secrets of the account, which nothing that its upstream says may repeat.
+    pub(crate) fn secret_mask(&self) -> Arc<SecretMask> {
+        self.slot.account.secret_mask(self.authorization())
     }
 
     /// The grant of this lease, which can be used after the slot was given back.

@@ -194,6 +194,12 @@ impl AccountPool {
         pick(&candidates, seed).map(|index| inner.members[index].account.name().to_owned())
     }
 
+    /// True if an account meets the requirements now, or as soon as a slot is free, and does not fail repeatedly.
+    pub(super) fn has_healthy_account(&self, requirements: &AccountRequirements) -> bool {
+        let candidates = self.lock().candidates(requirements, Instant::now());
+        candidates.iter().any(|candidate| candidate.is_eligible && !candidate.is_ejected)
+    }
+
     /// Returns the text models of the accounts that may serve such a request by translation, each once.
     pub(super) fn tool_host_models(&self, requirements: &AccountRequirements) -> Vec<String> {
         let inner = self.lock();

@@ -141,7 +141,8 @@ fn insert_or_replace(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount
 pub(crate) fn account_from_row(row: &AccountRow, vault: &Vault) -> Result<config::AccountConfig, String> {
     let secrets = secrets_from_row(row, vault)?;
     let settings = row.settings.as_deref().unwrap_or("{}");
-    config::account_from_json(&row.name, settings, secrets).map_err(|problems| {
+    // The addresses were checked when they were entered, and the transport checks those that it connects to.
+    config::account_from_json(&row.name, settings, secrets, true).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         problems.join("; ")
     })

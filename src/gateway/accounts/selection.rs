@@ -1,7 +1,7 @@
 //! Chooses an account, without I/O. Only eligible accounts are chosen. Among them, these criteria decide, in this
 //! order: not ejected, a free slot, paid, OAuth (only among paid accounts), the operator's priority, no translation
 //! between protocols, the preference of the conversation, and the lowest load for the size. A seed decides between
-//! equal accounts.
+//! equal accounts. The account that has served a conversation goes before all of this (`Accounts::lease`).
 //!
 //! The specification demands the preference for paid accounts, and among them for OAuth over API keys.
 

@@ -1,6 +1,7 @@
 //! Tests of the accounts with a real store: state survives a restart, changes made by other processes arrive, and a
 //! token is fetched once for all requests that need it.
 
+mod conversations;
 mod double;
 mod shared_slots;
 mod state;
@@ -169,7 +170,7 @@ fn requirements() -> AccountRequirements {
 }
 
 async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, LeaseRefusal> {
-    accounts.acquire_lease(&RequesterId::from_name("key_1"), requirements()).await
+    accounts.acquire_lease(&RequesterId::from_name("key_1"), requirements(), SLOT_WAIT_MAX).await
 }
 
 /// Refreshes the accounts once, as the refresh task does every half second, and checks that the store was read.

@@ -27,6 +27,16 @@ impl Accounts {
         accounts.cloned().collect()
     }
 
+    /// True if no account that serves this group and supports the Responses API serves another group, even one that is
+    /// disabled: it may be enabled again.
+    pub(crate) fn serve_only(&self, group: &str) -> bool {
+        let inner = self.pool.lock();
+        let mut serving = inner.members.iter().map(|member| &member.account).filter(|account| {
+            account.serves_group(group) && account.supports_protocol(Some(UpstreamProtocol::Responses))
+        });
+        serving.all(|account| account.serves_only(group))
+    }
+
     /// Returns the authorization header for a call; `None` if the account needs none.
     ///
     /// # Errors

@@ -3,17 +3,18 @@
 //! This module neither waits nor writes; [`super::token_fetcher`] does. No `Debug` output contains a secret.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use chrono::{DateTime, Utc};
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::oauth::{self, TokenGrant};
-use crate::gateway::config::{GrantConfig, OauthConfig};
+use super::secret_mask::SecretMask;
+use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig};
 
 /// A token is fetched again this long before it expires, or a fifth of its lifetime if that is less (our choice).
 const PREFETCH_MARGIN: Duration = Duration::from_secs(300);
@@ -58,6 +59,8 @@ struct TokenCacheState {
     failures: u32,
     retry_at: Option<Instant>,
     unsaved: Option<Vec<u8>>,
+    /// The last access token for which the secrets of a call were needed, and the secrets.
+    secret_mask: Option<(HeaderValue, Arc<SecretMask>)>,
 }
 
 /// A token with its expiry on the monotonic clock of this process.
@@ -190,6 +193,23 @@ impl TokenCache {
             life_seconds: granted.lifetime.as_secs(),
         };
         Some((stored, AccessToken { header, expires_at: now + granted.lifetime, lifetime: granted.lifetime }))
+    }
+
+    /// Returns the secrets of a call with this token and these headers, and those with which the token was fetched.
+    pub(super) fn secret_mask(&self, token: &HeaderValue, headers: &HeaderMap) -> Arc<SecretMask> {
+        let mut state = self.lock_state();
+        if let Some((_, mask)) = state.secret_mask.as_ref().filter(|(known, _)| known == token) {
+            return Arc::clone(mask);
+        }
+        let configured = match &self.oauth.grant {
+            GrantConfig::RefreshToken(token) => Some(token.expose()),
+            GrantConfig::ClientCredentials => None,
+        };
+        let client = self.oauth.client_secret.as_ref().map(ConfigSecret::expose);
+        let further = configured.into_iter().chain(client).chain(state.refresh_token.as_deref());
+        let mask = Arc::new(SecretMask::of_call(headers, Some(token), further));
+        state.secret_mask = Some((token.clone(), Arc::clone(&mask)));
+        mask
     }
 
     /// Sets or clears the sealed token that the store has not accepted yet.

@@ -1,6 +1,7 @@
-//! The file of a backup: a tar with the manifest, the digest of the manifest, and the files of the manifest.
+//! The file of a backup: a tar with the manifest, the digest of the manifest, and the files of the manifest, sealed as a
+//! whole or not.
 //!
-//! It can be listed and unpacked with every tar program. When it is read, its parts must be exactly those that were
+//! It can be listed and unpacked with every tar program, if it is not sealed. When it is read, its parts must be exactly those that were
 //! written, in the same order: names and kinds of entries come from the list of this program and never from the file, so
 //! that no entry can lead out of a folder.
 
@@ -13,6 +14,7 @@ use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
 use super::BackupError;
 use super::manifest::{BackupFile, BackupManifest, FORMAT, HashingReader, sha256};
+use super::sealing::{BackupIdentity, BackupRecipient, FIRST_LINE, OpeningReader, SealingWriter};
 use crate::gateway::store::{INSTALLATION_FILES, create_private, newest_schema_version};
 
 const MANIFEST: &str = "manifest.json";
@@ -27,10 +29,20 @@ const END_BYTES: u64 = 2 * BLOCK_BYTES;
 
 /// A backup whose manifest has been read and checked.
 #[derive(Debug)]
-pub(super) struct BackupArchive {
+pub(super) struct BackupArchive<'a> {
     file: File,
     path: PathBuf,
+    /// The keys that open the file; empty if it is not sealed.
+    identities: &'a [BackupIdentity],
     pub(super) manifest: BackupManifest,
+    /// The length of the tar.
+    length: u64,
+}
+
+/// A reader that counts its bytes.
+struct CountingReader<R> {
+    reader: R,
+    bytes: u64,
 }
 
 /// The version of a manifest and of its form, which every later form has too.
@@ -40,9 +52,26 @@ struct ManifestVersion {
     version: String,
 }
 
-/// Writes the archive of the files in a folder, waits until it is durable, and returns its length.
-pub(super) fn write_archive(file: &File, folder: &Path, manifest: &BackupManifest) -> io::Result<u64> {
-    let mut builder = Builder::new(io::BufWriter::with_capacity(1 << 20, file));
+/// Writes the archive of the files in a folder, sealed if there are recipients, waits until it is durable, and returns its
+/// length.
+pub(super) fn write_archive(
+    file: &File,
+    folder: &Path,
+    manifest: &BackupManifest,
+    recipients: &[BackupRecipient],
+) -> io::Result<u64> {
+    let writer = io::BufWriter::with_capacity(1 << 20, file);
+    let writer = if recipients.is_empty() {
+        write_tar(writer, folder, manifest)?
+    } else {
+        write_tar(SealingWriter::new(writer, recipients)?, folder, manifest)?.finish()?
+    };
+    writer.into_inner()?.sync_all()?;
+    Ok(file.metadata()?.len())
+}
+
+fn write_tar<W: Write>(writer: W, folder: &Path, manifest: &BackupManifest) -> io::Result<W> {
+    let mut builder = Builder::new(writer);
     let bytes = manifest.to_bytes()?;
     append(&mut builder, MANIFEST, bytes.len() as u64, &mut bytes.as_slice())?;
     let digest = format!("{}  {MANIFEST}\n", sha256(&bytes));
@@ -50,8 +79,7 @@ pub(super) fn write_archive(file: &File, folder: &Path, manifest: &BackupManifes
     for BackupFile { name, bytes, .. } in &manifest.files {
         append(&mut builder, name, *bytes, &mut File::open(folder.join(name))?)?;
     }
-    builder.into_inner()?.into_inner()?.sync_all()?;
-    Ok(file.metadata()?.len())
+    builder.into_inner()
 }
 
 fn append(builder: &mut Builder<impl Write>, name: &str, bytes: u64, contents: &mut dyn Read) -> io::Result<()> {
@@ -66,17 +94,23 @@ fn append(builder: &mut Builder<impl Write>, name: &str, bytes: u64, contents: &
 
 // === impl BackupArchive ===
 
-impl BackupArchive {
-    /// Opens a file, and reads its manifest. Neither a newer form nor a newer schema is accepted, and the length must be
-    /// that of a complete file.
-    pub(super) fn open(path: &Path) -> Result<Self, BackupError> {
-        let reading = |error| BackupError::io("reading", path)(error);
+impl<'a> BackupArchive<'a> {
+    /// Opens a file, and reads its manifest. A sealed file needs one of the keys, and one that is not sealed takes none.
+    /// Neither a newer form nor a newer schema is accepted, and the length must be that of a complete file.
+    pub(super) fn open(path: &Path, identities: &'a [BackupIdentity]) -> Result<Self, BackupError> {
+        let reading = |error| BackupError::reading(path)(error);
         let file = File::open(path).map_err(reading)?;
         let metadata = file.metadata().map_err(reading)?;
         if !metadata.is_file() {
             return Err(not_a_backup(path, "it is not a file"));
         }
-        let mut archive = Archive::new(&file);
+        let is_sealed = is_sealed(&file).map_err(reading)?;
+        match (is_sealed, identities) {
+            (true, []) => return Err(BackupError::Sealed(path.to_owned())),
+            (false, [_, ..]) => return Err(BackupError::NotSealed(path.to_owned())),
+            _ => {}
+        }
+        let mut archive = Archive::new(contents(&file, path, identities)?);
         let mut entries = raw_entries(&mut archive).map_err(reading)?;
         let bytes = read_small_file(&mut entries, path, MANIFEST)?;
         let digest = read_small_file(&mut entries, path, MANIFEST_DIGEST)?;
@@ -85,11 +119,11 @@ impl BackupArchive {
         }
         let manifest = parse_manifest(&bytes, path)?;
         let expected = expected_length(&manifest, bytes.len() as u64, digest.len() as u64);
-        if metadata.len() != expected {
-            let kind = if metadata.len() < expected { "truncated" } else { "too long" };
-            return Err(BackupError::damaged(format!("it is {kind}: {} of {expected} bytes", metadata.len())));
+        if !is_sealed {
+            check_length(metadata.len(), expected)?;
         }
-        Ok(Self { file, path: path.to_owned(), manifest })
+        drop(archive);
+        Ok(Self { file, path: path.to_owned(), identities, manifest, length: expected })
     }
 
     /// Reads every byte, and compares it with the manifest. Writes nothing.
@@ -113,9 +147,9 @@ impl BackupArchive {
         &self,
         mut target: impl FnMut(&'static str) -> io::Result<Box<dyn Write>>,
     ) -> Result<(), BackupError> {
-        let reading = |error| BackupError::io("reading", &self.path)(error);
-        io::Seek::rewind(&mut &self.file).map_err(reading)?;
-        let mut archive = Archive::new(&self.file);
+        let reading = |error| BackupError::reading(&self.path)(error);
+        let mut contents = CountingReader { reader: contents(&self.file, &self.path, self.identities)?, bytes: 0 };
+        let mut archive = Archive::new(&mut contents);
         let mut entries = raw_entries(&mut archive).map_err(reading)?;
         for name in [MANIFEST, MANIFEST_DIGEST] {
             next_file(&mut entries, name).map_err(BackupError::damaged)?;
@@ -125,16 +159,55 @@ impl BackupArchive {
             let entry = next_file(&mut entries, name).map_err(BackupError::damaged)?;
             let mut target = target(name).map_err(BackupError::io("writing", Path::new(name)))?;
             let copied = HashingReader::new(entry).copy_to(&mut *target);
-            let (bytes, sha256) = copied.map_err(BackupError::io("copying", Path::new(name)))?;
+            let (bytes, sha256) = copied.map_err(BackupError::copying(Path::new(name)))?;
             if (bytes, &sha256) != (expected.bytes, &expected.sha256) {
                 return Err(BackupError::damaged(format!("{name} is not as it was: its SHA-256 digest differs")));
             }
         }
-        match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(BackupError::damaged("it has more files than its manifest")),
+        if entries.next().is_some() {
+            return Err(BackupError::damaged("it has more files than its manifest"));
         }
+        // The end of a sealed file shows that nothing was cut off.
+        io::copy(&mut contents, &mut io::sink()).map_err(reading)?;
+        check_length(contents.bytes, self.length)
     }
+}
+
+impl<R: Read> Read for CountingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+/// Returns a reader of the tar in a file.
+fn contents<'a>(file: &'a File, path: &Path, identities: &[BackupIdentity]) -> Result<Box<dyn Read + 'a>, BackupError> {
+    io::Seek::rewind(&mut &*file).map_err(BackupError::io("reading", path))?;
+    if identities.is_empty() {
+        return Ok(Box::new(file));
+    }
+    let reader = OpeningReader::new(io::BufReader::with_capacity(1 << 17, file), identities);
+    match reader.map_err(BackupError::reading(path))? {
+        Some(reader) => Ok(Box::new(reader)),
+        None => Err(BackupError::OtherIdentity(path.to_owned())),
+    }
+}
+
+fn is_sealed(mut file: &File) -> io::Result<bool> {
+    let mut beginning = Vec::new();
+    file.take(FIRST_LINE.len() as u64).read_to_end(&mut beginning)?;
+    io::Seek::rewind(&mut file)?;
+    Ok(beginning == FIRST_LINE.as_bytes())
+}
+
+fn check_length(found: u64, expected: u64) -> Result<(), BackupError> {
+    let kind = match found.cmp(&expected) {
+        std::cmp::Ordering::Equal => return Ok(()),
+        std::cmp::Ordering::Less => "truncated",
+        std::cmp::Ordering::Greater => "too long",
+    };
+    Err(BackupError::damaged(format!("it is {kind}: {found} of {expected} bytes")))
 }
 
 /// Returns the entries without the interpretation of extended headers, none of which a backup has.

@@ -22,6 +22,18 @@ pub(crate) enum BackupError {
         /// The evidence.
         detail: String,
     },
+    /// The file is sealed, and no key was given.
+    #[error("{} is sealed", .0.display())]
+    Sealed(PathBuf),
+    /// The file is not sealed, and a key was given.
+    #[error("{} is not sealed, so no key opens it", .0.display())]
+    NotSealed(PathBuf),
+    /// The file is sealed for other keys.
+    #[error("{} is sealed for another key", .0.display())]
+    OtherIdentity(PathBuf),
+    /// The file with the keys has something else.
+    #[error("{} is not a file of keys `AGE-SECRET-KEY-1…`", .0.display())]
+    NotIdentities(PathBuf),
     /// The file is a backup, but not as it was made.
     #[error("the backup is damaged: {detail}")]
     DamagedBackup {
@@ -74,6 +86,24 @@ pub(crate) enum BackupError {
 impl BackupError {
     pub(super) fn damaged(detail: impl Into<String>) -> Self {
         Self::DamagedBackup { detail: detail.into() }
+    }
+
+    /// Returns a function for `map_err` when the file of a backup is read: contents that cannot be opened were changed.
+    pub(super) fn reading(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        Self::changed_or_io("reading", path)
+    }
+
+    /// Like [`Self::reading`], for a file within the backup.
+    pub(super) fn copying(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        Self::changed_or_io("copying", path)
+    }
+
+    fn changed_or_io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::damaged(error.to_string()),
+            _ => Self::io(doing, &path)(error),
+        }
     }
 
     /// Returns a function for `map_err` on file operations.

@@ -12,7 +12,7 @@ use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{database_at_migration, new_store, running_record};
 use crate::gateway::store::{NodeId, RecordStore as _, RowWrite, newest_schema_version};
 
-const WITH_KEY: BackupOptions = BackupOptions { overwrite: false, with_master_key: true };
+const WITH_KEY: BackupOptions = BackupOptions { overwrite: false, with_master_key: true, recipients: Vec::new() };
 
 /// An installation with one record, and a backup of it.
 async fn backup_of_new_installation() -> (TempDir, TempDir, PathBuf) {
@@ -22,7 +22,7 @@ async fn backup_of_new_installation() -> (TempDir, TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup.tar");
     // The store is still open, as beside a server.
-    create(dir.path(), None, &file, WITH_KEY).unwrap();
+    create(dir.path(), None, &file, &WITH_KEY).unwrap();
     store.close().await;
     (dir, folder, file)
 }
@@ -39,7 +39,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn refusal(file: &Path) -> String {
     let folder = TempDir::new().unwrap();
     let target = folder.path().join("data");
-    let error = restore(file, &target, None).unwrap_err();
+    let error = restore(file, &[], &target, None).unwrap_err();
     assert!(!target.join("imagate.db").exists() && !target.join("master.key").exists(), "{error}");
     error.to_string()
 }
@@ -48,7 +48,7 @@ fn refusal(file: &Path) -> String {
 async fn a_backup_holds_the_database_the_marker_and_the_master_key() {
     let (dir, folder, file) = backup_of_new_installation().await;
     let target = folder.path().join("data");
-    let RestoreReport { manifest, valid_keys } = restore(&file, &target, None).unwrap();
+    let RestoreReport { manifest, valid_keys } = restore(&file, &[], &target, None).unwrap();
     assert_eq!((manifest.listed_counts()["records"], manifest.schema_version), (1, newest_schema_version()));
     assert_eq!(
         (manifest.counts["users"], manifest.listed_counts()["users"]),
@@ -70,7 +70,7 @@ async fn backups_and_restored_files_are_private() {
     let target = folder.path().join("data");
     fs::create_dir(&target).unwrap();
     fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).unwrap();
-    restore(&file, &target, None).unwrap();
+    restore(&file, &[], &target, None).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(&target)), (0o600, 0o700));
     for name in names(&target) {
@@ -82,10 +82,10 @@ async fn backups_and_restored_files_are_private() {
 async fn an_existing_file_is_replaced_only_on_request() {
     let (dir, folder, file) = backup_of_new_installation().await;
     fs::write(&file, "precious").unwrap();
-    assert!(matches!(create(dir.path(), None, &file, WITH_KEY), Err(BackupError::FileExists(_))));
+    assert!(matches!(create(dir.path(), None, &file, &WITH_KEY), Err(BackupError::FileExists(_))));
     assert_eq!(fs::read(&file).unwrap(), b"precious");
-    create(dir.path(), None, &file, BackupOptions { overwrite: true, ..WITH_KEY }).unwrap();
-    restore(&file, &folder.path().join("data"), None).unwrap();
+    create(dir.path(), None, &file, &BackupOptions { overwrite: true, ..WITH_KEY }).unwrap();
+    restore(&file, &[], &folder.path().join("data"), None).unwrap();
     assert!(move_into_place(&dir.path().join("imagate.db"), &file, false).is_err(), "a file of the last moment");
 }
 
@@ -93,7 +93,7 @@ async fn an_existing_file_is_replaced_only_on_request() {
 async fn a_changed_byte_is_detected_wherever_it_is() {
     let (_dir, folder, file) = backup_of_new_installation().await;
     let original = fs::read(&file).unwrap();
-    let expected = BackupArchive::open(&file).unwrap().manifest;
+    let expected = BackupArchive::open(&file, &[]).unwrap().manifest;
     let target = folder.path().join("changed.tar");
     // Every byte of the headers, of the manifest and of the small files, and one byte of each kilobyte of the database.
     let database = original.len().saturating_sub(8192)..original.len();
@@ -107,7 +107,7 @@ async fn a_changed_byte_is_detected_wherever_it_is() {
     };
     for place in places {
         put(place, original[place] ^ 0x15);
-        match BackupArchive::open(&target).and_then(|archive| archive.check().map(|()| archive)) {
+        match BackupArchive::open(&target, &[]).and_then(|archive| archive.check().map(|()| archive)) {
             Err(_) => {}
             // The zeros that fill the last block of a file are not part of it.
             Ok(archive) => {
@@ -248,25 +248,25 @@ fn other_files_are_no_backups() {
 #[tokio::test]
 async fn a_backup_is_never_restored_over_files() {
     let (dir, folder, file) = backup_of_new_installation().await;
-    assert!(restore(&file, dir.path(), None).unwrap_err().to_string().contains("it is not empty"));
+    assert!(restore(&file, &[], dir.path(), None).unwrap_err().to_string().contains("it is not empty"));
     let target = folder.path().join("data");
     fs::create_dir(&target).unwrap();
     fs::write(target.join("notes.txt"), "mine").unwrap();
-    let message = restore(&file, &target, None).unwrap_err().to_string();
+    let message = restore(&file, &[], &target, None).unwrap_err().to_string();
     assert!(message.contains("it has notes.txt"), "{message}");
     assert_eq!(names(&target), ["notes.txt"], "not even a lock file may be left");
     // Lock files and the folder of a new volume are no data.
     fs::remove_file(target.join("notes.txt")).unwrap();
     fs::create_dir(target.join("lost+found")).unwrap();
     fs::write(target.join("open.lock"), "").unwrap();
-    restore(&file, &target, None).unwrap();
+    restore(&file, &[], &target, None).unwrap();
 }
 
 #[tokio::test]
 async fn a_served_directory_is_refused_before_the_file_is_read() {
     let (dir, store) = new_store().await;
     let lock = store.lock_for_serving().unwrap();
-    let error = restore(&dir.path().join("absent"), dir.path(), None).unwrap_err();
+    let error = restore(&dir.path().join("absent"), &[], dir.path(), None).unwrap_err();
     assert!(matches!(error, BackupError::Store(StoreError::InUse { .. })), "{error}");
     drop(lock);
 }
@@ -277,19 +277,19 @@ async fn a_backup_without_its_master_key_needs_the_right_one() {
     store.close().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup.tar");
-    let report = create(dir.path(), None, &file, BackupOptions { with_master_key: false, ..WITH_KEY }).unwrap();
+    let report = create(dir.path(), None, &file, &BackupOptions { with_master_key: false, ..WITH_KEY }).unwrap();
     assert_eq!(report.manifest.master_key, MasterKeyInclusion::LeftOut);
     let key = fs::read(dir.path().join("master.key")).unwrap();
     let mut bytes = Vec::new();
     File::open(&file).unwrap().read_to_end(&mut bytes).unwrap();
     assert!(!bytes.windows(key.len()).any(|window| window == key), "the key is in the file");
     let target = folder.path().join("data");
-    restore(&file, &target, None).unwrap();
+    restore(&file, &[], &target, None).unwrap();
     assert!(!target.join("master.key").exists());
     // A wrong key of the installation makes no backup, because it would be worth nothing.
     fs::write(dir.path().join("master.key"), [7; 32]).unwrap();
     let other = folder.path().join("other.tar");
-    assert!(create(dir.path(), None, &other, WITH_KEY).unwrap_err().to_string().contains("master.key is not the key"));
+    assert!(create(dir.path(), None, &other, &WITH_KEY).unwrap_err().to_string().contains("master.key is not the key"));
     assert!(!other.exists());
 }
 
@@ -300,12 +300,12 @@ async fn a_master_key_of_the_settings_is_not_in_the_backup_and_is_checked() {
     crate::gateway::store::SqliteStore::open(dir.path(), Some(key())).await.unwrap().close().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup.tar");
-    let report = create(dir.path(), Some(&key()), &file, WITH_KEY).unwrap();
+    let report = create(dir.path(), Some(&key()), &file, &WITH_KEY).unwrap();
     assert_eq!(report.manifest.master_key, MasterKeyInclusion::Settings);
-    let message = restore(&file, &folder.path().join("a"), Some(&MasterKey::for_test(4))).unwrap_err().to_string();
+    let message = restore(&file, &[], &folder.path().join("a"), Some(&MasterKey::for_test(4))).unwrap_err().to_string();
     assert!(message.contains("the setting master_key is not the key"), "{message}");
-    restore(&file, &folder.path().join("b"), Some(&key())).unwrap();
-    assert!(create(dir.path(), None, &folder.path().join("c"), WITH_KEY).is_err(), "the key is unknown");
+    restore(&file, &[], &folder.path().join("b"), Some(&key())).unwrap();
+    assert!(create(dir.path(), None, &folder.path().join("c"), &WITH_KEY).is_err(), "the key is unknown");
 }
 
 #[tokio::test]
@@ -316,9 +316,9 @@ async fn an_older_database_is_backed_up_without_a_migration() {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("backup.tar");
         fs::write(dir.path().join("master.key"), [7; 32]).unwrap();
-        let report = create(dir.path(), None, &file, WITH_KEY).unwrap();
+        let report = create(dir.path(), None, &file, &WITH_KEY).unwrap();
         assert_eq!(report.manifest.schema_version, i64::try_from(migrations).unwrap());
-        restore(&file, &folder.path().join("data"), None).unwrap();
+        restore(&file, &[], &folder.path().join("data"), None).unwrap();
     }
 }
 
@@ -327,6 +327,86 @@ fn an_empty_directory_has_no_installation() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup.tar");
     let data_dir = folder.path().join("data");
-    assert!(matches!(create(&data_dir, None, &file, WITH_KEY), Err(BackupError::NoInstallation(_))));
+    assert!(matches!(create(&data_dir, None, &file, &WITH_KEY), Err(BackupError::NoInstallation(_))));
     assert!(!data_dir.exists() && names(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn a_sealed_backup_shows_nothing_and_needs_its_key() {
+    let (dir, store) = new_store().await;
+    let (folder, identity) = (TempDir::new().unwrap(), BackupIdentity::random().unwrap());
+    let other = BackupIdentity::random().unwrap();
+    let file = folder.path().join("backup.age");
+    let recipients = vec![other.recipient().unwrap(), identity.recipient().unwrap()];
+    create(dir.path(), None, &file, &BackupOptions { recipients, ..WITH_KEY }).unwrap();
+    store.close().await;
+    let bytes = fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"age-encryption.org/v1\n"));
+    let master_key = fs::read(dir.path().join("master.key")).unwrap();
+    for secret in [&master_key[..], b"SQLite format 3", b"master.key", b"manifest.json"] {
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret));
+    }
+    assert_eq!(names(folder.path()), ["backup.age"], "nothing else may be left");
+    assert!(!names(dir.path()).iter().any(|name| name.starts_with(BACKUP_STAGING)));
+
+    let target = folder.path().join("data");
+    assert!(matches!(restore(&file, &[], &target, None), Err(BackupError::Sealed(_))));
+    let stranger = [BackupIdentity::random().unwrap()];
+    assert!(matches!(restore(&file, &stranger, &target, None), Err(BackupError::OtherIdentity(_))));
+    restore(&file, &[identity], &target, None).unwrap();
+    assert_eq!(fs::read(target.join("master.key")).unwrap(), master_key);
+
+    let plain = folder.path().join("backup.tar");
+    create(dir.path(), None, &plain, &WITH_KEY).unwrap();
+    let refused = restore(&plain, &stranger, &folder.path().join("other"), None);
+    assert!(matches!(refused, Err(BackupError::NotSealed(_))), "a plain file in the place of a sealed one");
+}
+
+#[tokio::test]
+async fn a_sealed_backup_that_was_changed_or_cut_off_is_refused_before_anything_is_written() {
+    let (dir, store) = new_store().await;
+    let (folder, identity) = (TempDir::new().unwrap(), [BackupIdentity::random().unwrap()]);
+    let file = folder.path().join("backup.age");
+    let recipients = vec![identity[0].recipient().unwrap()];
+    create(dir.path(), None, &file, &BackupOptions { recipients, ..WITH_KEY }).unwrap();
+    store.close().await;
+    let original = fs::read(&file).unwrap();
+    let sealed_chunk = 64 * 1024 + 16;
+    let target = folder.path().join("data");
+    let refuse = |bytes: &[u8], what: &str| {
+        fs::write(&file, bytes).unwrap();
+        restore(&file, &identity, &target, None).expect_err(what);
+        assert!(!target.join("imagate.db").exists() && !target.join("master.key").exists(), "{what}");
+    };
+    for place in (0..400).chain((400..original.len()).step_by(original.len() / 60)).chain([original.len() - 1]) {
+        let mut changed = original.clone();
+        changed[place] ^= 0x15;
+        refuse(&changed, &format!("byte {place}"));
+    }
+    let head = original.windows(4).position(|window| window == b"--- ").unwrap() + 4 + 43 + 1 + 16;
+    let whole_chunks = (original.len() - head) / sealed_chunk;
+    let cuts = [0, 10, head, head + sealed_chunk, head + whole_chunks * sealed_chunk, original.len() - 1];
+    for cut in cuts.into_iter().filter(|cut| *cut < original.len()) {
+        refuse(&original[..cut], &format!("cut at {cut}"));
+    }
+    refuse(&[&original[..], b"x"].concat(), "one byte more");
+    let swapped =
+        [&original[..head], &original[head + sealed_chunk..head + 2 * sealed_chunk], &original[head..]].concat();
+    refuse(&swapped, "a chunk twice");
+    fs::write(&file, &original).unwrap();
+    restore(&file, &identity, &target, None).unwrap();
+}
+
+#[test]
+fn a_key_file_is_private_and_is_read_again() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("backup.key");
+    let recipient = create_identity(&file).unwrap();
+    assert!(matches!(create_identity(&file), Err(BackupError::FileExists(_))));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("AGE-SECRET-KEY-1") && text.contains(&recipient.to_string()), "its two forms");
+    let identities = read_identities(&file).unwrap();
+    assert_eq!(identities.iter().map(|key| key.recipient().unwrap()).collect::<Vec<_>>(), [recipient]);
+    fs::write(&file, "age1x\n").unwrap();
+    assert!(matches!(read_identities(&file), Err(BackupError::NotIdentities(_))));
 }

@@ -10,8 +10,8 @@ use http::HeaderMap;
 use super::{
     AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
     FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit,
-    RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig, UpstreamProtocol,
-    duration,
+    RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, StoredContextPolicy, UploadLimits,
+    UpstreamConfig, UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -60,6 +60,9 @@ impl ConfigPrinter<'_> {
         self.line("", "durability", &quoted(config.durability.as_str()));
         self.line("", "require_second_factor", &quoted(config.require_second_factor.as_str()));
         self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
+        self.line("", "work_per_minute", &config.work_per_minute.to_string());
+        self.line("", "max_tokens_per_user", &config.max_tokens_per_user.to_string());
+        self.line("", "allow_link_local", &config.allow_link_local.to_string());
         self.line("", "drain_timeout", &quoted_duration(config.drain_timeout));
         self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));
         self.line("", "log_format", &quoted(config.log_format.as_str()));
@@ -159,8 +162,10 @@ impl ConfigPrinter<'_> {
         self.header("[uploads]");
         for (name, bytes) in [
             ("memory_megabytes", uploads.memory),
+            ("memory_megabytes_per_user", uploads.memory_per_user),
             ("memory_megabytes_per_key", uploads.memory_per_key),
             ("disk_megabytes", uploads.disk),
+            ("disk_megabytes_per_user", uploads.disk_per_user),
             ("disk_megabytes_per_key", uploads.disk_per_key),
             ("min_free_megabytes", uploads.min_free),
         ] {
@@ -199,6 +204,20 @@ impl ConfigPrinter<'_> {
         for (name, value) in FIGURE_NAMES.into_iter().zip(price.figures.values()) {
             if let Some(value) = value {
                 self.line(path, name, &value.to_string());
+            }
+        }
+        let terms = &price.terms;
+        for (name, tokens) in [("context_tokens", terms.context_tokens), ("max_output_tokens", terms.max_output_tokens)]
+        {
+            if let Some(tokens) = tokens {
+                self.line(path, name, &tokens.to_string());
+            }
+        }
+        let tiers = terms.tiers.iter().map(|(name, factor)| format!("{} = {}", quoted(name), factor.number()));
+        let tools = terms.tools.iter().map(|(name, usd)| format!("{} = {usd}", quoted(name)));
+        for (name, entries) in [("tiers", tiers.collect::<Vec<_>>()), ("tools", tools.collect())] {
+            if !entries.is_empty() {
+                self.line(path, name, &format!("{{ {} }}", entries.join(", ")));
             }
         }
         if let Some(source) = &price.source {
@@ -255,6 +274,13 @@ impl ConfigPrinter<'_> {
         self.line(path, "image_deadline", &quoted_duration(group.deadlines.image));
         self.line(path, "fallback", &quoted(group.fallback.as_str()));
         self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
+        self.optional(path, "stored_context", group.stored_context.map(StoredContextPolicy::as_str));
+        self.line(path, "budget_mode", &quoted(group.response_budget.mode.as_str()));
+        group
+            .response_budget
+            .max_response
+            .iter()
+            .for_each(|most| self.line(path, "max_response_usd", &most.to_string()));
         if group.dialects != DialectSet::default() {
             let words: Vec<_> = group.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect();
             self.line(path, "dialects", &list(&words));
@@ -288,6 +314,7 @@ impl ConfigPrinter<'_> {
             ("requests_per_minute", limits.requests_per_minute),
             ("images_per_minute", limits.images_per_minute),
             ("concurrent_jobs", limits.concurrent_jobs),
+            ("work_per_minute", limits.work_per_minute),
             ("images_per_day", limits.images_per_day),
         ];
         for (name, limit) in counts {

@@ -73,7 +73,8 @@ impl Config {
             retention,
             uploads,
             database_url,
-            master_key
+            master_key,
+            allow_link_local
         );
         if new.deadlines.connect != in_force.deadlines.connect {
             restart.push("deadlines.connect");
@@ -87,6 +88,8 @@ impl Config {
             cors_origins,
             remote_images,
             max_keys_per_member,
+            work_per_minute,
+            max_tokens_per_user,
             require_second_factor,
             drain_timeout,
             answer_deadline,
@@ -124,6 +127,9 @@ impl Config {
             skills_dir: _,
             durability: _,
             max_keys_per_member: _,
+            work_per_minute: _,
+            max_tokens_per_user: _,
+            allow_link_local: _,
             require_second_factor: _,
             drain_timeout: _,
             answer_deadline: _,

@@ -6,8 +6,11 @@ use std::time::Duration;
 use http::Uri;
 use serde_json::{Map, Value};
 
-use super::raw::{DeliveryPolicy, FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy};
+use super::raw::{
+    BudgetMode, DeliveryPolicy, FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy, StoredContextPolicy,
+};
 use super::{Config, ConfigSecret, DeadlineConfig, DialectSet, RequestLimits, SettingSource};
+use crate::gateway::money::Usd;
 
 /// One group of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +25,16 @@ pub(crate) struct GroupConfig {
     pub(crate) fallback: FallbackPolicy,
     /// True if an image tool is added to requests of the official coding agents that have none.
     pub(crate) inject_image_tool: bool,
+    /// The stored context that callers may name; `None` if it depends on the users and accounts of the group.
+    pub(crate) stored_context: Option<StoredContextPolicy>,
     /// The dialects that callers may use, besides those of their keys.
     pub(crate) dialects: DialectSet,
     /// The text models that may be named; `None` if any may be.
     pub(crate) text_models: Option<Vec<String>>,
     /// The types of tools that the upstream may run; `None` if it may run any.
     pub(crate) tools: Option<Vec<String>>,
+    /// The rule by which responses keep within budgets.
+    pub(crate) response_budget: ResponseBudget,
     /// The content that is refused.
     pub(crate) filter: FilterConfig,
     /// The policy for content that the filter cannot see.
@@ -40,6 +47,15 @@ pub(crate) struct GroupConfig {
     pub(crate) policy: Map<String, Value>,
     /// The reason why the settings in the store cannot be used; requests of the group are then refused.
     pub(crate) problem: Option<String>,
+}
+
+/// The rule by which responses, whose cost their text model decides, keep within budgets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResponseBudget {
+    /// What becomes of a response whose cost is not bounded.
+    pub(crate) mode: BudgetMode,
+    /// The most that a response costs, as the operator states it.
+    pub(crate) max_response: Option<Usd>,
 }
 
 /// The content that is refused. An empty filter lets every prompt pass.

@@ -13,6 +13,8 @@ pub(crate) struct RequestLimits {
     pub(crate) images_per_minute: Option<u32>,
     /// The maximum number of jobs that run at the same time.
     pub(crate) concurrent_jobs: Option<u32>,
+    /// The most units of work within any minute. A user without this limit has that of the settings.
+    pub(crate) work_per_minute: Option<u32>,
     /// The maximum number of images on a day in UTC.
     pub(crate) images_per_day: Option<u32>,
     /// The size with the most pixels.

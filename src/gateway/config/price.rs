@@ -1,8 +1,11 @@
 //! The prices of models, as settings and the store hold them.
 
-use chrono::NaiveDate;
+use std::collections::BTreeMap;
 
-use crate::gateway::money::Usd;
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::money::{Factor, Usd};
 
 /// The prices of one model from a day on. Prices of tokens are for a million tokens of one kind; `None` is a price that
 /// is not known, which is different from a price of zero.
@@ -14,8 +17,41 @@ pub(crate) struct ModelPrice {
     pub(crate) from: NaiveDate,
     /// The prices.
     pub(crate) figures: PriceFigures,
+    /// The prices that depend on names which an upstream chooses, and the most tokens that the model takes.
+    pub(crate) terms: PriceTerms,
     /// The place where the prices are published, for people.
     pub(crate) source: Option<String>,
+}
+
+/// The terms of a price besides its figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PriceTerms {
+    /// The most tokens of a request and its answer together that the model takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context_tokens: Option<u64>,
+    /// The most tokens of an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_output_tokens: Option<u64>,
+    /// The factor of the figures for each service tier, as answers name it. The tier `default` needs none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tiers: BTreeMap<String, Factor>,
+    /// The price of one call of each tool that the upstream runs, such as `web_search`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tools: BTreeMap<String, Usd>,
+}
+
+/// The terms as somebody writes them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TermsInput {
+    /// `context_tokens`.
+    pub(crate) context_tokens: Option<u64>,
+    /// `max_output_tokens`.
+    pub(crate) max_output_tokens: Option<u64>,
+    /// `tiers`.
+    pub(crate) tiers: BTreeMap<String, f64>,
+    /// `tools`, in dollars.
+    pub(crate) tools: BTreeMap<String, f64>,
 }
 
 /// The prices of one model, in US dollars.
@@ -35,10 +71,14 @@ pub(crate) struct PriceFigures {
     pub(crate) text_output: Option<Usd>,
     /// One image of the answer, in addition to the tokens.
     pub(crate) per_image: Option<Usd>,
+    /// A million text tokens of the request that the upstream wrote to its cache.
+    pub(crate) cache_write: Option<Usd>,
+    /// The same, for a cache entry that lives for an hour.
+    pub(crate) cache_write_1h: Option<Usd>,
 }
 
 /// The names of the prices in settings, commands, the admin API and the store, in the order in which they are listed.
-pub(crate) const FIGURE_NAMES: [&str; 7] = [
+pub(crate) const FIGURE_NAMES: [&str; 9] = [
     "text_input",
     "cached_text_input",
     "image_input",
@@ -46,7 +86,15 @@ pub(crate) const FIGURE_NAMES: [&str; 7] = [
     "image_output",
     "text_output",
     "per_image",
+    "cache_write",
+    "cache_write_1h",
 ];
+
+/// The most names in one map of terms, and the longest name in bytes (our choice).
+const MOST_TERMS: usize = 32;
+const LONGEST_TERM: usize = 64;
+/// The most tokens that a model can be said to take (our choice).
+pub(crate) const MOST_MODEL_TOKENS: u64 = 1_000_000_000;
 
 /// The longest name of a model, in bytes, and the longest source (our choice): both fit into a record.
 const LONGEST_TEXT: usize = 256;
@@ -54,7 +102,7 @@ const LONGEST_TEXT: usize = 256;
 const HIGHEST_PRICE: u32 = 1_000_000;
 
 /// Prices as somebody writes them: in settings, in a command, or in a request to the admin API.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PriceInput<'a> {
     /// The model.
     pub(crate) model: &'a str,
@@ -62,6 +110,8 @@ pub(crate) struct PriceInput<'a> {
     pub(crate) from: NaiveDate,
     /// The prices in dollars, in the order of [`FIGURE_NAMES`].
     pub(crate) dollars: [Option<f64>; FIGURE_NAMES.len()],
+    /// The terms.
+    pub(crate) terms: TermsInput,
     /// The place where the prices are published.
     pub(crate) source: Option<&'a str>,
 }
@@ -84,22 +134,14 @@ impl ModelPrice {
     ///
     /// Returns the first fault.
     pub(crate) fn new(input: PriceInput<'_>) -> Result<Self, PriceFault> {
-        let PriceInput { model, from, dollars, source } = input;
+        let PriceInput { model, from, dollars, terms, source } = input;
         let fault = |field, reason: &str| Err(PriceFault { field, reason: reason.to_owned() });
         if model.is_empty() || model.len() > LONGEST_TEXT || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             return fault("model", "must be the id of a model, without spaces");
         }
         let mut values = [None; FIGURE_NAMES.len()];
         for ((value, dollars), field) in values.iter_mut().zip(dollars).zip(FIGURE_NAMES) {
-            let Some(dollars) = dollars else { continue };
-            *value = Usd::from_dollars(dollars).filter(|_| dollars <= f64::from(HIGHEST_PRICE));
-            if value.is_none() {
-                return fault(field, &format!("must be from 0 to {HIGHEST_PRICE}"));
-            }
-            // A price that is rounded to zero would make its tokens free.
-            if *value == Some(Usd::ZERO) && dollars > 0.0 {
-                return fault(field, "is below a billionth of a dollar and would count as 0");
-            }
+            *value = dollars.map(|dollars| read_dollars(field, dollars)).transpose()?;
         }
         if values == [None; FIGURE_NAMES.len()] {
             return fault("model", "has no price; set at least one, such as `image_output`");
@@ -107,9 +149,59 @@ impl ModelPrice {
         if source.is_some_and(|source| source.len() > LONGEST_TEXT || source.chars().any(char::is_control)) {
             return fault("source", &format!("must be one line of at most {LONGEST_TEXT} bytes"));
         }
-        let (figures, source) = (PriceFigures::from_values(values), source.map(str::to_owned));
-        Ok(Self { model: model.to_owned(), from, figures, source })
+        let (figures, terms) = (PriceFigures::from_values(values), PriceTerms::new(terms)?);
+        Ok(Self { model: model.to_owned(), from, figures, terms, source: source.map(str::to_owned) })
     }
+}
+
+/// Checks an amount.
+fn read_dollars(field: &'static str, dollars: f64) -> Result<Usd, PriceFault> {
+    let fault = |reason: String| PriceFault { field, reason };
+    let value = Usd::from_dollars(dollars).filter(|_| dollars <= f64::from(HIGHEST_PRICE));
+    let value = value.ok_or_else(|| fault(format!("must be from 0 to {HIGHEST_PRICE}")))?;
+    // A price that is rounded to zero would make its tokens free.
+    if value == Usd::ZERO && dollars > 0.0 {
+        return Err(fault("is below a billionth of a dollar and would count as 0".to_owned()));
+    }
+    Ok(value)
+}
+
+// === impl PriceTerms ===
+
+impl PriceTerms {
+    fn new(input: TermsInput) -> Result<Self, PriceFault> {
+        let TermsInput { context_tokens, max_output_tokens, tiers, tools } = input;
+        for (field, tokens) in [("context_tokens", context_tokens), ("max_output_tokens", max_output_tokens)] {
+            if tokens.is_some_and(|tokens| tokens == 0 || tokens > MOST_MODEL_TOKENS) {
+                return Err(PriceFault { field, reason: format!("must be from 1 to {MOST_MODEL_TOKENS}") });
+            }
+        }
+        let factor = |number| {
+            let reason = || format!("must have factors from 0 to {}", Factor::MAX.number());
+            Factor::from_number(number).ok_or_else(|| PriceFault { field: "tiers", reason: reason() })
+        };
+        let tiers = read_terms("tiers", tiers, factor)?;
+        let tools = read_terms("tools", tools, |dollars| read_dollars("tools", dollars))?;
+        Ok(Self { context_tokens, max_output_tokens, tiers, tools })
+    }
+}
+
+fn read_terms<T>(
+    field: &'static str,
+    values: BTreeMap<String, f64>,
+    read: impl Fn(f64) -> Result<T, PriceFault>,
+) -> Result<BTreeMap<String, T>, PriceFault> {
+    let is_name = |name: &String| {
+        (1..=LONGEST_TERM).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+    };
+    if values.len() > MOST_TERMS || !values.keys().all(is_name) {
+        let reason = format!(
+            "must have at most {MOST_TERMS} names, each of at most {LONGEST_TERM} letters, digits, `.`, `_` and `-`"
+        );
+        return Err(PriceFault { field, reason });
+    }
+    values.into_iter().map(|(name, value)| Ok((name, read(value)?))).collect()
 }
 
 // === impl PriceFigures ===
@@ -125,13 +217,25 @@ impl PriceFigures {
             self.image_output,
             self.text_output,
             self.per_image,
+            self.cache_write,
+            self.cache_write_1h,
         ]
     }
 
     /// Creates prices from values in the order of [`FIGURE_NAMES`].
     pub(crate) const fn from_values(values: [Option<Usd>; FIGURE_NAMES.len()]) -> Self {
-        let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image] =
-            values;
-        Self { text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, per_image }
+        let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, ..] = values;
+        let [.., per_image, cache_write, cache_write_1h] = values;
+        Self {
+            text_input,
+            cached_text_input,
+            image_input,
+            cached_image_input,
+            image_output,
+            text_output,
+            per_image,
+            cache_write,
+            cache_write_1h,
+        }
     }
 }

@@ -15,8 +15,10 @@ mod remote_images;
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
-    BillingTier, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy, FieldOperations,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
+    BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
+    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
+    StoredContextPolicy,
+    UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
 pub(super) use duration_text::RawDuration;
@@ -74,6 +76,16 @@ pub(crate) struct RawConfig {
     pub(super) require_second_factor: Option<SecondFactorPolicy>,
     /// The maximum number of keys that a member can have. Admins and commands can give a member more. Default: 50.
     pub(super) max_keys_per_member: Option<u32>,
+    /// The maximum number of work units of each user within any minute, for all keys, tokens and sessions of the user
+    /// together. A unit is about a tenth of a millisecond of one core. A key without a user counts by itself. The limit
+    /// `work_per_minute` of a user takes its place. Default: 200000.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) work_per_minute: Option<u32>,
+    /// The maximum number of admin tokens that a user can have. Default: 50.
+    pub(super) max_tokens_per_user: Option<u32>,
+    /// Allows link-local addresses, at which clouds offer the credentials of a machine, for accounts, their token endpoints
+    /// and moderation services. Default: `false`.
+    pub(super) allow_link_local: Option<bool>,
     /// The time that running requests have to finish after the gateway receives the signal to stop. Requests that still
     /// wait for an answer then are answered with an error. A second signal ends the wait at once. Default: 30 seconds
     /// longer than the longest deadline, `10m 30s`.
@@ -177,20 +189,28 @@ pub(super) struct RawRetention {
 }
 
 /// The memory and disk space that requests may use while they arrive and run, in megabytes of 1048576 bytes. A request
-/// that exceeds the share of its key is answered with 429, and one that exceeds the total with 503; neither costs
+/// that exceeds the part of its user or key is answered with 429, and one that exceeds the total with 503; neither costs
 /// anything.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawUploads {
-    /// Memory for request bodies that are still arriving, for all keys together. Default: 32.
+    /// Memory for request bodies and what is made of them, for all requests together. Default: 64.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) memory_megabytes: Option<u32>,
-    /// Memory for the request bodies of one key that are still arriving. Default: 8, but at most `memory_megabytes`.
+    /// Memory for the requests of one user, with all of its keys, tokens and sessions. Default: 32, but at most half of
+    /// `memory_megabytes`, and at least `memory_megabytes_per_key`.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) memory_megabytes_per_user: Option<u32>,
+    /// Memory for the requests of one key. Default: 16, but at most `memory_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) memory_megabytes_per_key: Option<u32>,
-    /// Disk space for uploads, for all keys together. Default: 8192.
+    /// Disk space for uploads, for all requests together. Default: 8192.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) disk_megabytes: Option<u32>,
+    /// Disk space for the uploads of one user, with all of its keys, tokens and sessions. Default: 4096, but at most half
+    /// of `disk_megabytes`, and at least `disk_megabytes_per_key`.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) disk_megabytes_per_user: Option<u32>,
     /// Disk space for the uploads of one key. Default: 4096, which is four of the largest forms, but at most
     /// `disk_megabytes`.
     #[schemars(range(min = 1, max = 1_000_000_000))]
@@ -235,6 +255,27 @@ pub(super) struct RawPrice {
     /// The price of one image, if the upstream charges for images. It is added to the price of the tokens.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(super) per_image: Option<f64>,
+    /// The price of text tokens of requests that the upstream wrote to its cache. Without it, such a request counts twice
+    /// `text_input` for them, and the cost counts as estimated.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) cache_write: Option<f64>,
+    /// The same for cache entries that live for an hour.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(super) cache_write_1h: Option<f64>,
+    /// The factor of all these prices for each service tier that an answer can state, such as `{ flex = 0.5, priority = 2.5 }`.
+    /// The tier `default` needs none. A cost with another tier counts as estimated.
+    #[schemars(length(max = 32))]
+    pub(super) tiers: Option<BTreeMap<String, f64>>,
+    /// The price of one call of each tool that the upstream runs for a text model, such as `{ web_search = 0.01 }`. A cost
+    /// with calls of other tools counts as estimated.
+    #[schemars(length(max = 32))]
+    pub(super) tools: Option<BTreeMap<String, f64>>,
+    /// The most tokens of a request and its answer together that a text model takes.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) context_tokens: Option<u64>,
+    /// The most tokens of an answer of a text model.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) max_output_tokens: Option<u64>,
     /// The place where the prices are published, for people.
     pub(super) source: Option<String>,
 }
@@ -312,6 +353,10 @@ pub(super) struct RawGroup {
     /// If `true`, an image tool is added to requests of the official coding agents to `/v1/responses` that have none;
     /// the record states it. Default: `false`.
     pub(super) inject_image_tool: Option<bool>,
+    /// The ids of context that an upstream stores, such as `previous_response_id`, `conversation` and `file_id`, which
+    /// callers may name. Ids that are known as another user's are always refused. Default: `any` if all keys of the group
+    /// belong to one user and its accounts serve no other group, otherwise `own`.
+    pub(super) stored_context: Option<StoredContextPolicy>,
     /// The dialects that callers of this group may use besides the API itself, in addition to those of their keys.
     /// Default: none. `docs/dialects.md` describes each.
     pub(super) dialects: Option<Vec<Dialect>>,
@@ -321,6 +366,12 @@ pub(super) struct RawGroup {
     /// that the caller runs itself (`function`, `custom`, `namespace`) are always allowed. Default: all.
     #[schemars(length(max = 64))]
     pub(super) tools: Option<Vec<String>>,
+    /// The rule by which responses keep within the budgets of the group, its users and its keys. Default: `paced`.
+    pub(super) budget_mode: Option<BudgetMode>,
+    /// The most that a response of the group costs, in US dollars, in the mode `paced`: what it reserves in budgets, in
+    /// place of what the limits of its model allow. Default: those.
+    #[schemars(range(min = 0.000001, max = 1_000_000.0))]
+    pub(super) max_response_usd: Option<f64>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
     /// The treatment of files in requests to `/v1/responses`, and of files, prompts and conversations that the upstream
@@ -344,6 +395,10 @@ pub(super) struct RawLimits {
     /// The maximum number of requests that run at the same time.
     #[schemars(range(min = 1, max = 100_000))]
     pub(super) concurrent_jobs: Option<u32>,
+    /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A
+    /// user without this limit has that of the setting `work_per_minute`.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub(super) work_per_minute: Option<u32>,
     /// The maximum number of images on a day, in UTC.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) images_per_day: Option<u32>,

@@ -28,8 +28,8 @@ use super::host_environment::{HostEnvironment, default_data_dir};
 use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::{RawConfig, RawDeadlines, RawDuration, SecretSource};
 use super::{
-    AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DeadlineConfig, GroupConfig, LONGEST_IMAGE_DEADLINE,
-    ListenAddress, ReplayConfig, RequestLimits, SettingSource, duration,
+    AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DEFAULT_WORK_PER_MINUTE, DeadlineConfig, GroupConfig,
+    LONGEST_IMAGE_DEADLINE, ListenAddress, ReplayConfig, RequestLimits, SettingSource, duration,
 };
 use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
@@ -78,6 +78,8 @@ const ANSWER_DEADLINE: SettingNames = SettingNames { variable: "IMAGATE_ANSWER_D
 /// The default of `max_keys_per_member` (our choice): enough for all programs of one person, and few enough to stop a
 /// loop that creates keys.
 const MAX_KEYS_PER_MEMBER: u32 = 50;
+/// The default of `max_tokens_per_user` (our choice): as many as keys.
+const MAX_TOKENS_PER_USER: u32 = 50;
 
 /// The written settings of each source.
 #[derive(Debug, Default)]
@@ -187,6 +189,9 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
         trusted_proxies: resolver.trusted_proxies(),
         cors_origins: resolver.cors_origins(),
         max_keys_per_member: resolver.layers.file.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
+        work_per_minute: resolver.layers.file.raw.work_per_minute.unwrap_or(DEFAULT_WORK_PER_MINUTE),
+        max_tokens_per_user: resolver.layers.file.raw.max_tokens_per_user.unwrap_or(MAX_TOKENS_PER_USER),
+        allow_link_local: resolver.layers.file.raw.allow_link_local.unwrap_or_default(),
         data_dir: resolver.data_dir(),
         skills_dir: resolver.skills_dir(),
         require_second_factor: resolver.layers.file.raw.require_second_factor.unwrap_or_default(),

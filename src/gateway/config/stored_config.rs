@@ -40,7 +40,8 @@ const PATTERNS_MAX: usize = 256;
 /// Builds an account from its settings as JSON, named as in `[[accounts]]`, and from its secrets, each under the
 /// setting that it belongs to.
 ///
-/// The account may name groups that do not exist, because groups are added and removed independently of accounts.
+/// The account may name groups that do not exist, because groups are added and removed independently of accounts. Its
+/// addresses may be link-local only if `allow_link_local` is true, which is a setting of the file.
 ///
 /// # Errors
 ///
@@ -49,6 +50,7 @@ pub(crate) fn account_from_json(
     name: &str,
     settings: &str,
     secrets: BTreeMap<String, String>,
+    allow_link_local: bool,
 ) -> Result<AccountConfig, Vec<ConfigProblem>> {
     let location = ConfigLocation::Named(format!("account {name}"));
     let problem = |message: String| vec![ConfigProblem::new(location.clone(), message)];
@@ -63,7 +65,7 @@ pub(crate) fn account_from_json(
     for field in secrets.keys() {
         insert_secret_reference(&mut fields, field);
     }
-    let layers = layers_of_tables(&location, &json!({ "accounts": [fields] }))?;
+    let layers = layers_of_tables(&location, &json!({ "allow_link_local": allow_link_local, "accounts": [fields] }))?;
     resolve_account(&layers, &SecretEnvironment(secrets))
         .map_err(|problems| relocate_problems(problems, &location, ACCOUNT_TABLE))
 }
@@ -91,7 +93,8 @@ pub(crate) fn group_from_json(
     if !problems.is_empty() {
         return Err(relocate_problems(problems, &location, ""));
     }
-    let layers = layers_of_tables(&location, &json!({ "groups": [fields] }))?;
+    let layers =
+        layers_of_tables(&location, &json!({ "allow_link_local": config.allow_link_local, "groups": [fields] }))?;
     let no_secrets = SecretEnvironment(BTreeMap::new());
     let group = resolve_group(&layers, config, (host.unwrap_or(&no_secrets), host.is_none()));
     let group = group.map_err(|problems| relocate_problems(problems, &location, GROUP_TABLE))?;
@@ -250,7 +253,7 @@ mod tests {
 
     #[track_caller]
     fn check(settings: &str, secrets_given: &[(&str, &str)], expected: &[&str]) {
-        let problems = account_from_json("stored", settings, secrets(secrets_given)).map(|account| account.name);
+        let problems = account_from_json("stored", settings, secrets(secrets_given), false).map(|account| account.name);
         let printed: Vec<String> = problems.unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(printed, expected, "{settings}");
     }
@@ -263,6 +266,7 @@ mod tests {
             "stored",
             settings,
             secrets(&[("api_key", "sk-stored"), ("headers.x-api-key", "hidden")]),
+            false,
         );
         let account = account.unwrap();
         let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("the account has no endpoint") };
@@ -282,7 +286,7 @@ mod tests {
     fn a_stored_account_can_use_oauth() {
         let settings = r#"{"kind": "oauth", "base_url": "https://a.example", "token_url": "https://a.example/token",
             "grant": "refresh_token"}"#;
-        let account = account_from_json("stored", settings, secrets(&[("refresh_token", "r1")])).unwrap();
+        let account = account_from_json("stored", settings, secrets(&[("refresh_token", "r1")]), false).unwrap();
         let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("the account has no endpoint") };
         let AccountCredentials::Oauth(oauth) = &endpoint.credentials else {
             panic!("the account has no OAuth credentials")

@@ -86,6 +86,8 @@ fn empty_settings_start_a_local_simulator() {
             deadlines: config.deadlines,
             fallback: FallbackPolicy::Never,
             inject_image_tool: false,
+            stored_context: None,
+            response_budget: ResponseBudget::default(),
             dialects: DialectSet::default(),
             text_models: None,
             tools: None,

@@ -51,6 +51,7 @@ pub(super) fn from_identity_error(subject: ErrorSubject, handle: &str) -> impl F
             (IdentityError::Unknown, ErrorSubject::Group) => Error::NotFound(MissingResource::Group(handle)),
             (IdentityError::NameTaken, ErrorSubject::Group) => Error::Conflict(ResourceConflict::GroupExists(handle)),
             (IdentityError::NameTaken, _) => Error::Conflict(ResourceConflict::UserExists(handle)),
+            (IdentityError::TooManyTokens(limit), _) => Error::Conflict(ResourceConflict::TokenLimit(limit)),
             (IdentityError::LastAdmin, _) => Error::Conflict(ResourceConflict::LastAdmin),
             (IdentityError::DefinedInFile, _) => Error::Conflict(ResourceConflict::GroupReadOnly(handle)),
             (IdentityError::InUse, _) => Error::Conflict(ResourceConflict::GroupInUse(handle)),

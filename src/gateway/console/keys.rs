@@ -13,7 +13,9 @@ use crate::gateway::config::{Dialect, DialectSet};
 use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
 use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{KeyChange, KeyFilter, KeyId, KeyLock, KeySort, Timestamp, UsageCounters, UserRow};
+use crate::gateway::store::{
+    KeyChange, KeyFilter, KeyId, KeyLock, KeySort, ReservationSubjectKind, Timestamp, UsageCounters, UserRow,
+};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListKeysQuery;
@@ -162,7 +164,8 @@ impl Console {
         let counts = |row: &KeyRow| usage.get(&row.id).copied().unwrap_or_default();
         let keys = rows.into_iter().zip(limit_usage).map(|(row, limit_usage)| {
             let key = to_wire_key(counts(&row), row, now);
-            types::Key { limit_usage, ..key }
+            let refused_work = Some(self.limiter.work().refused(ReservationSubjectKind::Key, &key.id));
+            types::Key { limit_usage, refused_work, ..key }
         });
         Ok(keys.collect())
     }
@@ -259,6 +262,7 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
         dialects: row.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect(),
         limit_usage: Vec::new(),
+        refused_work: None,
         extra: Map::new(),
     }
 }

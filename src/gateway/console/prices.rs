@@ -1,5 +1,7 @@
 //! The operations on the prices of models. They are for admins.
 
+use std::collections::BTreeMap;
+
 use chrono::NaiveDate;
 use serde_json::Map;
 
@@ -7,8 +9,8 @@ use super::error_conversion::{field_rejection, from_store_error};
 use super::request_fields::read_body;
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource, ResourceConflict};
-use crate::gateway::config::{ModelPrice, PriceFault, PriceFigures, PriceInput};
-use crate::gateway::money::Usd;
+use crate::gateway::config::{ModelPrice, PriceFault, PriceInput, PriceTerms, TermsInput};
+use crate::gateway::money::{Factor, Usd};
 use crate::gateway::people::Actor;
 use crate::gateway::prices::{PriceOrigin, PriceTable, TablePrice};
 use crate::tables::NEW_PRICE_FIELDS;
@@ -50,8 +52,16 @@ impl Console {
             new.image_output,
             new.text_output,
             new.per_image,
+            new.cache_write,
+            new.cache_write_1h,
         ];
-        let input = PriceInput { model: &new.model, from: new.from, dollars, source: new.source.as_deref() };
+        let terms = TermsInput {
+            context_tokens: new.context_tokens.map(|tokens| tokens.get().unsigned_abs()),
+            max_output_tokens: new.max_output_tokens.map(|tokens| tokens.get().unsigned_abs()),
+            tiers: new.tiers.map(|tiers| tiers.0).unwrap_or_default(),
+            tools: new.tools.map(|tools| tools.0).unwrap_or_default(),
+        };
+        let input = PriceInput { model: &new.model, from: new.from, dollars, terms, source: new.source.as_deref() };
         let price = ModelPrice::new(input).map_err(|PriceFault { field, reason }| field_rejection(field, &reason))?;
         self.check_not_in_file(&price.model, price.from)?;
         self.store.set_price(&actor.audit_context(), &price).await.map_err(from_store_error)?;
@@ -102,9 +112,19 @@ fn price_name(model: &str, from: NaiveDate) -> String {
     format!("'{model}' from {from} on")
 }
 
+/// Returns a map with its numbers; `None` if it is empty.
+fn to_wire_map<T: Copy>(map: &BTreeMap<String, T>, number: fn(T) -> f64) -> Option<BTreeMap<String, f64>> {
+    (!map.is_empty()).then(|| map.iter().map(|(name, value)| (name.clone(), number(*value))).collect())
+}
+
 fn to_wire_price(TablePrice { price, origin, version }: &TablePrice) -> types::Price {
-    let dollars = |price: Option<Usd>| price.map(Usd::dollars);
-    let PriceFigures {
+    let dollars = price.figures.values().map(|price| price.map(Usd::dollars));
+    let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, ..] = dollars;
+    let [.., per_image, cache_write, cache_write_1h] = dollars;
+    let PriceTerms { context_tokens, max_output_tokens, tiers, tools } = &price.terms;
+    types::Price {
+        model: price.model.clone(),
+        from: price.from,
         text_input,
         cached_text_input,
         image_input,
@@ -112,17 +132,12 @@ fn to_wire_price(TablePrice { price, origin, version }: &TablePrice) -> types::P
         image_output,
         text_output,
         per_image,
-    } = price.figures;
-    types::Price {
-        model: price.model.clone(),
-        from: price.from,
-        text_input: dollars(text_input),
-        cached_text_input: dollars(cached_text_input),
-        image_input: dollars(image_input),
-        cached_image_input: dollars(cached_image_input),
-        image_output: dollars(image_output),
-        text_output: dollars(text_output),
-        per_image: dollars(per_image),
+        cache_write,
+        cache_write_1h,
+        context_tokens: *context_tokens,
+        max_output_tokens: *max_output_tokens,
+        tiers: to_wire_map(tiers, Factor::number).map(types::PriceFactors),
+        tools: to_wire_map(tools, Usd::dollars).map(types::ToolPrices),
         source: price.source.clone(),
         origin: match origin {
             PriceOrigin::File => types::PriceOrigin::File,

@@ -16,6 +16,7 @@ use crate::gateway::store::{
     TokenUsage,
 };
 use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
+use crate::gateway::work::Work;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
@@ -39,6 +40,7 @@ impl Console {
         actor: &Actor,
         query: &ListRecordsQuery,
     ) -> Result<types::RecordList, Error> {
+        actor.charge(Work::Report);
         let NamedRecordPage { records, has_more } = self.page(actor, query, page_size(query.limit)).await?;
         let data = records.into_iter().map(to_wire_record).collect();
         Ok(types::RecordList { object: list_object(), data, has_more, extra: Map::new() })
@@ -51,6 +53,7 @@ impl Console {
     ///
     /// The errors of [`Console::list_records`].
     pub(crate) async fn records_csv(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
+        actor.charge(Work::Report);
         let page = self.page(actor, query, Self::CSV_RECORDS_MAX).await?;
         Ok(csv::record_heading() + &csv::records(&page.records))
     }

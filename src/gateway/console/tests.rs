@@ -126,7 +126,7 @@ fn a_problem_of_the_settings_names_the_field_of_the_request() {
         let secrets: BTreeMap<String, String> =
             secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let hidden: Vec<String> = secrets.keys().cloned().collect();
-        let problems = config::account_from_json("a", settings, secrets).map(|_| ()).unwrap_err();
+        let problems = config::account_from_json("a", settings, secrets, false).map(|_| ()).unwrap_err();
         let rejection = account_rejection("", &problems, &hidden);
         assert!(
             !rejection.message.contains("account a"),

@@ -6,7 +6,7 @@ use super::error_conversion::{ErrorSubject, from_identity_error};
 use super::request_fields::{read_body, to_timestamp};
 use super::{Console, list_object};
 use crate::error::Error;
-use crate::gateway::people::Actor;
+use crate::gateway::people::{Actor, NewToken};
 use crate::gateway::store::AdminTokenRow;
 use crate::tables::NEW_TOKEN_FIELDS;
 use crate::wire::Secret;
@@ -35,12 +35,18 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 for the first field that cannot be used, 404 if the named user does not exist.
+    /// 400 for the first field that cannot be used, 404 if the named user does not exist, 409 if the user has too many
+    /// tokens.
     pub(crate) async fn create_token(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedToken, Error> {
         let new: types::NewToken = read_body(NEW_TOKEN_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
-        let created =
-            self.people.create_token(&actor.audit_context(), &user, &new.name, to_timestamp(new.expires_at)).await;
+        let terms = NewToken {
+            name: &new.name,
+            expires_at: to_timestamp(new.expires_at),
+            maker: actor.token(),
+            max_tokens: self.config.max_tokens_per_user,
+        };
+        let created = self.people.create_token(&actor.audit_context(), &user, terms).await;
         let (token, secret) = created.map_err(from_identity_error(ErrorSubject::Token, ""))?;
         Ok(types::CreatedToken {
             token: to_wire_token(token),

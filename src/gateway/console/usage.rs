@@ -10,6 +10,7 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::Timestamp;
 use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UtcDay, csv};
+use crate::gateway::work::Work;
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
@@ -33,6 +34,7 @@ impl Console {
         actor: &Actor,
         query: &RetrieveUsageQuery,
     ) -> Result<types::Usage, Error> {
+        actor.charge(Work::Report);
         let (first, last) = period(query, Timestamp::now().into())?;
         let (usage, filter) = (self.usage(), self.usage_filter(actor, query, first, last).await?);
         // Each of the two reads all counts of the period.
@@ -64,6 +66,7 @@ impl Console {
     ///
     /// The errors of [`Console::retrieve_usage`].
     pub(crate) async fn usage_csv(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<String, Error> {
+        actor.charge(Work::Report);
         if let Some(grouping) = query.group_by {
             let groups = self.usage_groups(actor, query).await?.groups;
             return Ok(csv::groups(&groups, from_wire_grouping(grouping)));

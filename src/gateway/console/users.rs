@@ -8,8 +8,10 @@ use super::request_fields::{page_size, read_body_with_limits, read_change_body};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
 use crate::gateway::limits::LimitSubject;
-use crate::gateway::people::{Actor, IdentityError, IssuedLink};
-use crate::gateway::store::{NewUser, OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort};
+use crate::gateway::people::{Actor, IdentityError, IssuedLink, LastingOperation};
+use crate::gateway::store::{
+    NewUser, OneTimeLinkPurpose, ReservationSubjectKind, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort,
+};
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListUsersQuery;
@@ -56,6 +58,9 @@ impl Console {
     pub(crate) async fn create_user(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedUser, Error> {
         require_admin(actor)?;
         let (new, limits): (types::NewUser, _) = read_body_with_limits(actor, NEW_USER_FIELDS, body)?;
+        if new.role == Some(types::Role::Admin) {
+            permit(actor, LastingOperation::NewAdmin, None)?;
+        }
         let new_user = NewUser {
             name: new.name.to_string(),
             role: new.role.map_or(UserRole::Member, from_wire_role),
@@ -90,6 +95,9 @@ impl Console {
     pub(crate) async fn update_user(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::User, Error> {
         require_admin(actor)?;
         let (update, limits): (types::UserUpdate, _) = read_change_body(actor, USER_UPDATE_FIELDS, body)?;
+        if update.role == Some(types::Role::Admin) || update.enabled == Some(true) {
+            self.permit_new_admin(actor, handle, &update).await?;
+        }
         let mut changes = Vec::new();
         changes.extend(update.role.map(|role| UserChange::Role(from_wire_role(role))));
         changes.extend(update.groups.map(UserChange::Groups));
@@ -109,6 +117,7 @@ impl Console {
     /// 403 for members, 404 if there is no such user, 400 if the user is disabled.
     pub(crate) async fn reset_user(&self, actor: &Actor, handle: &str) -> Result<types::OneTimeLink, Error> {
         require_admin(actor)?;
+        self.permit_for_user(actor, LastingOperation::PasswordLink, handle).await?;
         let (_, link) = self
             .people
             .create_reset_link(&actor.audit_context(), handle)
@@ -137,6 +146,7 @@ impl Console {
     /// 403 for members, 404 if there is no such user, 400 if the user has no second factor.
     pub(crate) async fn reset_user_factor(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
         require_admin(actor)?;
+        self.permit_for_user(actor, LastingOperation::FactorReset, handle).await?;
         let user = self.people.remove_second_factor(&actor.audit_context(), handle).await;
         Ok(to_wire_user(user.map_err(from_identity_error(ErrorSubject::User, handle))?))
     }
@@ -166,6 +176,20 @@ impl Console {
         Ok(types::Me { name, role: to_wire_role(actor.role()), user, extra: Map::new() })
     }
 
+    /// Refuses a change that makes a further admin, if the actor may not do that.
+    async fn permit_new_admin(&self, actor: &Actor, handle: &str, update: &types::UserUpdate) -> Result<(), Error> {
+        let user = self.people.find_user(handle).await.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        let role = update.role.map_or(user.role, from_wire_role);
+        let is_admin = user.role == UserRole::Admin && user.disabled_at.is_none();
+        let becomes_admin = role == UserRole::Admin && update.enabled.unwrap_or(user.disabled_at.is_none());
+        if becomes_admin && !is_admin { permit(actor, LastingOperation::NewAdmin, Some(&user.id)) } else { Ok(()) }
+    }
+
+    async fn permit_for_user(&self, actor: &Actor, operation: LastingOperation, handle: &str) -> Result<(), Error> {
+        let user = self.people.find_user(handle).await.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        permit(actor, operation, Some(&user.id))
+    }
+
     async fn user_with_limit_usage(&self, row: UserRow) -> Result<types::User, Error> {
         self.users_with_limit_usage(vec![row]).await?.pop().ok_or(Error::Internal)
     }
@@ -173,8 +197,11 @@ impl Console {
     async fn users_with_limit_usage(&self, rows: Vec<UserRow>) -> Result<Vec<types::User>, Error> {
         let limited = rows.iter().map(|row| (LimitSubject::User(row.id.clone()), stored_limits(row.limits.as_deref())));
         let usage = self.limit_usage(limited.collect()).await?;
-        let users = rows.into_iter().zip(usage);
-        Ok(users.map(|(row, limit_usage)| types::User { limit_usage, ..to_wire_user(row) }).collect())
+        let users = rows.into_iter().zip(usage).map(|(row, limit_usage)| {
+            let refused_work = Some(self.limiter.work().refused(ReservationSubjectKind::User, row.id.as_str()));
+            types::User { limit_usage, refused_work, ..to_wire_user(row) }
+        });
+        Ok(users.collect())
     }
 
     fn to_wire_link(&self, link: &IssuedLink) -> types::OneTimeLink {
@@ -213,6 +240,15 @@ impl Console {
     }
 }
 
+/// Refuses an operation whose result outlasts the credential of the actor, if the actor may not do it.
+fn permit(actor: &Actor, operation: LastingOperation, user: Option<&UserId>) -> Result<(), Error> {
+    if actor.may_do_lasting(user) {
+        return Ok(());
+    }
+    tracing::info!(?operation, "an operation was refused, because its result outlasts the admin token");
+    Err(Error::Denied)
+}
+
 const fn from_wire_sort(sort: types::UserSort) -> UserSort {
     match sort {
         types::UserSort::Created => UserSort::Created,
@@ -249,6 +285,7 @@ fn to_wire_user(row: UserRow) -> types::User {
         last_sign_in_at: row.last_sign_in_at.map(Into::into),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
         limit_usage: Vec::new(),
+        refused_work: None,
         stopped_keys: Vec::new(),
         extra: Map::new(),
     }

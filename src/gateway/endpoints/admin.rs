@@ -11,14 +11,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::client_address;
 use crate::error::Error;
-use crate::gateway::CurrentGateway;
+use crate::gateway::admission::{Admission, Principal};
 use crate::gateway::console::Console;
+use crate::gateway::flow;
 use crate::gateway::front::{
-    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, check_query, run_handler,
+    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, admission_of, check_query,
+    run_handler,
 };
 use crate::gateway::people::Actor;
+use crate::gateway::work::{RequestWork, Work};
+use crate::gateway::{CurrentGateway, Gateway};
 use crate::wire::admin::server::{
     AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, DisconnectUserPath,
     ListAlertsQuery, ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery,
@@ -383,8 +386,9 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     let reply = run_handler(context, UnreadBody::default(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
-        let actor = admit(&console, context).await?;
-        HandlerResponse::json(&operation(console, actor).await?)
+        let (actor, _) = admit(&gateway, context).await?;
+        let work = actor.work().clone();
+        charged_answer(&work, operation(console, actor).await)
     });
     Ok(reply.await.no_store())
 }
@@ -396,25 +400,38 @@ async fn run_operation_with_body<T, B, F>(
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> Result<TypedResponse<T>, AdminApiError>
 where
-    T: Serialize,
+    T: Serialize + Send + 'static,
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
-    F: Future<Output = Result<T, Error>>,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
-        let actor = admit(&console, context).await?;
-        let body = body.read(&actor, gateway.spool()).await?;
-        HandlerResponse::json(&operation(console, actor, body).await?)
+        let (actor, admission) = admit(&gateway, context).await?;
+        let work = actor.work().clone();
+        let body = body.read(&admission).await?;
+        let answer = body.run_parsing(operation(console, actor, body.text().clone())).await;
+        charged_answer(&work, answer)
     });
     Ok(reply.await.no_store())
 }
 
-/// Authenticates the actor. Query parameters are refused if the operation has none.
-async fn admit(console: &Console, context: &AdminContext) -> Result<Actor, Error> {
+/// Returns the answer with the result of an operation, whose size is charged.
+fn charged_answer<T: Serialize>(work: &RequestWork, result: Result<T, Error>) -> Result<HandlerResponse, Error> {
+    let answer = HandlerResponse::json(&result.inspect_err(|_| work.charge(Work::Refusal))?)?;
+    work.charge(Work::WrittenBytes(answer.body_bytes()));
+    Ok(answer)
+}
+
+/// Authenticates the actor, and begins the work of the request. Query parameters are refused if the operation has none.
+async fn admit(gateway: &Gateway, context: &AdminContext) -> Result<(Actor, Admission), Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
-    let address = client_address(context);
-    let actor = console.authenticate(authorization.map(HeaderValue::as_bytes), address).await?;
-    check_query(context)?;
-    Ok(actor)
+    let admission = admission_of(context);
+    let authorization = authorization.map(HeaderValue::as_bytes);
+    let actor = gateway.console().authenticate(authorization, admission.address()).await?;
+    let work = flow::begin_of_actor(gateway, &actor)?;
+    work.charge(Work::Operation);
+    admission.set_principal(Principal::of_actor(actor.user().map(|user| &user.id)).with_work(work.clone()));
+    check_query(context).inspect_err(|_| work.charge(Work::Refusal))?;
+    Ok((actor.with_work(work), admission))
 }

@@ -39,16 +39,19 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
     if !is_allowed_origin(&gateway, headers) {
         return Err(Error::Denied);
     }
-    let caller = admit(&gateway, context).await?;
-    let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await?;
+    let (caller, admission) = admit(&gateway, context).await?;
+    let body = read_unless_stopped(&gateway, body.read(&admission)).await;
+    let body = flow::count_if_refused(&gateway, &caller, body)?;
     // The library would take the last of two equal members.
-    rules::check_duplicates(&body)?;
-    let mut request = Request::new(body);
+    flow::count_if_refused(&gateway, &caller, body.parse_with(rules::check_duplicates).await.map_err(Error::from))?;
+    let mut request = Request::new(body.text().clone());
     *request.method_mut() = context.request.method().clone();
     *request.uri_mut() = context.request.uri().clone();
     *request.headers_mut() = protocol_headers(headers);
     let (request_id, host) = (context.request_id.clone(), flow::read_host(headers));
-    let response = answer_message(McpCaller { gateway, caller, request_id, host }, request).await;
+    let answer = answer_message(McpCaller { gateway, caller, admission, request_id, host }, request);
+    // The body is held until the call has ended, because the library keeps what it made of it.
+    let response = body.run_parsing(answer).await;
     Ok(HandlerResponse::from_http(response))
 }
 

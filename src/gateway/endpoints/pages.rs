@@ -13,10 +13,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client_address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
-use crate::gateway::front::{FormBody, ImagePageForm, PageContent, run_page_handler};
+use crate::gateway::front::{FormBody, ImagePageForm, PageContent, admission_of, run_page_handler};
 use crate::gateway::pages::{
     FORM_MAX_BYTES, FormReadError, PLAYGROUND_PAGE_FIELDS, PLAYGROUND_PATH, PageBody, PageRequest, PageResponse,
     SECTIONS, UrlEncodedFields,
@@ -100,7 +99,7 @@ async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Respons
 
 async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRequest {
     let request = &context.request;
-    let headers = request.headers();
+    let (headers, admission) = (request.headers(), admission_of(context));
     let mut page_request = PageRequest {
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
@@ -110,7 +109,7 @@ async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRe
         host: host(context),
         origin: single_header(headers, &ORIGIN),
         fetch_site: single_header(headers, &FETCH_SITE),
-        address: client_address(context),
+        admission,
         user_agent: joined_headers(headers, &USER_AGENT, " ").chars().take(MAX_AGENT_CHARS).collect(),
         accept_language: joined_headers(headers, &ACCEPT_LANGUAGE, ","),
         if_none_match: joined_headers(headers, &IF_NONE_MATCH, ","),
@@ -128,11 +127,11 @@ async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRe
 /// if the browser states that a page of the gateway sends it.
 async fn read_form(context: &PageRouteContext, request: &mut PageRequest, body: FormBody) {
     let gateway = context.context().get();
+    let admission = request.admission.clone();
     let form = if request.path != PLAYGROUND_PATH || !body.is_multipart() {
-        body.read(FORM_MAX_BYTES).await.map(|form| UrlEncodedFields::parse(&form))
-    } else if let Some(user) = gateway.pages().image_form_sender(&gateway, request).await {
-        let spool = gateway.spool().owned_by(Some(user.as_str()));
-        let form = body.read_with_files(&spool, &PLAYGROUND_PAGE_FIELDS).await;
+        body.read(&admission, FORM_MAX_BYTES).await.map(|form| UrlEncodedFields::parse(&form))
+    } else if gateway.pages().may_send_image_form(&gateway, request).await {
+        let form = body.read_with_files(&admission, gateway.spool(), &PLAYGROUND_PAGE_FIELDS).await;
         form.map(|form| split_image_form(request, form))
     } else {
         return;

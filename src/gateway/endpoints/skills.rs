@@ -91,9 +91,10 @@ async fn serve_index(context: SkillsContext) -> Result<Response<Body>, HttpError
 }
 
 /// Returns the part of the path below the folder with percent-escapes decoded; `None` if the path is not below the
-/// folder, or is not UTF-8.
+/// folder, or is not UTF-8. A slash separates folders here and is never escaped, so that each package has one path.
 fn path_in_folder(path: &str) -> Option<String> {
-    let path = percent_decode_str(path.strip_prefix(SKILLS_PATH)?).decode_utf8().ok()?;
+    let path = path.strip_prefix(SKILLS_PATH).filter(|path| !path.to_ascii_uppercase().contains("%2F"))?;
+    let path = percent_decode_str(path).decode_utf8().ok()?;
     Some(path.into_owned())
 }
 

@@ -1,7 +1,9 @@
 //! Checks which rules match which prompts, and that a disguise does not hide a word.
 
 use super::*;
-use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy};
+use crate::gateway::config::{
+    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, ResponseBudget,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ fn group(name: &str, filter: FilterConfig) -> GroupConfig {
         deadlines: DeadlineConfig { connect: second, image: second },
         fallback: FallbackPolicy::Never,
         inject_image_tool: false,
+        stored_context: None,
+        response_budget: ResponseBudget::default(),
         dialects: DialectSet::default(),
         text_models: None,
         tools: None,

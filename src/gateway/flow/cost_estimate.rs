@@ -4,16 +4,37 @@ use std::iter::successors;
 
 use chrono::Utc;
 
-use super::fallback_order;
+use super::{fallback_order, strict_budget};
 use crate::gateway::Gateway;
-use crate::gateway::config::FallbackPolicy;
+use crate::gateway::config::{FallbackPolicy, QualityLimit};
 use crate::gateway::keys::Caller;
+use crate::gateway::limits::BoundKind;
 use crate::gateway::money::Usd;
-use crate::gateway::prices::{PriceTable, UnknownPrice, WorkEstimate};
+use crate::gateway::prices::{
+    INPUT_IMAGE_TOKENS, PriceTable, ResponseWork, TOOL_CALL_TOKENS, UnknownPrice, WorkEstimate,
+};
 use crate::gateway::rules::{ImageTool, Job, ResponseJob, SharedTask, TaskRef};
 use crate::image::ByteSource as _;
 
-/// The most that a job can cost.
+/// The number of tools that a text model calls at most for one response (our choice). A request may state a larger number.
+pub(super) const TOOL_CALLS_MAX: u64 = 10;
+/// The type of an image tool.
+pub(super) const IMAGE_TOOL: &str = "image_generation";
+
+/// The cost of a job, as far as it is known before anything is sent.
+#[derive(Clone, Debug)]
+pub(super) struct CostEstimate {
+    /// The most that one try at all of the job's images can cost, if it is known.
+    pub(super) call: Option<Usd>,
+    /// What the job reserves in budgets, if it is known.
+    pub(super) job: Option<Usd>,
+    /// How far the amount is a bound.
+    pub(super) bound: BoundKind,
+    /// The price that was missing.
+    pub(super) unknown: Option<UnknownPrice>,
+}
+
+/// The most that a job for images can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CostBound {
     /// The most that one try at all of its images can cost.
@@ -22,7 +43,20 @@ pub(super) struct CostBound {
     pub(super) job: Usd,
 }
 
-/// Returns the most that a job can cost now, whichever account carries it out.
+/// Returns the cost of a job, as far as it is known now, whichever account carries it out.
+pub(super) fn estimate(
+    gateway: &Gateway,
+    caller: &Caller,
+    task: &SharedTask,
+    fallback: FallbackPolicy,
+) -> CostEstimate {
+    match task {
+        SharedTask::Images(job) => most(gateway, caller, job, fallback).into(),
+        SharedTask::Response(job) => estimate_response(gateway, caller, job),
+    }
+}
+
+/// Returns the most that a job for images can cost now, whichever account carries it out.
 ///
 /// # Errors
 ///
@@ -30,18 +64,11 @@ pub(super) struct CostBound {
 pub(super) fn most(
     gateway: &Gateway,
     caller: &Caller,
-    task: &SharedTask,
+    job: &Job,
     fallback: FallbackPolicy,
 ) -> Result<CostBound, UnknownPrice> {
     let table = gateway.prices().table();
-    let job = match task {
-        SharedTask::Images(job) => job,
-        SharedTask::Response(job) => {
-            let most = most_for_response(&table, job)?;
-            return Ok(CostBound { call: most, job: most });
-        }
-    };
-    let hosts = gateway.accounts().tool_host_models(TaskRef::from(task), caller);
+    let hosts = gateway.accounts().tool_host_models(TaskRef::Images(job), caller);
     let call = most_for_images(&table, job, &hosts)?;
     let mut sum = call;
     if fallback == FallbackPolicy::Always {
@@ -90,6 +117,78 @@ fn image_work(job: &Job) -> WorkEstimate<'_> {
     }
 }
 
+/// Returns the cost of a response. If a call breaks off, the work that the request itself states counts; budgets reserve
+/// what the text model may decide.
+fn estimate_response(gateway: &Gateway, caller: &Caller, job: &ResponseJob) -> CostEstimate {
+    let (table, day) = (gateway.prices().table(), Utc::now().date_naive());
+    if strict_budget::applies(gateway, caller) {
+        let most = table.most_for_response(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
+        return CostEstimate { bound: BoundKind::Response, ..most.into() };
+    }
+    let ceiling = match gateway.response_budget(caller.group_name()).max_response {
+        Some(most) => Ok(most),
+        None => table.most_for_response(&ceiling_work(gateway, caller, job), day),
+    };
+    // No part of a response is dearer than the whole.
+    let stated = most_for_response(&table, job).ok();
+    let call = stated.map(|call| ceiling.as_ref().map_or(call, |ceiling| call.min(*ceiling)));
+    let job = ceiling.as_ref().ok().copied();
+    CostEstimate { call, job, bound: BoundKind::Ceiling, unknown: ceiling.err() }
+}
+
+/// Returns the work of a response if its text model uses its largest context and output, and makes images of the largest
+/// size and the best quality that the limits allow. A stated number of calls lowers nothing: an upstream that ignores it
+/// would pass the budget.
+fn ceiling_work<'a>(gateway: &Gateway, caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
+    let all_limits = [caller.limits(), caller.user_limits(), gateway.request_limits(caller.group_name())];
+    let limits = || all_limits.into_iter().flatten();
+    let calls = TOOL_CALLS_MAX.max(job.max_tool_calls().unwrap_or(0));
+    let max_pixels = limits().filter_map(|limits| limits.max_size).map(|size| size.pixels().into()).min();
+    let quality = limits().filter_map(|limits| limits.max_quality).min().map(QualityLimit::as_str);
+    let tools = job.image_tools().iter();
+    let images = tools.map(|tool| WorkEstimate { size: None, max_pixels, quality, ..tool_work(tool, calls) }).collect();
+    let hosted_tools = hosted_kinds(job).collect();
+    ResponseWork { text_model: job.model(), images, hosted_tools, calls, ..ResponseWork::default() }
+}
+
+/// Returns the work of a response that keeps the limits in its body.
+fn bounded_work(job: &ResponseJob) -> ResponseWork<'_> {
+    let (calls, output_tokens) = (job.max_tool_calls().unwrap_or(TOOL_CALLS_MAX), job.max_output_tokens());
+    let images: Vec<_> = job.image_tools().iter().map(|tool| tool_work(tool, calls)).collect();
+    let hosted_tools: Vec<_> = hosted_kinds(job).collect();
+    let inputs = job.contents().inputs();
+    let mut input = job.body().len().saturating_add(inputs.inline_images.saturating_mul(INPUT_IMAGE_TOKENS));
+    let mut passes = 1;
+    if !images.is_empty() || !hosted_tools.is_empty() {
+        // After each call the text model reads its input again, with what it has written.
+        passes = calls.saturating_add(1);
+        input = input.saturating_add(TOOL_CALL_TOKENS).saturating_add(output_tokens.unwrap_or(u64::MAX));
+    }
+    // The tokens of a file, and of what other tools find, do not follow from the length of the body.
+    let input_tokens = (hosted_tools.is_empty() && inputs.first_file.is_none()).then_some(input);
+    ResponseWork { text_model: job.model(), input_tokens, output_tokens, passes, images, hosted_tools, calls }
+}
+
+/// Returns the work of an image tool that is called this many times.
+fn tool_work(tool: &ImageTool, calls: u64) -> WorkEstimate<'_> {
+    WorkEstimate {
+        image_model: Some(&tool.model),
+        size: Some(tool.size),
+        quality: tool.quality.as_deref(),
+        images: calls,
+        partial_images: tool.partial_images.into(),
+        // Each call has a prompt that the text model writes, and works on one image (our choice).
+        input_images: calls,
+        text_bytes: TOOL_CALL_TOKENS.saturating_mul(calls),
+        ..WorkEstimate::default()
+    }
+}
+
+/// Returns the types of the tools that the upstream runs, without image tools.
+pub(super) fn hosted_kinds(job: &ResponseJob) -> impl Iterator<Item = &str> {
+    job.hosted_tools().iter().map(|tool| tool.kind.as_str()).filter(|kind| *kind != IMAGE_TOOL)
+}
+
 /// Returns the most that a response can cost. Its text model chooses the image tool; the dearest one counts.
 fn most_for_response(table: &PriceTable, job: &ResponseJob) -> Result<Usd, UnknownPrice> {
     let day = Utc::now().date_naive();
@@ -112,6 +211,16 @@ fn response_work<'a>(job: &'a ResponseJob, tool: Option<&'a ImageTool>) -> WorkE
         text_model: Some(job.model()),
         max_output_tokens: job.max_output_tokens(),
         ..WorkEstimate::default()
+    }
+}
+
+// === impl CostEstimate ===
+
+impl From<Result<CostBound, UnknownPrice>> for CostEstimate {
+    /// Converts the bound of a job for images.
+    fn from(most: Result<CostBound, UnknownPrice>) -> Self {
+        let (known, bound) = (most.as_ref().ok().copied(), BoundKind::Images);
+        Self { call: known.map(|of| of.call), job: known.map(|of| of.job), bound, unknown: most.err() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::Instrument as _;
 
 use super::attempt::{JobFailure, JobSuccess};
-use super::cost_estimate::CostBound;
+use super::cost_estimate::CostEstimate;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
@@ -160,7 +160,7 @@ async fn run_attempts(
     let (gateway, group) = (&context.gateway, context.caller.group_name());
     let screening = match &context.task {
         SharedTask::Images(job) => prompt_screening::check_images(gateway, group, job).await,
-        SharedTask::Response(job) => prompt_screening::check_response(gateway, &context.caller, job).await,
+        SharedTask::Response(job) => prompt_screening::check_response(gateway, (group, context.options.admission()), job).await,
     };
     screening.map_err(|error| JobFailure::Failed(error, None))?;
     attempt::run(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await
@@ -194,7 +194,7 @@ fn answer_headers(
 }
 
 /// Returns the draft of a job's record, which is stored as the intent, with the most that the job can cost.
-pub(super) fn record_draft(context: &JobContext, most: Option<CostBound>) -> RecordDraft {
+pub(super) fn record_draft(context: &JobContext, cost: &CostEstimate) -> RecordDraft {
     let (caller, task) = (&context.caller, &context.task);
     let (image, tool) = match task {
         SharedTask::Images(job) => (Some(job), None),
@@ -222,8 +222,8 @@ pub(super) fn record_draft(context: &JobContext, most: Option<CostBound>) -> Rec
         injected_tool: task.is_tool_injected(),
         adapted: task.adapted_text(),
         fingerprint: context.fingerprint(),
-        max_cost_usd: most.map(|bound| bound.call),
-        max_job_cost_usd: most.map(|bound| bound.job),
+        max_cost_usd: cost.call,
+        max_job_cost_usd: cost.job,
     }
 }
 
@@ -258,7 +258,10 @@ fn close_delivery(
         if let Some(total_usage) = relay::sum_usage(summary.usage, failed_call_usage) {
             record.set_usage(token_usage::model_usage(total_usage));
         }
-        summary.response_id.into_iter().for_each(|id| record.set_response_id(id));
+        if let SharedTask::Response(job) = &job_context.task {
+            let used: Vec<_> = job.serving_accounts().values_to_bind(record.account()).cloned().collect();
+            record.set_bindings(used.into_iter().chain(summary.bindings).collect());
+        }
         let code = ApiErrorCode::UpstreamError.as_str();
         let outcome = match relay_outcome {
             RelayOutcome::Complete | RelayOutcome::CallerLeft if is_refused => {

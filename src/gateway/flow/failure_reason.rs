@@ -16,7 +16,7 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
         Error::UsageLimit(_) => "quota",
         Error::RateLimited { .. } => "throttled",
         Error::NoAccounts => "no_accounts",
-        Error::Unavailable => "unavailable",
+        Error::Unavailable | Error::StorageFull => "unavailable",
         Error::Internal => "internal",
         _ => "upstream_rejected",
     }
@@ -47,6 +47,7 @@ pub(super) const fn of_failed_call(failure: &AttemptFailure) -> Option<&'static 
         FailureCause::Refused
         | FailureCause::Rejected { .. }
         | FailureCause::UnknownModel
+        | FailureCause::BoundElsewhere { .. }
         | FailureCause::SpoolFailed
         | FailureCause::Cutoff => None,
         FailureCause::Blocked | FailureCause::Declined { .. } => Some("upstream_rejected"),

@@ -3,12 +3,16 @@
 
 use serde_json::Map;
 
+use super::cost_estimate::CostEstimate;
 use super::{RequestFailure, RequestOptions, cost_estimate, request_adaptation, request_limits, url_answer};
 use crate::error::Error;
 use crate::gateway::Gateway;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::keys::Caller;
+use crate::gateway::money::Usd;
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
 use crate::gateway::store::CostBasis;
+use crate::gateway::work::Work;
 use crate::wire::types;
 
 /// The word for the kind of the answer.
@@ -34,9 +38,10 @@ pub(crate) async fn estimate_image(
     gateway: &Gateway,
     caller: &Caller,
     options: &RequestOptions,
-    body: &[u8],
+    body: &CountedJson,
 ) -> Result<EstimateAnswer, RequestFailure> {
-    let job = request_adaptation::check_generation(gateway, caller, options, body)?;
+    caller.charge(Work::Estimate);
+    let job = request_adaptation::check_generation(gateway, caller, options, body).await?;
     let adapted = job.adapted_text();
     match estimate_job(gateway, caller, options, job).await {
         Ok(cost) => Ok(EstimateAnswer { cost, adapted }),
@@ -54,6 +59,7 @@ async fn estimate_job(
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
     let price_version = cost_estimate::price_version(gateway, caller, &job);
+    let most = cost_estimate::most(gateway, caller, &job, options.fallback_policy(gateway, caller));
     let task = SharedTask::from(job);
     if wants_urls {
         url_answer::check(&task)?;
@@ -62,21 +68,21 @@ async fn estimate_job(
     if gateway.is_group_unusable(caller.group_name()) {
         return Err(Error::Unavailable);
     }
-    let cost = cost_estimate::most(gateway, caller, &task, options.fallback_policy(gateway, caller));
+    let cost = CostEstimate::from(most);
     let refusal = request_limits::current_refusal(gateway, caller, &task, &cost).await?;
-    let (bound, unknown) = (cost.as_ref().ok(), cost.as_ref().err());
-    let basis = if bound.is_some() { CostBasis::Estimated } else { CostBasis::Unknown };
+    let (most, unknown) = (cost.job, cost.unknown);
+    let basis = if most.is_some() { CostBasis::Estimated } else { CostBasis::Unknown };
     Ok(types::CostEstimate {
         object: OBJECT.to_owned(),
         model,
         images: images.into(),
         size,
         quality,
-        max_cost_usd: bound.map(|bound| bound.job.dollars()),
+        max_cost_usd: most.map(Usd::dollars),
         cost_basis: basis.as_str().to_owned(),
-        reason: unknown.map(|unknown| unknown.reason.as_str().to_owned()),
-        unpriced_model: unknown.map(|unknown| unknown.model.clone()),
-        price_version: bound.map(|_| price_version),
+        reason: unknown.as_ref().map(|unknown| unknown.reason.as_str().to_owned()),
+        unpriced_model: unknown.map(|unknown| unknown.model),
+        price_version: most.map(|_| price_version),
         refusal: refusal.map(error_detail).transpose()?,
         extra: Map::new(),
     })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::delivery::run_image_job;
 use super::{GatewayAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
 use crate::gateway::Gateway;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::keys::Caller;
 
 /// Handles `POST /v1/images/generations`.
@@ -19,9 +20,10 @@ pub(crate) async fn create_image(
     gateway: &Arc<Gateway>,
     caller: Caller,
     options: RequestOptions,
-    body: &[u8],
+    body: &CountedJson,
 ) -> Result<GatewayAnswer, RequestFailure> {
     let job = request_adaptation::check_generation(gateway, &caller, &options, body)
+        .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
     run_image_job(gateway, caller, options, job).await.map_err(|error| RequestFailure::new(error, adapted))

@@ -50,13 +50,13 @@ impl JobContext {
         self: &Arc<Self>,
         answer_sender: Option<&AnswerSender<GatewayAnswer>>,
     ) -> Result<GatewayAnswer, Error> {
-        let record = self.open_record().await?;
+        let record = self.open_record(answer_sender).await?;
         self.make_answer(record, answer_sender).await
     }
 
     /// Runs the whole job for a caller whose departure cancels it. Dropping this future records the job as cancelled.
     pub(super) async fn run_until_caller_leaves(self: &Arc<Self>) -> Result<GatewayAnswer, Error> {
-        let mut record = self.open_record().await?;
+        let mut record = self.open_record(None).await?;
         record.set_drop_outcome(JobOutcome::cancelled());
         self.make_answer(record, None).await
     }
@@ -92,15 +92,21 @@ impl JobContext {
     }
 
     /// Records the intent durably, before the first byte is sent upstream.
-    async fn open_record(&self) -> Result<OpenRecord, Error> {
+    async fn open_record(&self, answer_sender: Option<&AnswerSender<GatewayAnswer>>) -> Result<OpenRecord, Error> {
         let group = self.caller.group_name();
         if self.gateway.is_group_unusable(group) {
             tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
             return Err(Error::Unavailable);
         }
-        let cost = cost_estimate::most(&self.gateway, &self.caller, &self.task, self.fallback_policy());
-        let reservation = request_limits::reserve(self, &cost).await?;
-        let draft = delivery::record_draft(self, cost.ok());
+        let cost = cost_estimate::estimate(&self.gateway, &self.caller, &self.task, self.fallback_policy());
+        let attempt_context = self.attempt_context(answer_sender);
+        let reservation = tokio::select! {
+            biased;
+            reserved = request_limits::reserve(self, &cost) => reserved?,
+            // The job waits for room in a budget, and nothing was spent for it.
+            () = attempt_context.until_abandoned() => return Err(Error::Unavailable),
+        };
+        let draft = delivery::record_draft(self, &cost);
         self.gateway.ledger().open(draft, reservation).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
             Error::Unavailable

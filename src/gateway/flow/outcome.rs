@@ -10,7 +10,7 @@ use super::failure_reason;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault, UsageReset};
 use crate::gateway::accounts::{AccountFeedback, LeaseRefusal};
 use crate::gateway::ledger::{self, JobOutcome};
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, BoundContext, FailureCause, FailureClass};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// The `Retry-After` of a throttled caller if the upstream states no wait (our choice).
@@ -41,7 +41,13 @@ pub(super) struct StopReason {
 /// Returns the error for the caller. The last failure decides, with two exceptions: if it is of class N and the request
 /// is not the cause, or if nothing was tried, the reason why no further lease was granted decides. If accounts are at a
 /// limit, the error states the shortest wait.
+///
+/// An account that cannot read the context of another one says nothing about the account that can: it decides only if
+/// there is no other failure.
 pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: DateTime<Utc>) -> Error {
+    let is_bound = |failure: &&AttemptFailure| matches!(failure.cause, FailureCause::BoundElsewhere { .. });
+    let others: Vec<AttemptFailure> = failures.iter().filter(|failure| !is_bound(failure)).cloned().collect();
+    let failures = if others.is_empty() { failures } else { &others };
     let StopReason { refusal, blames_request } = stop;
     match failures.last() {
         Some(last) if last.class != FailureClass::N || blames_request => error_for_cause(&last.cause, last.class),
@@ -170,6 +176,14 @@ fn error_for_cause(cause: &FailureCause, class: FailureClass) -> Error {
         }),
         FailureCause::Declined { message } => Error::Invalid(Rejection {
             param: None,
+            reason: Some(RejectionReason::UpstreamRejected),
+            message: message.clone(),
+        }),
+        FailureCause::BoundElsewhere { kind: BoundContext::Ciphertext, param, message } => {
+            Error::UnreadableContext(Rejection { param: param.clone(), reason: None, message: message.clone() })
+        }
+        FailureCause::BoundElsewhere { kind: BoundContext::Stored, param, message } => Error::Invalid(Rejection {
+            param: param.clone(),
             reason: Some(RejectionReason::UpstreamRejected),
             message: message.clone(),
         }),
@@ -368,6 +382,21 @@ mod tests {
                 caller_error(&[throttled.clone(), declined.clone(), failure(FailureClass::N, cause)], stop, Utc::now());
             assert_eq!((error.code().as_str(), error.should_retry()), (code, false));
         }
+    }
+
+    #[test]
+    fn unreadable_context_decides_only_if_no_account_fails_otherwise() {
+        let message = "could not be verified".to_owned();
+        let cause = FailureCause::BoundElsewhere { kind: BoundContext::Ciphertext, param: None, message };
+        let unreadable = failure(FailureClass::N, cause).with_status(400);
+        let error = caller_error_of(&[unreadable.clone(), unreadable.clone()]);
+        assert_eq!((error.code().as_str(), error.should_retry()), ("invalid_encrypted_content", false));
+        assert!(!is_request_to_blame(&[unreadable.clone(), unreadable.clone()]), "the next account may have made it");
+        let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(3)) });
+        assert_eq!(caller_error_of(&[throttled, unreadable.clone()]), Error::RateLimited { retry_after: 3 });
+        let cooling = LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(9)) };
+        let error = caller_error(&[unreadable], stop(Some(cooling)), Utc::now());
+        assert_eq!(error, Error::RateLimited { retry_after: 9 }, "the account that made it can read it later");
     }
 
     #[test]

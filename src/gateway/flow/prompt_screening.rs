@@ -8,10 +8,10 @@ use tracing::Instrument as _;
 use super::unreadable_body_error;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
+use crate::gateway::admission::Admission;
 use crate::gateway::config::ModerationErrorPolicy;
 use crate::gateway::filter::FilterVerdict;
 use crate::gateway::front::spool_error;
-use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, ResponseJob, TextScope, TextWindows};
 use crate::image::ByteSource as _;
 
@@ -52,10 +52,9 @@ pub(super) async fn check_images(gateway: &Gateway, group: &str, job: &Job) -> R
 /// cannot be read back from disk or there is no memory for its sentences.
 pub(super) async fn check_response(
     gateway: &Arc<Gateway>,
-    caller: &Caller,
+    (group, admission): (&str, &Admission),
     job: &Arc<ResponseJob>,
 ) -> Result<(), Error> {
-    let group = caller.group_name();
     if gateway.filters().has_rules(group) {
         let (gateway, group) = (Arc::clone(gateway), group.to_owned());
         read_job(job, move |job| {
@@ -69,7 +68,7 @@ pub(super) async fn check_response(
         .await?;
     }
     let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
-    let mut memory = gateway.spool().owned_by(Some(caller.key().as_str())).memory();
+    let mut memory = admission.memory();
     let most = usize::try_from(job.body().len()).unwrap_or(usize::MAX).min(MODERATED_MAX);
     memory.set_bytes(most as u64).map_err(|error| spool_error(&error))?;
     let (pieces, is_whole) = read_job(job, read_sentences).await?;

@@ -3,16 +3,22 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
-use super::{count_if_refused, early_stream};
+use super::{answer_size, count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
+use crate::gateway::rules::SharedTask;
+use crate::gateway::work::Work;
+
+/// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
+const TYPICAL_ANSWER_BYTES: u64 = 2 << 20;
 
 /// Answers a request. A plain job continues after its caller has left, because it may have been paid for, and after its
 /// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an
@@ -57,7 +63,17 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
         ClaimOutcome::Claimed(claim) => {
             let reader = claim.answer_reader();
             let gateway = Arc::clone(&context.gateway);
-            let job = async move { claim.record(context.run(None).await).await };
+            let job = async move {
+                let claim = match &context.task {
+                    SharedTask::Images(job) if context.options.needs_stored_answer => {
+                        claim.reserve_space(answer_size::estimated_bytes(job)).await
+                    }
+                    _ => Some(claim),
+                };
+                if let Some(claim) = claim {
+                    claim.record(context.run(None).await).await;
+                }
+            };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             Ok(read_stored_answer(&gateway, reader).await?.with_replay_mark(false))
         }
@@ -121,11 +137,13 @@ async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<G
 
 /// Answers with what an earlier request has paid for, and notes what that saves.
 async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
+    count_repeat(&context.gateway, &context.caller, &context.options.request_id).await?;
     let request_id = reader.request_id().cloned();
     let answer = read_stored_answer(&context.gateway, reader).await?;
     if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
         context.gateway.usage_fold.note_replay(&context.caller, &request_id);
     }
+    context.caller.charge(Work::RepeatedBytes(answer.body.size_hint().exact().unwrap_or(TYPICAL_ANSWER_BYTES)));
     Ok(answer.into_replayed())
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{RequestFailure, RequestOptions, gif_conversion, unreadable_body_error};
 use crate::error::{Error, Rejection};
 use crate::gateway::Gateway;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::config::{Dialect, DialectSet};
 use crate::gateway::dialects::{self, Adaptations, ToolChanges};
 use crate::gateway::keys::Caller;
@@ -23,27 +24,32 @@ const TOOLS: &str = "tools[";
 ///
 /// Returns the first broken rule, with the invalid parameter. Its message names the dialects that accept the request, and
 /// the failure states the changes that were made before the rule was checked.
-pub(super) fn check_generation(
+pub(super) async fn check_generation(
     gateway: &Gateway,
     caller: &Caller,
     options: &RequestOptions,
-    body: &[u8],
+    body: &CountedJson,
 ) -> Result<Job, RequestFailure> {
     let models = &gateway.image_models().for_group(caller.group_name());
     let declared = gateway.dialects(caller);
     let deployment = options.deployment.as_deref();
-    let mut fields = rules::read_object(body).map_err(Error::from)?;
+    let mut fields = read_object(body).await?;
     let adaptations = adapt(models, declared, deployment, &mut fields);
     match models.check_generation_fields(fields, Utc::now()) {
         Ok(job) => Ok(job.with_adaptations(adaptations)),
         // Only a refused body is read a second time.
         Err(rejection) => {
             let check = |fields| models.check_generation_fields(fields, Utc::now()).map(drop);
-            let original = rules::read_object(body).map_err(Error::from)?;
+            let original = read_object(body).await?;
             let rejection = with_advice(models, (declared, deployment, &[]), original, rejection, check);
             Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
     }
+}
+
+/// Reads the fields of a body.
+async fn read_object(body: &CountedJson) -> Result<Map<String, Value>, Error> {
+    Ok(body.parse_with(rules::read_object).await?)
 }
 
 /// Adapts and checks the form of an edit.
@@ -66,7 +72,7 @@ pub(super) async fn check_edit(
     if form.mask.as_ref().is_some_and(|mask| dialects::reads_as_mask(declared, &mask.param)) {
         adaptations.note_mask_list();
     }
-    let spool = gateway.spool().owned_by(Some(caller.key().as_str()));
+    let spool = gateway.spool().for_request(options.admission());
     let mut gifs = gif_conversion::find_gifs(&spool, &form).await?;
     if declared.contains(Dialect::Gif) {
         // A refused field costs no conversion.

@@ -1,16 +1,15 @@
 //! Applies the limits of a request's group, user and key.
 
-use std::sync::Arc;
-
-use super::cost_estimate::CostBound;
+use super::cost_estimate::CostEstimate;
 use super::job_context::JobContext;
-use crate::error::{Error, Rejection, RejectionReason};
+use crate::error::{Error, LimitRefusal, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::Caller;
-use crate::gateway::limits::{JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
-use crate::gateway::prices::UnknownPrice;
+use crate::gateway::limits::{BUDGET, JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
+use crate::gateway::money::Usd;
 use crate::gateway::rules::{SharedTask, TaskRef};
+use crate::gateway::store::StoreError;
 use crate::image::SizeRequest;
 
 /// The images that a request or one of its image tools asks for.
@@ -41,12 +40,8 @@ pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Re
 /// # Errors
 ///
 /// 429 for a limit that is reached, 503 if there is a budget and a price is unknown or the usage cannot be read.
-pub(super) async fn reserve(
-    context: &JobContext,
-    cost: &Result<CostBound, UnknownPrice>,
-) -> Result<LimitReservation, Error> {
+pub(super) async fn reserve(context: &JobContext, cost: &CostEstimate) -> Result<LimitReservation, Error> {
     let (gateway, caller) = (&context.gateway, &context.caller);
-    gateway.limiter().note_unlimited(|| unlimited_subjects(gateway, caller));
     let (subjects, demand) = (subjects(gateway, caller), demand(&context.task, cost));
     let request_id = context.options.request_id.as_str().into();
     gateway.limiter().reserve(&request_id, subjects, demand).await.map_err(|error| to_error(error, cost))
@@ -62,7 +57,7 @@ pub(super) async fn current_refusal(
     gateway: &Gateway,
     caller: &Caller,
     task: &SharedTask,
-    cost: &Result<CostBound, UnknownPrice>,
+    cost: &CostEstimate,
 ) -> Result<Option<Error>, Error> {
     let checked = gateway.limiter().check(&subjects(gateway, caller), &demand(task, cost)).await;
     let Err(error) = checked else { return Ok(None) };
@@ -71,31 +66,59 @@ pub(super) async fn current_refusal(
     if is_current { Ok(Some(error)) } else { Err(error) }
 }
 
-fn demand(task: &SharedTask, cost: &Result<CostBound, UnknownPrice>) -> JobDemand {
+/// Returns the limit that would refuse any job of the caller now; `None` if there is none. Nothing is reserved.
+///
+/// # Errors
+///
+/// 503 if the usage cannot be read.
+pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Result<Option<LimitRefusal>, Error> {
+    // The smallest amount of money: a budget that is spent has not even that, unless a model costs nothing.
+    let cost = if gateway.prices().table().has_free_model() { Usd::ZERO } else { Usd::from_nanos(1) };
+    let demand = JobDemand { images: 1, cost: Some(cost), ..JobDemand::default() };
+    match gateway.limiter().check(&subjects(gateway, caller), &demand).await {
+        // A job that waits for room in a budget may still begin.
+        Err(LimitError::Reached(refusal)) => Ok(Some(refusal).filter(|refusal| refusal.is_quota || refusal.limit != BUDGET)),
+        Err(LimitError::Store(error)) => Err(unread_usage(&error)),
+        Ok(()) | Err(LimitError::NoRoom(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown) => Ok(None),
+    }
+}
+
+/// Counts a request that gets a stored answer in the limits on requests by the minute.
+///
+/// # Errors
+///
+/// 429 for a limit that is reached, 503 if the usage cannot be read.
+pub(super) async fn count_repeat(gateway: &Gateway, caller: &Caller, request_id: &str) -> Result<(), Error> {
+    let counted = gateway.limiter().count_repeat(&request_id.into(), subjects(gateway, caller)).await;
+    counted.map_err(|error| match error {
+        LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
+        LimitError::Store(error) => unread_usage(&error),
+        LimitError::NoRoom(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown => Error::Internal,
+    })
+}
+
+/// Returns the error for a usage that cannot be read.
+pub(super) fn unread_usage(error: &StoreError) -> Error {
+    tracing::error!(error = error as &dyn std::error::Error, "the usage of a limit could not be read");
+    Error::Unavailable
+}
+
+fn demand(task: &SharedTask, cost: &CostEstimate) -> JobDemand {
     let images = match task {
         SharedTask::Images(job) => job.count(),
         SharedTask::Response(job) => u32::from(job.image_tool().is_some()),
     };
-    JobDemand { images, cost: cost.as_ref().ok().map(|bound| bound.job) }
+    JobDemand { images, cost: cost.job, bound: cost.bound }
 }
 
-/// Returns the key, its user and its group, those of them that have limits.
+/// Returns the key, its user and its group, with or without limits.
 fn subjects(gateway: &Gateway, caller: &Caller) -> Vec<SubjectLimits> {
     let group = caller.group_name();
-    let key_limits = caller.limits().map(|limits| (LimitSubject::Key(caller.key().clone()), limits));
-    let user_limits = caller.user_limits().map(|limits| (LimitSubject::User(caller.user().clone()), limits));
-    let group_limits = gateway.request_limits(group).map(|limits| (LimitSubject::Group(group.to_owned()), limits));
-    let limited = key_limits.into_iter().chain(user_limits).chain(group_limits);
-    limited.map(|(subject, limits)| SubjectLimits { subject, limits: Arc::clone(limits) }).collect()
-}
-
-/// Returns the key, its user and its group, those of them that have no limits.
-fn unlimited_subjects(gateway: &Gateway, caller: &Caller) -> Vec<LimitSubject> {
-    let group = caller.group_name();
-    let key = caller.limits().is_none().then(|| LimitSubject::Key(caller.key().clone()));
-    let user = caller.user_limits().is_none().then(|| LimitSubject::User(caller.user().clone()));
-    let group = gateway.request_limits(group).is_none().then(|| LimitSubject::Group(group.to_owned()));
-    [key, user, group].into_iter().flatten().collect()
+    vec![
+        SubjectLimits::new(LimitSubject::Key(caller.key().clone()), caller.limits()),
+        SubjectLimits::new(LimitSubject::User(caller.user().clone()), caller.user_limits()),
+        SubjectLimits::new(LimitSubject::Group(group.to_owned()), gateway.request_limits(group)),
+    ]
 }
 
 fn requested_work(task: TaskRef<'_>) -> Vec<RequestedWork<'_>> {
@@ -115,20 +138,17 @@ fn requested_work(task: TaskRef<'_>) -> Vec<RequestedWork<'_>> {
     }
 }
 
-fn to_error(error: LimitError, cost: &Result<CostBound, UnknownPrice>) -> Error {
+fn to_error(error: LimitError, cost: &CostEstimate) -> Error {
     match error {
-        LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
+        LimitError::Reached(refusal) | LimitError::NoRoom(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::ImagesAboveLimit { name, limit } => {
             let message = format!("Invalid 'n': the limit '{name}' allows at most {limit} images.");
             Rejection::new("n", RejectionReason::IntegerAboveMax, message).into()
         }
         LimitError::PriceUnknown => {
-            Error::PriceUnknown(cost.as_ref().err().map(|unknown| unknown.model.clone()).unwrap_or_default())
+            Error::PriceUnknown(cost.unknown.as_ref().map(|unknown| unknown.model.clone()).unwrap_or_default())
         }
-        LimitError::Store(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the usage of a limit could not be read");
-            Error::Unavailable
-        }
+        LimitError::Store(error) => unread_usage(&error),
     }
 }
 

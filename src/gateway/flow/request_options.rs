@@ -6,6 +6,7 @@ use http::uri::Authority;
 
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
+use crate::gateway::admission::Admission;
 use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
 use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
@@ -24,8 +25,9 @@ const AGENT_TURN_MAX_BYTES: usize = 256;
 const IDEMPOTENCY_KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 
 /// The options that a request states in its headers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestOptions {
+    admission: Admission,
     /// The id of the request.
     pub(crate) request_id: String,
     /// The idempotency key. Requests of a caller with the same key get the same answer.
@@ -38,6 +40,8 @@ pub(crate) struct RequestOptions {
     pub(super) host: Option<String>,
     /// The fallback policy of the request; `None` if that of the group applies.
     pub(super) fallback: Option<FallbackPolicy>,
+    /// True if the caller gets the images only from the stored answer, so disk space is reserved before anything is spent.
+    pub(super) needs_stored_answer: bool,
     /// The deployment that the path names, which stands for the model if the body names none.
     pub(super) deployment: Option<String>,
 }
@@ -50,8 +54,9 @@ impl RequestOptions {
     /// # Errors
     ///
     /// Returns 400, with the name of the header, if a header that the gateway defines has an invalid value.
-    pub(crate) fn from_headers(request_id: &str, headers: &HeaderMap) -> Result<Self, Error> {
+    pub(crate) fn from_headers(request_id: &str, headers: &HeaderMap, admission: &Admission) -> Result<Self, Error> {
         Ok(Self {
+            admission: admission.clone(),
             request_id: request_id.to_owned(),
             idempotency_key: read_idempotency_key(headers)?,
             // The gateway does not define this header, so an unreadable value is ignored.
@@ -62,6 +67,7 @@ impl RequestOptions {
             agent_turn: read_agent_turn(headers),
             host: read_host(headers),
             fallback: read_fallback(headers)?,
+            needs_stored_answer: false,
             deployment: None,
         })
     }
@@ -73,8 +79,36 @@ impl RequestOptions {
 
     /// The options of a request that the gateway itself makes for a caller, such as a page or a tool. Its idempotency key
     /// is visible ASCII of at most the maximum length.
-    pub(crate) fn with_idempotency_key(request_id: &str, idempotency_key: String) -> Self {
-        Self { request_id: request_id.to_owned(), idempotency_key: Some(idempotency_key), ..Self::default() }
+    pub(crate) fn with_idempotency_key(request_id: &str, idempotency_key: String, admission: &Admission) -> Self {
+        Self {
+            request_id: request_id.to_owned(),
+            idempotency_key: Some(idempotency_key),
+            ..Self::without_headers(admission)
+        }
+    }
+
+    /// The options of a request without any, which is not recorded.
+    pub(crate) fn without_headers(admission: &Admission) -> Self {
+        Self {
+            admission: admission.clone(),
+            request_id: String::new(),
+            idempotency_key: None,
+            retry_count: None,
+            agent_turn: None,
+            host: None,
+            fallback: None,
+            deployment: None,
+        }
+    }
+
+    /// What the request may hold.
+    pub(crate) const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Reserves disk space for the answer before anything is spent: its images are shown only from the stored answer.
+    pub(crate) fn with_stored_answer(self) -> Self {
+        Self { needs_stored_answer: true, ..self }
     }
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.
@@ -148,9 +182,14 @@ fn read_fallback(headers: &HeaderMap) -> Result<Option<FallbackPolicy>, Rejectio
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use http::{HeaderName, HeaderValue};
 
     use super::*;
+    use crate::gateway::admission::RequestBudgets;
+
+    static ADMISSION: LazyLock<Admission> = LazyLock::new(|| RequestBudgets::default_for_test().begin_for_test());
 
     fn read(headers: &[(&'static str, &str)]) -> Result<RequestOptions, Error> {
         let pairs = headers.iter().map(|(name, value)| {
@@ -161,12 +200,12 @@ mod tests {
         for (name, value) in pairs {
             map.append(name, value);
         }
-        RequestOptions::from_headers("r1", &map)
+        RequestOptions::from_headers("r1", &map, &ADMISSION)
     }
 
     #[test]
     fn without_headers_no_option_is_set() {
-        let plain = RequestOptions { request_id: "r1".to_owned(), ..RequestOptions::default() };
+        let plain = RequestOptions { request_id: "r1".to_owned(), ..RequestOptions::without_headers(&ADMISSION) };
         assert_eq!(read(&[]), Ok(plain.clone()));
         assert_eq!(read(&[("x-stainless-retry-count", "many")]), Ok(plain));
     }

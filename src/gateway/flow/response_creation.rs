@@ -8,14 +8,16 @@ use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
     RequestFailure, RequestOptions, count_if_refused, count_refusal, group_permissions, repeated_request,
-    request_adaptation, request_limits,
+    request_adaptation, request_limits, strict_budget,
 };
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
-use crate::gateway::accounts::ResponseAccount;
+use crate::gateway::accounts::{ContextPart, ContextRefusal};
+use crate::gateway::config::StoredContextPolicy;
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::{ResponseJob, SharedTask, TaskRef};
+use crate::gateway::rules::{ResponseJob, SharedTask, StoredId, StoredKind, TaskRef};
 use crate::gateway::spool::SpooledBytes;
+use crate::gateway::store::BindingDigest;
 
 /// Handles `POST /v1/responses`.
 ///
@@ -35,6 +37,9 @@ pub(crate) async fn create_response(
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
+    let bounded = count_if_refused(gateway, &caller, strict_budget::bound(gateway, &caller, job));
+    let job = bounded.map_err(|error| RequestFailure::new(error, adapted))?;
+    let adapted = job.adapted_text();
     match answer_job(gateway, caller, options, job).await {
         Ok(answer) => Ok(answer.with_adapted_mark(adapted)),
         Err(error) => Err(RequestFailure::new(error, adapted)),
@@ -49,7 +54,7 @@ async fn answer_job(
     job: ResponseJob,
 ) -> Result<GatewayAnswer, Error> {
     count_if_refused(gateway, &caller, group_permissions::check(gateway, caller.group_name(), &job))?;
-    let job = count_if_refused(gateway, &caller, bind_to_previous_account(gateway, &caller, job).await)?;
+    let job = count_if_refused(gateway, &caller, find_serving_accounts(gateway, &caller, job).await)?;
     let job = inject_image_tool(gateway, &caller, job);
     let (has_images, injects) = (job.image_tool().is_some(), job.is_tool_injected());
     tracing::debug!(key = %caller.public_id(), images = has_images, injects, "a response begins");
@@ -74,25 +79,50 @@ fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Re
     }
 }
 
-/// Restricts a request that continues an earlier response to the account that made that response, because only
-/// that account has it.
-async fn bind_to_previous_account(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
-    let Some(id) = job.previous_response_id() else { return Ok(job) };
-    let account = gateway.accounts().account_of_response(id, caller).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "the account of a response could not be looked up");
+/// Finds the accounts to which the context and the conversation of a request belong. A request that names stored context
+/// is restricted to the account that stores it; other context only prefers its account.
+async fn find_serving_accounts(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
+    let policy = || gateway.stored_context(caller.group_name());
+    if let Some(part) = job.contents().unlisted_stored()
+        && policy() == StoredContextPolicy::Own
+    {
+        let refusal = ContextRefusal { param: part.path.clone(), is_gone: false };
+        return Err(context_rejection(refusal).into());
+    }
+    let parts = context_parts(&job);
+    let found = gateway.accounts().serving_accounts(caller, &parts, job.session(), &policy).await;
+    let found = found.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "the accounts of a request could not be looked up");
         Error::Unavailable
     })?;
-    let refuse = |reason| {
-        let message = format!("{reason} Send the conversation as 'input' instead.");
-        Rejection::new("previous_response_id", RejectionReason::InvalidValue, message)
+    found.map(|accounts| job.for_accounts(accounts)).map_err(|refusal| context_rejection(refusal).into())
+}
+
+/// Returns what a request names or sends that an upstream has made, oldest first: what it names before what it sends,
+/// because only one account can have the former.
+fn context_parts(job: &ResponseJob) -> Vec<ContextPart> {
+    let contents = job.contents();
+    let part = |id: &StoredId, is_stored| ContextPart {
+        param: id.path.clone(),
+        digest: match id.kind {
+            StoredKind::Ciphertext => BindingDigest::of_ciphertext(&id.id),
+            _ => BindingDigest::of_id(&id.id),
+        },
+        is_stored,
     };
-    match account {
-        ResponseAccount::Serves(account) => Ok(job.for_account(account)),
-        ResponseAccount::Gone => {
-            Err(refuse("The account that made the response in 'previous_response_id' is no longer available.").into())
-        }
-        ResponseAccount::Unknown => {
-            Err(refuse("This gateway made no response with the id in 'previous_response_id'.").into())
-        }
-    }
+    let stored = contents.stored().iter().map(|id| part(id, true));
+    stored.chain(contents.makers().iter().map(|id| part(id, false))).collect()
+}
+
+/// The words are the same for the context of another user and for context that nobody has, so that they tell nothing
+/// about other users.
+fn context_rejection(refusal: ContextRefusal) -> Rejection {
+    let ContextRefusal { param, is_gone } = refusal;
+    let problem = if is_gone {
+        format!("The account that stores the context in '{param}' is no longer available.")
+    } else {
+        format!("This gateway has given no such id to you in an answer: '{param}'.")
+    };
+    let message = format!("{problem} Send the content itself instead.");
+    Rejection::new(param, RejectionReason::InvalidValue, message)
 }

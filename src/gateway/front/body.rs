@@ -1,4 +1,4 @@
-//! Request bodies. They are read only for an authenticated `Caller` or `Actor`, under a size limit and a deadline.
+//! Request bodies. They are read within the admission of their request, under a size limit and a deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,11 +8,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dropshot::{
     ApiEndpointBodyContentType, Body, ExclusiveExtractor, ExtractorMetadata, HttpError, RequestContext, ServerContext,
     TypedBody,
 };
+use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Body as _;
 use schemars::JsonSchema;
@@ -20,12 +21,14 @@ use serde::de::DeserializeOwned;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::content_coding::BodyDecoder;
+use super::content_coding::{BodyDecoder, WindowTooLarge};
 use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::keys::Caller;
-use crate::gateway::people::Actor;
-use crate::gateway::spool::{BudgetExceeded, Spool, SpooledBytes};
+use crate::gateway::admission::{
+    Admission, BudgetExceeded, ByteShare, CountedJson, EXPANSION_MAX, JSON_VALUES_MAX, JsonTextBuilder, JsonTextError,
+};
+use crate::gateway::spool::{Spool, SpooledBytes};
+use crate::gateway::work::Work;
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// The minimum rate of a body in bytes per second, averaged over [`RATE_WINDOW`].
@@ -33,32 +36,16 @@ const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 /// The window over which the rate is averaged, from the first byte on.
 const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// The decoded size in bytes that is allowed for every compressed body, however small it is (our choice): the window of
-/// a decoder may already need as much.
-const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
-/// Above [`ALWAYS_ALLOWED_BYTES`], the decoded size of a body may be at most this multiple of its compressed size (our
-/// choice). Otherwise a few kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below
+/// The decoded size in bytes that is allowed for every compressed body, however small it is (our choice).
+const ALWAYS_ALLOWED_BYTES: u64 = 64 * 1024;
+/// The decoded size of a body may be this multiple of its compressed size (our choice). Legitimate bodies stay far below
 /// this ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at
-/// all.
-const EXPANSION_RATIO_MAX: u64 = 200;
+/// all. What is beyond it counts as expansion, which all bodies of a sender share: otherwise a few kilobytes, sent many
+/// times at once, could fill the disk.
+const EXPANSION_RATIO: u64 = 200;
 
-/// The authenticated party for which a body is read.
-pub(crate) trait AuthPrincipal {
-    /// The API key that the bytes count for, if there is one.
-    fn key(&self) -> Option<&str>;
-}
-
-impl AuthPrincipal for Caller {
-    fn key(&self) -> Option<&str> {
-        Some(self.key().as_str())
-    }
-}
-
-impl AuthPrincipal for Actor {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-}
+/// The read bytes whose work is charged at once (our choice): a body may arrive in very small pieces.
+const CHARGED_BYTES_MIN: u64 = 64 * 1024;
 
 /// An unread body. The API description describes it as that of `E`.
 pub(crate) struct UnreadRequestBody<E> {
@@ -66,6 +53,7 @@ pub(crate) struct UnreadRequestBody<E> {
     unread: UnreadBody,
     /// The limit that the API description states, in bytes.
     max_bytes: usize,
+    has_large_windows: bool,
     described: PhantomData<fn() -> E>,
 }
 
@@ -75,11 +63,18 @@ pub(crate) type JsonBody<T> = UnreadRequestBody<TypedBody<T>>;
 /// A request body while it is read: decoded, counted, and held to a minimum rate.
 pub(super) struct IncomingBody {
     body: Body,
+    admission: Admission,
     decoder: Option<BodyDecoder>,
     /// The limit on the received bytes, and also on the decoded bytes.
     max_bytes: u64,
     received: u64,
     decoded: u64,
+    /// The read bytes whose work was charged.
+    charged: u64,
+    /// The work of reading these bytes.
+    cost: fn(u64) -> Work,
+    /// The share for the decoded bytes that count as expansion.
+    expansion: Option<ByteShare>,
     /// The moment until which further bytes are awaited. Every byte extends it, to at most one window from now.
     deadline: Instant,
     timer: Pin<Box<Sleep>>,
@@ -90,9 +85,19 @@ pub(super) struct IncomingBody {
 // === impl UnreadRequestBody ===
 
 impl<E> UnreadRequestBody<E> {
+    /// Allows a compressed body the windows that ordinary encoders and agents use, up to the maximum of HTTP.
+    pub(crate) fn with_large_windows(self) -> Self {
+        Self { has_large_windows: true, ..self }
+    }
+
     /// Returns the handle that receives the unread part of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
+    }
+
+    /// Returns the length that the client has announced for the body, if it has.
+    pub(crate) fn announced_bytes(&self) -> Option<u64> {
+        announced_bytes(self.request.headers())
     }
 }
 
@@ -103,7 +108,13 @@ impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
         let (request, unread) = UnreadBody::wrap_request(request);
-        Ok(Self { request, unread, max_bytes: context.request_body_max_bytes(), described: PhantomData })
+        Ok(Self {
+            request,
+            unread,
+            max_bytes: context.request_body_max_bytes(),
+            has_large_windows: false,
+            described: PhantomData,
+        })
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
@@ -112,21 +123,20 @@ impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
-    /// Reads the body.
+    /// Reads the body, of which a tree is made.
     ///
     /// # Errors
     ///
-    /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large or
-    /// expands too much, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
-    /// arriving bodies is used up: 429 for this API key, 503 for all keys together.
-    pub(crate) async fn read(self, principal: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
-        let mut incoming = self.into_incoming()?;
-        let (mut body, mut memory) = (BytesMut::new(), spool.owned_by(principal.key()).memory());
+    /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large,
+    /// expands too much or has too many values, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
+    /// arriving bodies is used up: 429 for those of its sender, 503 for those of all requests.
+    pub(crate) async fn read(self, admission: &Admission) -> Result<CountedJson, Error> {
+        let mut incoming = self.into_incoming(admission)?;
+        let mut json = JsonTextBuilder::new(admission);
         while let Some(data) = incoming.next_data().await? {
-            memory.set_bytes((body.len() + data.len()) as u64).map_err(|error| spool_error(&error))?;
-            body.extend_from_slice(&data);
+            json.push(&data).map_err(|error| json_text_error(&error))?;
         }
-        Ok(body.freeze())
+        json.finish().map_err(|error| json_text_error(&error))
     }
 
     /// Reads a body that may be large: all but its beginning is written to the spool as it arrives.
@@ -134,24 +144,25 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
     /// # Errors
     ///
     /// Returns the errors of [`JsonBody::read`], and 503 if the body cannot be written to disk.
-    pub(crate) async fn read_to_spool(
-        self,
-        principal: &impl AuthPrincipal,
-        spool: &Spool,
-    ) -> Result<SpooledBytes, Error> {
-        let mut incoming = self.into_incoming()?;
-        let mut writer = spool.owned_by(principal.key()).bytes_writer();
+    pub(crate) async fn read_to_spool(self, admission: &Admission, spool: &Spool) -> Result<SpooledBytes, Error> {
+        let mut incoming = self.into_incoming(admission)?.charging(Work::ScannedBytes);
+        let mut writer = spool.bytes_writer(admission);
         while let Some(data) = incoming.next_data().await? {
             writer.write(data).await.map_err(|error| spool_error(&error))?;
         }
         writer.finish().await.map_err(|error| spool_error(&error))
     }
 
-    fn into_incoming(self) -> Result<IncomingBody, Error> {
+    fn into_incoming(self, admission: &Admission) -> Result<IncomingBody, Error> {
         if !is_json(content_type(&self.request)) {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }
-        IncomingBody::new(self.request, self.max_bytes as u64, RejectionReason::InvalidJson)
+        let reason = RejectionReason::InvalidJson;
+        let mut incoming = IncomingBody::new(self.request, admission, self.max_bytes as u64, reason)?;
+        if self.has_large_windows {
+            incoming.allow_large_windows();
+        }
+        Ok(incoming)
     }
 }
 
@@ -165,28 +176,63 @@ impl IncomingBody {
     /// Returns 415 for an unknown content encoding, and 413 if the announced length is above the limit.
     pub(super) fn new(
         request: hyper::Request<Body>,
+        admission: &Admission,
         max_bytes: u64,
         error_reason: RejectionReason,
     ) -> Result<Self, Error> {
         let headers = request.headers();
-        let decoder = BodyDecoder::from_headers(headers)?;
-        let announced_length =
-            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
-        if announced_length.is_some_and(|length: u64| length > max_bytes) {
+        let decoder = BodyDecoder::from_headers(headers, admission)?;
+        if announced_bytes(headers).is_some_and(|length| length > max_bytes) {
             return Err(too_large(max_bytes));
         }
         let deadline = Instant::now() + RATE_WINDOW;
         let timer = Box::pin(sleep_until(deadline));
         Ok(Self {
             body: request.into_body(),
+            admission: admission.clone(),
             decoder,
             max_bytes,
             received: 0,
             decoded: 0,
+            charged: 0,
+            cost: Work::ParsedBytes,
+            expansion: None,
             deadline,
             timer,
             error_reason,
         })
+    }
+
+    /// Charges this work for what is read, which is less than a tree costs.
+    pub(super) fn charging(mut self, cost: fn(u64) -> Work) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Charges the bytes that were read since the last charge, if they are at least this many.
+    fn charge(&mut self, min_bytes: u64) {
+        let read = self.received.max(self.decoded);
+        let bytes = read - self.charged;
+        if bytes < min_bytes {
+            return;
+        }
+        self.charged = read;
+        self.admission.charge((self.cost)(bytes));
+        if self.decoded > 0 {
+            self.admission.charge(Work::DecodedBytes(bytes));
+        }
+    }
+
+    /// Like [`UnreadRequestBody::with_large_windows`].
+    pub(super) fn allow_large_windows(&mut self) {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.allow_large_windows();
+        }
+    }
+
+    /// The request to which the body belongs.
+    pub(super) const fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// Returns the next decoded bytes; `None` at the end.
@@ -254,18 +300,37 @@ impl IncomingBody {
 
     /// Counts decoded bytes, and checks the limits.
     fn check_decoded(&mut self, decoded: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
-        let decoded = decoded.map_err(|_| {
+        let decoded = decoded.map_err(|error| {
+            let cause = error.get_ref();
+            if cause.is_some_and(|cause| cause.is::<BudgetExceeded>()) {
+                return spool_error(&error);
+            }
+            if let Some(window) = cause.and_then(|cause| cause.downcast_ref::<WindowTooLarge>()) {
+                let message = format!("The request body cannot be decoded: {window}. Compress it with a smaller window.");
+                return Error::TooLarge(Rejection { param: None, reason: None, message });
+            }
             let message = "The request body does not match its header 'Content-Encoding', is damaged, or consists of thousands of parts.";
             Error::from(Rejection::for_body(self.error_reason, message))
         })?;
         self.decoded += decoded.as_ref().map_or(0, |decoded| decoded.len() as u64);
+        self.charge(CHARGED_BYTES_MIN);
         if self.decoded > self.max_bytes {
             return Err(too_large(self.max_bytes));
         }
-        if self.decoded > ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO_MAX)) {
-            Err(expands_too_much())
-        } else {
-            Ok(decoded)
+        self.charge_expansion()?;
+        Ok(decoded)
+    }
+
+    /// Charges the decoded bytes that the received ones do not justify.
+    fn charge_expansion(&mut self) -> Result<(), Error> {
+        let allowed = ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO));
+        match self.decoded.saturating_sub(allowed) {
+            0 => Ok(()),
+            expansion if expansion > EXPANSION_MAX => Err(expands_too_much()),
+            expansion => {
+                let share = self.expansion.get_or_insert_with(|| self.admission.expansion());
+                share.set_bytes(expansion.max(share.bytes())).map_err(|error| spool_error(&error))
+            }
         }
     }
 
@@ -283,6 +348,7 @@ impl IncomingBody {
     fn count_received(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
+        self.charge(CHARGED_BYTES_MIN);
         // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader asked
         // for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
         // quickly cannot stall for hours.
@@ -294,6 +360,19 @@ impl IncomingBody {
     fn incomplete_body_error(&self, manner: &str) -> Error {
         Rejection::for_body(self.error_reason, format!("The request body did not arrive {manner}.")).into()
     }
+}
+
+impl Drop for IncomingBody {
+    fn drop(&mut self) {
+        self.charge(1);
+        // The decoded bytes may be held until the request ends.
+        self.expansion.take().into_iter().for_each(|share| self.admission.hold(share));
+    }
+}
+
+/// Returns the length that the client has announced for the body, if it has.
+fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok())
 }
 
 /// Returns the content type of the request; empty if it has none.
@@ -312,15 +391,29 @@ pub(crate) fn spool_error(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");
-        return match exceeded {
-            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => Error::BudgetExceeded(format!(
-                "Too much data at once: {exceeded}. Try again when other requests have ended."
-            )),
-            BudgetExceeded::Memory | BudgetExceeded::Disk | BudgetExceeded::FreeSpace => Error::Unavailable,
+        return if exceeded.is_own() {
+            let advice = "Try again when other requests have ended.";
+            Error::BudgetExceeded(format!("Too much data at once: {exceeded}. {advice}"))
+        } else {
+            Error::Unavailable
         };
     }
     tracing::error!(%error, "an upload could not be written to the spool");
     Error::Unavailable
+}
+
+/// Returns the error for a JSON text that is refused.
+pub(crate) fn json_text_error(error: &JsonTextError) -> Error {
+    match error {
+        JsonTextError::Budget(error) => spool_error(error),
+        JsonTextError::TooManyValues => too_many_values(),
+    }
+}
+
+/// Returns the error for a JSON text, or several in one form, with too many values.
+pub(super) fn too_many_values() -> Error {
+    let message = format!("The request body has more than {JSON_VALUES_MAX} JSON values.");
+    Error::TooLarge(Rejection { param: None, reason: None, message })
 }
 
 fn too_large(max_bytes: u64) -> Error {
@@ -336,7 +429,7 @@ fn expands_too_much() -> Error {
         param: None,
         reason: None,
         message: format!(
-            "The request body decompresses to more than {EXPANSION_RATIO_MAX} times its size. Send it uncompressed, without the header 'Content-Encoding'."
+            "The request body decompresses to more than {EXPANSION_RATIO} times its size. Send it uncompressed, without the header 'Content-Encoding'."
         ),
     })
 }

@@ -4,7 +4,7 @@
 //! combined into one state, which is stored with the time at which it began. Other threads read the state only to
 //! choose a connection for eviction; the task of that connection then checks whether the state still holds.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Bytes were read in this poll.
@@ -21,6 +21,8 @@ const AWAITS_BODY: u8 = 1 << 4;
 const PARTIAL_HEAD: u8 = 1 << 5;
 /// The head of a request was complete at least once.
 const HAD_REQUEST: u8 = 1 << 6;
+/// The bytes of the request's body may be read in large pieces.
+const LARGE_READS: u8 = 1 << 7;
 /// The number of low bits of `ConnectionActivity::state` that hold the [`ConnectionState`].
 const STATE_BITS: u32 = 3;
 
@@ -92,6 +94,8 @@ pub(super) enum PassedDeadline {
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     flags: AtomicU8,
+    /// The number of bytes of a request's head that have come.
+    head_bytes: AtomicUsize,
     /// The time at which the state began, shifted left by [`STATE_BITS`], and the state in the low bits. For
     /// [`ConnectionState::ReadingBody`], it is the time at which bytes were last read.
     state: AtomicU64,
@@ -129,7 +133,12 @@ impl EvictionRank {
 
 impl ConnectionActivity {
     pub(super) const fn new(now: u64) -> Self {
-        Self { flags: AtomicU8::new(0), state: AtomicU64::new(now << STATE_BITS), blocked_since: AtomicU64::new(0) }
+        Self {
+            flags: AtomicU8::new(0),
+            head_bytes: AtomicUsize::new(0),
+            state: AtomicU64::new(now << STATE_BITS),
+            blocked_since: AtomicU64::new(0),
+        }
     }
 
     /// Records that `length` bytes were read; 0 at the end of the stream.
@@ -137,6 +146,9 @@ impl ConnectionActivity {
         if length > 0 {
             let flags = self.flags.load(Ordering::Relaxed);
             self.set(if flags & IN_REQUEST == 0 { BYTES_READ | PARTIAL_HEAD } else { BYTES_READ });
+            if flags & IN_REQUEST == 0 {
+                self.head_bytes.fetch_add(length, Ordering::Relaxed);
+            }
         }
     }
 
@@ -159,12 +171,29 @@ impl ConnectionActivity {
     /// Records that the head of a request is complete.
     pub(super) fn record_request_start(&self) {
         self.set(IN_REQUEST | HAD_REQUEST);
-        self.clear(PARTIAL_HEAD);
+        self.clear(PARTIAL_HEAD | LARGE_READS);
+        self.head_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// The number of bytes of a head that is not complete; 0 if no head is arriving.
+    pub(super) fn head_bytes(&self) -> usize {
+        let is_partial = self.flags.load(Ordering::Relaxed) & PARTIAL_HEAD != 0;
+        if is_partial { self.head_bytes.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Lets the body of the request be read in large pieces, or no longer.
+    pub(super) fn set_large_reads(&self, is_allowed: bool) {
+        if is_allowed { self.set(LARGE_READS) } else { self.clear(LARGE_READS) }
+    }
+
+    /// True if the bytes that come may be read in large pieces.
+    pub(super) fn reads_large(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & LARGE_READS != 0
     }
 
     /// Records that all of the answer has been handed over to the connection.
     pub(super) fn record_request_end(&self) {
-        self.clear(IN_REQUEST);
+        self.clear(IN_REQUEST | LARGE_READS);
     }
 
     /// Records that a reader waits for more of the body.
@@ -175,6 +204,7 @@ impl ConnectionActivity {
     /// Records that the bytes read belong to a body, even if its request is answered already.
     pub(super) fn record_body_read(&self) {
         self.clear(PARTIAL_HEAD);
+        self.head_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Prepares the flags for a poll of the connection.

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Waker};
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connection_activity::{ConnectionActivity, ConnectionDeadlines, ConnectionState};
 use super::listener::raise_descriptor_limit;
+use crate::gateway::admission::network_of;
 use crate::gateway::config::{Config, ConnectionLimits, TrustedProxies};
 use crate::gateway::telemetry::{ConnectionMetrics, Metrics};
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
@@ -187,7 +188,7 @@ impl ConnectionTable {
 
     /// Admits a new connection; `None` if the server stops, or if a limit is reached and no connection can be evicted.
     pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<ConnectionSlot> {
-        let address = network_prefix(remote.ip());
+        let address = network_of(remote.ip());
         let is_exempt = self.exempt_proxies.read().unwrap_or_else(PoisonError::into_inner).trusts(remote.ip());
         let mut open = self.lock();
         let mut evicted = 0;
@@ -230,6 +231,14 @@ impl ConnectionTable {
         let mut evicted = 0;
         self.evict(&mut self.lock(), None, &mut evicted);
         self.log_shortage(ShortageCounts { evicted, failed: 1, ..ShortageCounts::default() }, Some(error));
+    }
+
+    /// Evicts connections, because the heads of requests use all their memory. Returns false if none can be evicted.
+    pub(super) fn evict_for_memory(&self) -> bool {
+        let mut evicted = 0;
+        self.evict(&mut self.lock(), None, &mut evicted);
+        self.log_shortage(ShortageCounts { evicted, ..ShortageCounts::default() }, None);
+        evicted > 0
     }
 
     /// Waits while too many evicted connections are still open. Returns early if none closes within
@@ -365,6 +374,11 @@ impl ConnectionTableState {
 // === impl ClientConnection ===
 
 impl ClientConnection {
+    /// The address for which the connection counts; `None` if it is that of a proxy.
+    pub(super) fn limited_address(&self) -> Option<IpAddr> {
+        (!self.is_exempt).then_some(self.address)
+    }
+
     /// True if the connection is marked for eviction.
     pub(super) fn is_evicted(&self) -> bool {
         self.is_evicted.load(Ordering::Acquire)
@@ -429,15 +443,6 @@ impl Drop for ConnectionSlot {
         }
         drop(open);
         self.connections.close_notify.notify_waiters();
-    }
-}
-
-/// The address for which connections are counted: an IPv4 address itself, and the /64 network of an IPv6 address,
-/// because one IPv6 customer has at least 2^64 addresses.
-fn network_prefix(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

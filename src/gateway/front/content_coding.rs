@@ -1,24 +1,36 @@
 //! Content codings of request bodies. A body is decoded as it comes, one chunk at a time, so that a small body that
-//! decodes to a very large one takes little memory before the size limit stops it.
+//! decodes to a very large one takes little memory before the size limit stops it. The memory of the decoder itself is
+//! charged before the decoder gets the bytes that make it allocate: the head of each zstd frame states its window.
 //!
 //! Coding agents send `zstd`, other clients `gzip`. No known client applies two codings, and a body with two is
 //! refused.
 
+mod zstd_frame;
+
 use std::io::{self, Write as _};
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
+use super::body::spool_error;
 use crate::error::Error;
+use crate::gateway::admission::{Admission, ByteShare};
+use zstd_frame::window_bytes;
 
 /// The size of the output buffer of the zstd decoder: at most this many bytes are decoded in one step (our choice).
 const OUTPUT_BUFFER_BYTES: usize = 64 * 1024;
-/// The maximum window size of a zstd body, as a power of two: the 8 MiB that RFC 9659 sets as the maximum for HTTP.
-/// Only a malicious body needs more.
+/// The maximum window of a zstd body, as a power of two: the 8 MiB that RFC 9659 sets as the maximum for HTTP. Only a
+/// malicious body needs more.
 const WINDOW_LOG: u32 = 23;
+/// The maximum window of a body that is small or hardly compressible, in bytes (our choice).
+const SMALL_WINDOW_BYTES: u64 = 1024 * 1024;
+/// The memory of a gzip decoder with its window of 32 KiB, in bytes.
+const GZIP_DECODER_BYTES: u64 = 64 * 1024;
+/// The memory of a zstd decoder besides its window, in bytes: its tables, two blocks and the output buffer.
+const ZSTD_DECODER_BYTES: u64 = 512 * 1024;
 
 /// The number of parts (gzip members or zstd frames) that a body may have, whatever they contain (our choice): more
 /// than any known client makes.
@@ -39,14 +51,29 @@ pub(super) struct BodyDecoder {
     decoded_bytes: u64,
 }
 
+/// The window of a zstd frame is larger than the body may have.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the zstd window is larger than {max_bytes} bytes")]
+pub(super) struct WindowTooLarge {
+    /// The largest window that the body may have.
+    pub(super) max_bytes: u64,
+}
+
 enum ContentCoding {
-    Gzip(Box<GzDecoder<Vec<u8>>>),
+    Gzip { decoder: Box<GzDecoder<Vec<u8>>>, _memory: ByteShare },
     Zstd(ZstdDecoder),
 }
 
 /// The decoder of a body that consists of zstd frames.
 struct ZstdDecoder {
     decoder: Decoder<'static>,
+    /// The memory of the decoder and of the largest window so far.
+    memory: ByteShare,
+    max_window: u64,
+    /// The first bytes of a frame whose window is not known yet.
+    frame_head: BytesMut,
+    /// True if the next bytes are the first of a frame.
+    is_at_frame_start: bool,
     /// The output buffer, which is allocated once for all frames.
     buffer: Box<[u8]>,
     /// True at the end of a frame, where the body may end.
@@ -69,19 +96,28 @@ impl BodyDecoder {
     ///
     /// # Errors
     ///
-    /// Returns 415 for an unsupported coding, and for more than one.
-    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Error> {
+    /// Returns 415 for an unsupported coding, and for more than one, and 429 or 503 if a budget does not allow the memory
+    /// of the decoder.
+    pub(super) fn from_headers(headers: &HeaderMap, admission: &Admission) -> Result<Option<Self>, Error> {
         let values = headers.get_all(CONTENT_ENCODING).iter();
         let mut format = None;
         for word in values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
             if word.is_empty() || word.eq_ignore_ascii_case(b"identity") {
                 continue;
             }
-            if format.replace(ContentCoding::parse(word)?).is_some() {
+            if format.is_some() {
                 return Err(Error::UnsupportedEncoding);
             }
+            format = Some(ContentCoding::parse(word, admission)?);
         }
         Ok(format.map(|format| Self { encoded: Bytes::new(), format, parts: 0, decoded_bytes: 0 }))
+    }
+
+    /// Allows windows up to the maximum of HTTP.
+    pub(super) fn allow_large_windows(&mut self) {
+        if let ContentCoding::Zstd(zstd) = &mut self.format {
+            zstd.max_window = 1 << WINDOW_LOG;
+        }
     }
 
     /// Sets the next received bytes; all earlier ones must have been decoded.
@@ -94,10 +130,11 @@ impl BodyDecoder {
     ///
     /// # Errors
     ///
-    /// Returns an error for damaged data, and for too many parts with little content.
+    /// Returns an error for damaged data, and for too many parts with little content; [`WindowTooLarge`]; and
+    /// [`BudgetExceeded`](crate::gateway::admission::BudgetExceeded) if a budget does not allow a window.
     pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
         let chunk = match &mut self.format {
-            ContentCoding::Gzip(decoder) => gunzip(decoder, &mut self.encoded)?,
+            ContentCoding::Gzip { decoder, .. } => gunzip(decoder, &mut self.encoded)?,
             ContentCoding::Zstd(zstd) => zstd.next(&mut self.encoded)?,
         };
         let Some(DecodedChunk { bytes, ends_part }) = chunk else { return Ok(None) };
@@ -116,8 +153,8 @@ impl BodyDecoder {
     /// Returns an error if the body ends within a part.
     pub(super) fn finish(self) -> io::Result<Option<Bytes>> {
         let remaining = match self.format {
-            ContentCoding::Gzip(decoder) => decoder.finish()?,
-            ContentCoding::Zstd(zstd) if zstd.is_at_frame_end => Vec::new(),
+            ContentCoding::Gzip { decoder, .. } => decoder.finish()?,
+            ContentCoding::Zstd(zstd) if zstd.is_at_frame_end && zstd.frame_head.is_empty() => Vec::new(),
             ContentCoding::Zstd(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
         Ok(Some(remaining).filter(|remaining| !remaining.is_empty()).map(Bytes::from))
@@ -148,12 +185,16 @@ fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, encoded: &mut Bytes) -> io::Result<O
 // === impl ContentCoding ===
 
 impl ContentCoding {
-    fn parse(word: &[u8]) -> Result<Self, Error> {
+    fn parse(word: &[u8], admission: &Admission) -> Result<Self, Error> {
+        let mut memory = admission.memory();
+        let mut charge = |bytes| memory.set_bytes(bytes).map_err(|error| spool_error(&error));
         if word.eq_ignore_ascii_case(b"gzip") || word.eq_ignore_ascii_case(b"x-gzip") {
-            return Ok(Self::Gzip(Box::new(GzDecoder::new(Vec::new()))));
+            charge(GZIP_DECODER_BYTES)?;
+            return Ok(Self::Gzip { decoder: Box::new(GzDecoder::new(Vec::new())), _memory: memory });
         }
         if word.eq_ignore_ascii_case(b"zstd") {
-            let decoder = ZstdDecoder::new().map_err(|error| {
+            charge(ZSTD_DECODER_BYTES)?;
+            let decoder = ZstdDecoder::new(memory).map_err(|error| {
                 tracing::error!(%error, "a zstd decoder could not be created");
                 Error::Internal
             })?;
@@ -166,11 +207,15 @@ impl ContentCoding {
 // === impl ZstdDecoder ===
 
 impl ZstdDecoder {
-    fn new() -> io::Result<Self> {
+    fn new(memory: ByteShare) -> io::Result<Self> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
         Ok(Self {
             decoder,
+            memory,
+            max_window: SMALL_WINDOW_BYTES,
+            frame_head: BytesMut::new(),
+            is_at_frame_start: true,
             buffer: vec![0; OUTPUT_BUFFER_BYTES].into(),
             is_at_frame_end: false,
             has_more_output: false,
@@ -179,170 +224,46 @@ impl ZstdDecoder {
 
     fn next(&mut self, encoded: &mut Bytes) -> io::Result<Option<DecodedChunk>> {
         while self.has_more_output || !encoded.is_empty() {
+            if self.is_at_frame_start && !self.charge_window(encoded)? {
+                return Ok(None);
+            }
             let status = self.decoder.run_on_buffers(encoded, &mut self.buffer)?;
             let (read, written) = (status.bytes_read, status.bytes_written);
             if read == 0 && written == 0 && !encoded.is_empty() {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             encoded.advance(read);
-            self.has_more_output = written == OUTPUT_BUFFER_BYTES;
-            let ends_part = status.remaining == 0 && (read > 0 || written > 0);
-            // A decoder that is asked for more output at the end of a frame begins the next frame. If it read no byte
-            // of that frame, the body may still end here.
-            self.is_at_frame_end = status.remaining == 0 || (self.is_at_frame_end && read == 0);
+            // At the end of a frame, the decoder holds no more output.
+            let ends_part = status.remaining == 0;
+            self.has_more_output = written == OUTPUT_BUFFER_BYTES && !ends_part;
+            (self.is_at_frame_end, self.is_at_frame_start) = (ends_part, ends_part);
             if ends_part || written > 0 {
                 return Ok(Some(DecodedChunk { bytes: Bytes::copy_from_slice(&self.buffer[..written]), ends_part }));
             }
         }
         Ok(None)
     }
+
+    /// Charges the window of the frame that begins. Returns false if more bytes of its head must arrive first.
+    fn charge_window(&mut self, encoded: &mut Bytes) -> io::Result<bool> {
+        let window = match window_bytes(encoded) {
+            Some(window) if self.frame_head.is_empty() => window,
+            _ => {
+                self.frame_head.extend_from_slice(encoded);
+                encoded.clear();
+                let Some(window) = window_bytes(&self.frame_head) else { return Ok(false) };
+                *encoded = self.frame_head.split().freeze();
+                window
+            }
+        };
+        if window > self.max_window {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, WindowTooLarge { max_bytes: self.max_window }));
+        }
+        self.memory.set_bytes(self.memory.bytes().max(ZSTD_DECODER_BYTES + window))?;
+        self.is_at_frame_start = false;
+        Ok(true)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    fn headers(values: &[&'static str]) -> HeaderMap {
-        values.iter().map(|value| (CONTENT_ENCODING, HeaderValue::from_static(value))).collect()
-    }
-
-    fn gzip(text: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(text).expect("encoded");
-        encoder.finish().expect("encoded")
-    }
-
-    fn zstd(text: &[u8]) -> Vec<u8> {
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("an encoder");
-        // Without a checksum, zstd does not detect damaged content.
-        encoder.include_checksum(true).expect("a checksum");
-        encoder.write_all(text).expect("encoded");
-        encoder.finish().expect("encoded")
-    }
-
-    /// Decodes a body that arrives in chunks of this size; returns the size of the largest decoded chunk, and the whole
-    /// output.
-    fn decode(coding: &'static str, encoded: &[u8], chunk_size: usize) -> io::Result<(usize, Vec<u8>)> {
-        let mut decoder = BodyDecoder::from_headers(&headers(&[coding])).expect("a known coding").expect("a decoder");
-        let (mut largest, mut output) = (0, Vec::new());
-        let mut add = |chunk: &Bytes| {
-            largest = largest.max(chunk.len());
-            output.extend_from_slice(chunk);
-        };
-        for chunk in encoded.chunks(chunk_size) {
-            decoder.feed(Bytes::copy_from_slice(chunk));
-            while let Some(chunk) = decoder.next()? {
-                add(&chunk);
-            }
-        }
-        decoder.finish()?.iter().for_each(add);
-        Ok((largest, output))
-    }
-
-    fn text() -> Vec<u8> {
-        (0..300_000_u32).flat_map(|number| (number.wrapping_mul(number) % 977).to_string().into_bytes()).collect()
-    }
-
-    #[test]
-    fn a_body_is_decoded_in_chunks_of_any_size() {
-        let text = text();
-        for (coding, encoded) in [("gzip", gzip(&text)), ("ZSTD", zstd(&text)), ("X-Gzip", gzip(&text))] {
-            for chunk_size in [1, 7, 4096, usize::MAX] {
-                let (_, decoded) = decode(coding, &encoded, chunk_size).expect("a complete body");
-                assert!(decoded == text, "{coding}, in chunks of {chunk_size}");
-            }
-        }
-    }
-
-    #[test]
-    fn consecutive_members_or_frames_form_one_body() {
-        for (coding, encode) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
-            let parts = [encode(b"{\"a\":"), encode(b""), encode(b"1}")].concat();
-            for chunk_size in [1, 5, usize::MAX] {
-                assert_eq!(
-                    decode(coding, &parts, chunk_size).expect("a complete body").1,
-                    b"{\"a\":1}",
-                    "{coding}, in chunks of {chunk_size}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_body_of_many_almost_empty_parts_is_refused() {
-        for (coding, encode) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
-            for (content, chunk_size) in [(&b""[..], 1), (b"", 16 * 1024), (b"1", 1), (b"0123456789", 16 * 1024)] {
-                let many_parts = encode(content).repeat(5_000);
-                let refused = decode(coding, &many_parts, chunk_size).is_err();
-                assert!(
-                    refused,
-                    "{coding}: {} bytes in {} bytes, in chunks of {chunk_size}",
-                    content.len(),
-                    many_parts.len()
-                );
-            }
-            let few_parts = [encode(b"").repeat(16), encode(b"{}")].concat();
-            assert_eq!(decode(coding, &few_parts, usize::MAX).expect("a complete body").1, b"{}", "{coding}");
-            let text = text();
-            let large_parts: Vec<u8> = text.chunks(2048).flat_map(encode).collect();
-            assert!(decode(coding, &large_parts, 4096).expect("a complete body").1 == text, "{coding}");
-        }
-    }
-
-    #[test]
-    fn a_decoded_chunk_is_small_whatever_the_expansion_ratio() {
-        let zeros = vec![0; 40_000_000];
-        for (coding, encoded) in [("gzip", gzip(&zeros)), ("zstd", zstd(&zeros))] {
-            let (largest, decoded) = decode(coding, &encoded, usize::MAX).expect("a complete body");
-            assert!(decoded.len() == zeros.len() && largest <= 2 * OUTPUT_BUFFER_BYTES, "{coding}: {largest}");
-        }
-    }
-
-    #[test]
-    fn truncated_and_damaged_bodies_are_refused() {
-        for (coding, encoded) in [("gzip", gzip(&text())), ("zstd", zstd(&text()))] {
-            let mut damaged = encoded.clone();
-            damaged[encoded.len() / 2] ^= 0x55;
-            let surplus = [&encoded[..], b"surplus"].concat();
-            let cases = [
-                ("empty", &[][..]),
-                ("its first bytes", &encoded[..3]),
-                ("a half", &encoded[..encoded.len() / 2]),
-                ("all but a byte", &encoded[..encoded.len() - 1]),
-                ("damaged", &damaged),
-                ("surplus", &surplus),
-                ("plain", b"{\"model\":\"gpt-5.5\"}"),
-            ];
-            for (case, body) in cases {
-                assert!(decode(coding, body, 1).is_err(), "{coding}, {case}, byte by byte");
-                assert!(decode(coding, body, usize::MAX).is_err(), "{coding}, {case}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_zstd_window_above_the_limit_is_refused() {
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("an encoder");
-        encoder.window_log(27).expect("a window");
-        encoder.write_all(&vec![7; 1 << 24]).expect("encoded");
-        let encoded = encoder.finish().expect("encoded");
-        assert!(decode("zstd", &encoded, usize::MAX).is_err());
-    }
-
-    #[test]
-    fn only_a_single_supported_coding_is_accepted() {
-        for identity in [&[][..], &["identity"], &["Identity", ""]] {
-            assert!(BodyDecoder::from_headers(&headers(identity)).expect("plain").is_none(), "{identity:?}");
-        }
-        assert!(BodyDecoder::from_headers(&headers(&["identity, gzip"])).expect("encoded").is_some());
-        for unsupported in [&["br"][..], &["deflate"], &["gzip, zstd"], &["gzip", "gzip"], &["g zip"], &["compress"]] {
-            assert_eq!(
-                BodyDecoder::from_headers(&headers(unsupported)).err(),
-                Some(Error::UnsupportedEncoding),
-                "{unsupported:?}"
-            );
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
+use super::request_admission::AdmittingServer;
+use super::request_head::is_canonical_path;
 use super::response::ResponseCounter;
 use crate::gateway::config::CorsOrigins;
 
@@ -28,7 +30,7 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("origin");
 
 /// A server that knows from which origins pages may call its API.
-pub(crate) trait CorsSettings: ResponseCounter {
+pub(crate) trait CorsSettings: ResponseCounter + AdmittingServer {
     /// The origins in force.
     fn cors_origins(&self) -> CorsOrigins;
 }
@@ -46,7 +48,8 @@ impl CorsAnswer {
     /// Returns `None` if the request is none of the API, or if no origin is allowed.
     pub(super) fn new(origins: &CorsOrigins, request: &Request<Body>) -> Option<Self> {
         let path = request.uri().path();
-        if origins.is_empty() || !API_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
+        let is_api = is_canonical_path(path) && API_PREFIXES.iter().any(|prefix| path.starts_with(prefix));
+        if origins.is_empty() || !is_api {
             return None;
         }
         let allowed_origin =
@@ -127,7 +130,7 @@ mod tests {
         );
         let (_, headers) = answer("POST", "/v1/models", &[("origin", "https://other.example")]).expect("an API path");
         assert_eq!((headers.len(), &headers["vary"]), (1, &"origin".parse().unwrap()));
-        for path in ["/admin/v1/keys", "/", "/v10/x", "/keys"] {
+        for path in ["/admin/v1/keys", "/", "/v10/x", "/keys", "/v1//models", "/v1/%6Dodels"] {
             assert!(answer("POST", path, &[("origin", "https://studio.example.com")]).is_none(), "{path}");
         }
     }

@@ -4,7 +4,7 @@
 //! not serve callers, because it does not let the gateway decide how connections are accepted and how long they last.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use dropshot::{
     ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HttpError, RequestContext, RequestInfo,
     ServerBuilder, ServerContext,
 };
-use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, UPGRADE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -21,11 +21,14 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::cors::{CorsAnswer, CorsSettings};
+use super::request_admission::run_admitted;
 use super::request_context::build_request_context;
+use super::request_head::{HeadFault, check_head, is_canonical_path};
 use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
+use crate::gateway::admission::{Admission, RequestBudgets};
 
 /// The time limit on the single request to dropshot's server, over loopback (our choice).
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,14 +84,32 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         Ok(Self { context: context.map_err(ServerError::Loopback)? })
     }
 
+    /// Begins the admission of a request from this peer.
+    pub(super) fn begin_admission(&self, remote: SocketAddr, headers: &HeaderMap) -> Admission {
+        self.context.server.private.begin_admission(remote, headers)
+    }
+
+    /// The budgets of all requests.
+    pub(super) fn request_budgets(&self) -> Arc<RequestBudgets> {
+        self.context.server.private.request_budgets()
+    }
+
     /// Answers a request, even if its handler panics.
-    pub(super) async fn dispatch(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
+    pub(super) async fn dispatch(
+        &self,
+        mut request: Request<Body>,
+        remote: SocketAddr,
+        admission: Admission,
+    ) -> Response<Body> {
         let request_id = new_request_id().to_string();
         let header = HeaderValue::try_from(&request_id);
-        let cors = CorsAnswer::new(&self.context.server.private.cors_origins(), &request);
-        let mut response = match cors.as_ref().and_then(CorsAnswer::preflight_response) {
-            Some(response) => response,
-            None => self.route(request, request_id, remote).await,
+        let server = &self.context.server.private;
+        let fault = check_head(&mut request).err();
+        let cors = CorsAnswer::new(&server.cors_origins(), &request);
+        let mut response = match (fault, cors.as_ref().and_then(CorsAnswer::preflight_response)) {
+            (Some(fault), _) => counted_response(server, head_fault_response(&request, fault)),
+            (None, Some(response)) => response,
+            (None, None) => run_admitted(admission, self.route(request, request_id, remote)).await,
         };
         if let Some(cors) = cors {
             cors.add_headers(response.headers_mut());
@@ -99,9 +120,20 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         response
     }
 
-    async fn route(&self, request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
+    async fn route(&self, mut request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
         let server = &self.context.server;
-        let route = server.router.lookup_route(request.method(), request.uri().path().into(), None).or_else(|error| {
+        let is_canonical = is_canonical_path(request.uri().path());
+        if !is_canonical && wants_page(&request) {
+            // The page that says that there is none at this path.
+            *request.uri_mut() = Uri::from_static(ANY_PAGE);
+        }
+        let path = request.uri().path();
+        let route = if is_canonical || path == ANY_PAGE {
+            server.router.lookup_route(request.method(), path.into(), None)
+        } else {
+            Err(HttpError::for_not_found(None, String::new()))
+        };
+        let route = route.or_else(|error| {
             // The pages answer a browser with a page, whatever the path is.
             let is_missing_page = error.status_code.as_status() == StatusCode::NOT_FOUND && wants_page(&request);
             if is_missing_page {
@@ -114,11 +146,6 @@ impl<C: CorsSettings> RequestDispatcher<C> {
             Ok(route) => route,
             Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
         };
-        if request.uri().path().contains("%00") {
-            // No name and no id has a null character, and PostgreSQL refuses texts with one.
-            let missing = HttpError::for_not_found(None, String::new());
-            return counted_response(&server.private, route_error_response(&request, &missing));
-        }
         let info = RequestInfo::new(&request, remote);
         let context = build_request_context(&self.context, route.endpoint, request_id, info);
         match PanicCatcher(route.handler.handle_request(context, request)).await {
@@ -129,6 +156,16 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         }
         counted_response(&server.private, error_response(&Error::Internal))
     }
+}
+
+/// The answer to a request whose head is refused. The connection ends, because the body may end elsewhere for its sender.
+fn head_fault_response(request: &Request<Body>, fault: HeadFault) -> Response<Bytes> {
+    let (status, error) = fault.error();
+    let mut response = error_response(&error);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    tracing::info!(method = %request.method(), status = status.as_u16(), ?fault, "the head of a request was refused");
+    response
 }
 
 /// Handles the loopback request: sends its context to [`RequestDispatcher::new`].

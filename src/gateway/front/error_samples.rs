@@ -46,6 +46,7 @@ fn samples() -> Vec<Error> {
         Error::Denied => Error::Denied,
         Error::AdminDecision(_) => Error::AdminDecision(AdminDecision::Disabled),
         Error::Invalid(_) => rejection(RejectionReason::InvalidValue).into(),
+        Error::UnreadableContext(_) => Error::UnreadableContext(Rejection { reason: None, ..rejection(RejectionReason::InvalidValue) }),
         Error::TooLarge(_) => Error::TooLarge(Rejection { reason: None, ..rejection(RejectionReason::InvalidValue) }),
         Error::UnsupportedMedia(_) => Error::UnsupportedMedia(sample_text()),
         Error::UnsupportedEncoding => Error::UnsupportedEncoding,
@@ -60,6 +61,7 @@ fn samples() -> Vec<Error> {
         Error::NoAccounts => Error::NoAccounts,
         Error::Upstream(_) => Error::Upstream(UpstreamFault::Timeout),
         Error::Unavailable => Error::Unavailable,
+        Error::StorageFull => Error::StorageFull,
         Error::Internal => Error::Internal,
     ];
     errors.extend(reasons().into_iter().map(|reason| rejection(reason).into()));
@@ -140,6 +142,7 @@ fn conflicts() -> Vec<ResourceConflict> {
         ResourceConflict::PriceReadOnly(_) => ResourceConflict::PriceReadOnly(sample_text()),
         ResourceConflict::LastAdmin => ResourceConflict::LastAdmin,
         ResourceConflict::KeyLimit(_) => ResourceConflict::KeyLimit(1),
+        ResourceConflict::TokenLimit(_) => ResourceConflict::TokenLimit(1),
     ]
 }
 

@@ -19,13 +19,15 @@ use std::sync::Arc;
 
 use dropshot::{Body, MultipartBody};
 
-use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error};
+use super::body::{IncomingBody, UnreadRequestBody, content_type, is_json, spool_error, too_many_values};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::admission::Admission;
 use crate::gateway::config::DialectSet;
-use crate::gateway::keys::Caller;
 use crate::gateway::rules::AddedNames;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpoolWriter};
 use crate::gateway::upstream::{DownloadError, ImageDownloader};
+use crate::gateway::work::Work;
+use crate::image::ByteSource as _;
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
 /// The limit on all bytes that are not images: the same as for the body of a request without images.
@@ -94,17 +96,30 @@ impl EditBody {
     /// values besides the images are too large, 400 for a form that breaks another rule, cannot be read or does not
     /// arrive completely, or names an image that cannot be fetched, 429 or 503 if a budget does not allow it, and 503 if
     /// an image cannot be written to disk.
-    pub(crate) async fn read(self, caller: &Caller, spool: &Spool, settings: FormSettings) -> Result<EditForm, Error> {
-        read(self.request, &spool.owned_by(Some(caller.key().as_str())), settings).await
+    pub(crate) async fn read(
+        self,
+        admission: &Admission,
+        spool: &Spool,
+        settings: FormSettings,
+    ) -> Result<EditForm, Error> {
+        read(self.request, admission, spool, settings).await
     }
 }
 
-async fn read(request: hyper::Request<Body>, spool: &Spool, settings: FormSettings) -> Result<EditForm, Error> {
+async fn read(
+    request: hyper::Request<Body>,
+    admission: &Admission,
+    spool: &Spool,
+    settings: FormSettings,
+) -> Result<EditForm, Error> {
+    let spool = &spool.for_request(admission);
     if is_json(content_type(&request)) {
-        let incoming = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
+        let incoming = IncomingBody::new(request, admission, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
+        let mut incoming = incoming.charging(Work::ScannedBytes);
+        incoming.allow_large_windows();
         return json::read(incoming, spool, settings).await;
     }
-    let (incoming, boundary) = begin_multipart(request)?;
+    let (incoming, boundary) = begin_multipart(request, admission)?;
     multipart::read(incoming, &boundary, spool, settings.names).await
 }
 
@@ -115,14 +130,15 @@ async fn read(request: hyper::Request<Body>, spool: &Spool, settings: FormSettin
 /// Returns the errors of [`EditBody::read`], except the one for a form without images.
 pub(super) async fn read_page_form(
     request: hyper::Request<Body>,
+    admission: &Admission,
     spool: &Spool,
     page_fields: &'static [&'static str],
 ) -> Result<ImagePageForm, Error> {
-    let (incoming, boundary) = begin_multipart(request)?;
-    multipart::read_page_form(incoming, &boundary, spool, page_fields).await
+    let (incoming, boundary) = begin_multipart(request, admission)?;
+    multipart::read_page_form(incoming, &boundary, &spool.for_request(admission), page_fields).await
 }
 
-fn begin_multipart(request: hyper::Request<Body>) -> Result<(IncomingBody, String), Error> {
+fn begin_multipart(request: hyper::Request<Body>, admission: &Admission) -> Result<(IncomingBody, String), Error> {
     let Some(boundary) = multipart::boundary(content_type(&request)) else {
         return Err(Error::UnsupportedMedia(
             "Expected the header 'Content-Type: multipart/form-data' with a boundary, or 'Content-Type: \
@@ -131,7 +147,10 @@ fn begin_multipart(request: hyper::Request<Body>) -> Result<(IncomingBody, Strin
         ));
     };
     let boundary = boundary?;
-    Ok((IncomingBody::new(request, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?, boundary))
+    let incoming = IncomingBody::new(request, admission, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
+    let mut incoming = incoming.charging(Work::SpooledBytes);
+    incoming.allow_large_windows();
+    Ok((incoming, boundary))
 }
 
 // === impl EditImages ===
@@ -142,12 +161,19 @@ impl EditImages {
         self.images.len() + self.remote.iter().filter(|image| image.index.is_some()).count()
     }
 
-    /// Fetches the images that are named by a web address.
-    async fn download(&mut self, downloader: &ImageDownloader, spool: &Spool) -> Result<(), Error> {
+    /// Fetches the images that are named by a web address. Each is charged before it is fetched, and its bytes afterwards.
+    async fn download(
+        &mut self,
+        downloader: &ImageDownloader,
+        spool: &Spool,
+        admission: &Admission,
+    ) -> Result<(), Error> {
         let until = downloader.deadline();
         for RemoteImage { index, param, address, writer } in std::mem::take(&mut self.remote) {
+            admission.charge(Work::FetchedImage);
             let file = downloader.download(&address, writer, until).await;
             let file = file.map_err(|error| download_error(&param, &error))?;
+            admission.charge(Work::SpooledBytes(file.len()));
             let upload = spool.run_blocking(move || ImageUpload::new(param, file)).await;
             let upload = upload.map_err(|error| spool_error(&error))?;
             match index {

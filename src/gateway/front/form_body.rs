@@ -4,9 +4,10 @@
 use bytes::{Bytes, BytesMut};
 use dropshot::{Body, UntypedBody};
 
-use super::body::{IncomingBody, UnreadRequestBody, content_type};
+use super::body::{IncomingBody, UnreadRequestBody, content_type, spool_error};
 use super::form::{self, ImagePageForm};
 use crate::error::{Error, RejectionReason};
+use crate::gateway::admission::Admission;
 use crate::gateway::spool::Spool;
 
 /// An unread form of a page. It is read before authentication, because it may be the sign-in form; therefore its size
@@ -26,17 +27,19 @@ impl FormBody {
     /// # Errors
     ///
     /// Returns 415 for a content type other than that of a form or an unsupported content encoding, 413 if the body is too
-    /// large or expands too much, and 400 if it breaks off, arrives too slowly or cannot be decoded.
-    pub(crate) async fn read(self, max_bytes: u64) -> Result<Bytes, Error> {
+    /// large or expands too much, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the
+    /// memory for such forms is used up.
+    pub(crate) async fn read(self, admission: &Admission, max_bytes: u64) -> Result<Bytes, Error> {
         if !media_type(&self.request).eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(Error::UnsupportedMedia("Expected a form.".to_owned()));
         }
-        let mut incoming = IncomingBody::new(self.request, max_bytes, RejectionReason::InvalidValue)?;
-        let mut body = BytesMut::new();
+        let mut incoming = IncomingBody::new(self.request, admission, max_bytes, RejectionReason::InvalidValue)?;
+        let (mut body, mut memory) = (BytesMut::new(), admission.memory());
         while let Some(data) = incoming.next_data().await? {
+            memory.add_bytes(data.len() as u64).map_err(|error| spool_error(&error))?;
             body.extend_from_slice(&data);
         }
-        Ok(body.freeze())
+        Ok(memory.attach_to(body.freeze()))
     }
 
     /// Reads a form with files, of an authenticated user. Its images are files in the spool.
@@ -48,10 +51,11 @@ impl FormBody {
     /// if a budget does not allow it, and 503 if an image cannot be written to disk.
     pub(crate) async fn read_with_files(
         self,
+        admission: &Admission,
         spool: &Spool,
         page_fields: &'static [&'static str],
     ) -> Result<ImagePageForm, Error> {
-        form::read_page_form(self.request, spool, page_fields).await
+        form::read_page_form(self.request, admission, spool, page_fields).await
     }
 }
 

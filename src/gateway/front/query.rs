@@ -88,6 +88,10 @@ fn parse_pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>
         if known.is_none() || !value.is_empty() {
             parameters.insert(name.to_string(), to_typed_value(known, &value));
         }
+        if known.is_none() {
+            // The query is refused for it, so the names that are compared are at most those of the table.
+            break;
+        }
         seen_names.push(name);
     }
     Ok(parameters)
@@ -156,6 +160,8 @@ mod tests {
         check_refused("limit=0", "limit", RejectionReason::IntegerBelowMin);
         check_refused("limit=501", "limit", RejectionReason::IntegerAboveMax);
         check_refused("state=tired", "state", RejectionReason::InvalidValue);
+        // The first unknown name ends the reading, however many names follow.
+        check_refused("serch=a&limit=7&limit=8&search=%ff", "serch", RejectionReason::UnknownParameter);
         let day = read::<RetrieveUsageQuery>("until=yesterday").unwrap_err();
         assert_eq!(day.param(), Some("until"));
     }

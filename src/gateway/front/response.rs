@@ -86,7 +86,7 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
         Err(HandlerError { error, headers }) => {
             let mut response = error_response(&error);
             response.headers_mut().extend(headers);
-            response.map(|body| unread.respond_and_drain(body, error != Error::InvalidKey))
+            response.map(|body| unread.respond_and_drain(body))
         }
     };
     context.context().count_response(&context.endpoint.operation_id, response.status().as_u16());
@@ -134,7 +134,7 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
     let (request_id, head_ms) = (&context.request_id, started_at.elapsed().as_millis());
     tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
     response.map(|content| match content {
-        PageContent::Whole(body) => unread.respond_and_drain(body, false),
+        PageContent::Whole(body) => unread.respond_and_drain(body),
         PageContent::Streaming(body) => body,
     })
 }
@@ -238,6 +238,11 @@ impl HandlerResponse {
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         self
+    }
+
+    /// Returns the number of bytes of the body; zero if it is still being produced.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        http_body::Body::size_hint(&self.body).exact().unwrap_or(0)
     }
 
     fn into_response(self) -> Response<Body> {

@@ -27,11 +27,17 @@ use super::connection_activity::{ConnectionState, PassedDeadline};
 use super::connections::{ClientConnection, ConnectionSlot};
 use super::cors::CorsSettings;
 use super::dispatch::RequestDispatcher;
+use crate::gateway::admission::{Admission, ByteShare};
 
 /// The maximum size of the read buffer of one connection, in bytes (our choice). The buffer grows with a fast sender
 /// and stays for the life of the connection, so it must be small enough for hundreds of connections; hyper's default is
 /// 408 KiB.
 const READ_BUFFER_MAX: usize = 128 * 1024;
+/// The most bytes that are read at once unless the sender is known and its body is still arriving (our choice): the first
+/// size of hyper's read buffer, which grows only with larger reads.
+const SMALL_READ_MAX: usize = 8 * 1024;
+/// The maximum size of the head of a request, in bytes (our choice): that of common servers.
+const HEAD_MAX: usize = 16 * 1024;
 
 /// The time for which a new connection may still send its first request after a stop was requested, in milliseconds (our
 /// choice): its client cannot know of the stop.
@@ -54,12 +60,16 @@ struct ConnectionService<C: CorsSettings> {
 struct RequestBody {
     body: Incoming,
     connection: Arc<ClientConnection>,
+    admission: Admission,
+    /// True if a large read buffer was asked for.
+    has_asked: bool,
 }
 
 /// The body of an answer, which records the end of the request when it is dropped.
 struct AnswerBody {
     body: Body,
     connection: Arc<ClientConnection>,
+    admission: Admission,
     /// The error that ends the body. It is held back until all bytes before it are written.
     error: Option<<Body as http_body::Body>::Error>,
 }
@@ -68,6 +78,9 @@ struct AnswerBody {
 struct ServedConnection<'a, C: CorsSettings> {
     http: Pin<&'a mut ClientHttpConnection<C>>,
     slot: &'a ConnectionSlot,
+    dispatcher: &'a RequestDispatcher<C>,
+    /// The share for the head that is arriving.
+    head_memory: Option<ByteShare>,
     timer: Pin<&'a mut Sleep>,
     /// The time for which the timer is set, as `ConnectionTable::now` counts it.
     timer_set_for: u64,
@@ -88,13 +101,22 @@ pub(super) async fn serve<C: CorsSettings>(
 ) {
     let connection = slot.connection();
     let socket = TokioIo::new(ClientSocket { stream, connection: Arc::clone(connection) });
-    let service = ConnectionService { dispatcher, connection: Arc::clone(connection), remote };
+    let service = ConnectionService { dispatcher: Arc::clone(&dispatcher), connection: Arc::clone(connection), remote };
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_BUFFER_MAX);
+    builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_BUFFER_MAX).max_header_size(HEAD_MAX);
     let http = pin!(builder.serve_connection(socket, service));
     let timer_set_for = slot.connections().now();
     let timer = pin!(sleep_until(slot.connections().instant(timer_set_for)));
-    let mut served = ServedConnection { http, slot: &slot, timer, timer_set_for, closes_at: None, is_stopping: false };
+    let mut served = ServedConnection {
+        http,
+        slot: &slot,
+        dispatcher: &dispatcher,
+        head_memory: None,
+        timer,
+        timer_set_for,
+        closes_at: None,
+        is_stopping: false,
+    };
     let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
     slot.count_closed(reason);
 }
@@ -108,6 +130,9 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
         connection.register_waker(cx);
         if self.poll_http(cx).is_ready() {
             return Poll::Ready("done");
+        }
+        if !self.charge_head() {
+            return Poll::Ready("refused");
         }
         if connection.is_stopping() && !self.is_stopping && self.poll_stop(cx).is_ready() {
             return Poll::Ready("stopped");
@@ -137,6 +162,22 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
         self.is_stopping = true;
         self.http.as_mut().graceful_shutdown();
         self.poll_http(cx)
+    }
+
+    /// Charges the bytes of a head that is not complete. Returns false if the connection must be closed, because the heads
+    /// from its address use all the memory that they may use.
+    fn charge_head(&mut self) -> bool {
+        let connection = self.slot.connection();
+        let bytes = connection.activity.head_bytes();
+        if bytes == 0 {
+            self.head_memory = None;
+            return true;
+        }
+        let begin = || self.dispatcher.request_budgets().head_memory(connection.limited_address());
+        match self.head_memory.get_or_insert_with(begin).try_set_bytes(bytes as u64) {
+            Ok(()) => true,
+            Err(exceeded) => !exceeded.is_own() && self.slot.connections().evict_for_memory(),
+        }
     }
 
     fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -189,7 +230,14 @@ impl AsyncRead for ClientSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if buffer.remaining() <= SMALL_READ_MAX || self.connection.activity.reads_large() {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        } else {
+            let mut small = ReadBuf::new(buffer.initialize_unfilled_to(SMALL_READ_MAX));
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut small))?;
+            let length = small.filled().len();
+            buffer.advance(length);
+        }
         self.connection.activity.record_read(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }
@@ -234,15 +282,31 @@ impl<C: CorsSettings> hyper::service::Service<Request<Incoming>> for ConnectionS
         self.connection.activity.record_request_start();
         let (dispatcher, connection, remote) =
             (Arc::clone(&self.dispatcher), Arc::clone(&self.connection), self.remote);
-        let request = request.map(|body| Body::wrap(RequestBody { body, connection: Arc::clone(&connection) }));
+        let admission = dispatcher.begin_admission(remote, request.headers());
+        let request = request.map(|body| {
+            let (connection, admission) = (Arc::clone(&connection), admission.clone());
+            Body::wrap(RequestBody { body, connection, admission, has_asked: false })
+        });
         Box::pin(async move {
-            let response = dispatcher.dispatch(request, remote).await;
-            Ok(response.map(|body| AnswerBody { body, connection, error: None }))
+            let response = dispatcher.dispatch(request, remote, admission.clone()).await;
+            Ok(response.map(|body| AnswerBody { body, connection, admission, error: None }))
         })
     }
 }
 
 // === impl RequestBody ===
+
+impl RequestBody {
+    /// Lets the bytes of a body that is still arriving be read in large pieces if there is memory for them.
+    fn choose_reads(&mut self) {
+        if self.admission.is_drained() {
+            self.connection.activity.set_large_reads(false);
+        } else if !self.has_asked && self.admission.principal().is_some() {
+            self.has_asked = true;
+            self.connection.activity.set_large_reads(self.admission.hold_read_buffer(READ_BUFFER_MAX as u64));
+        }
+    }
+}
 
 impl http_body::Body for RequestBody {
     type Data = Bytes;
@@ -251,7 +315,10 @@ impl http_body::Body for RequestBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         match &frame {
-            Poll::Pending => self.connection.activity.record_body_wait(),
+            Poll::Pending => {
+                self.connection.activity.record_body_wait();
+                self.choose_reads();
+            }
             Poll::Ready(_) => self.connection.activity.record_body_read(),
         }
         frame
@@ -300,6 +367,7 @@ impl http_body::Body for AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
+        self.admission.end();
         self.connection.activity.record_request_end();
     }
 }

@@ -17,17 +17,24 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::request_admission::current_admission;
+use crate::gateway::admission::{Admission, ByteShare};
+
 /// The maximum number of drained bytes (our choice). The connection of a client that sends more is closed.
 const DRAIN_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// The same limit for pages and for requests without a valid key, which must not make the gateway read much (our
-/// choice).
+/// The same limit for requests whose sender is not known, which must not make the gateway read much (our choice).
 const DRAIN_MAX_BYTES_UNAUTHENTICATED: usize = 64 * 1024;
+/// The memory of a connection while its body is drained, in bytes: two small reads.
+const DRAIN_MEMORY_BYTES: u64 = 16 * 1024;
 /// The time limit on draining (our choice).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A handle that gets the rest of a request body when its reader is dropped before the end.
 #[derive(Clone, Default)]
-pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
+pub(crate) struct UnreadBody {
+    rest: Arc<Mutex<Option<Body>>>,
+    admission: Option<Admission>,
+}
 
 /// The body of a request, which goes to its [`UnreadBody`] when it is dropped before the end.
 struct RecoverableBody {
@@ -43,7 +50,7 @@ struct RecoverableBody {
 impl UnreadBody {
     /// Wraps the body of a request; the returned handle gets the rest of the body if it is not read to its end.
     pub(super) fn wrap_request(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
-        let unread = Self::default();
+        let unread = Self { rest: Arc::default(), admission: current_admission() };
         let handle = unread.clone();
         let is_held_by_client = request.headers().contains_key(EXPECT);
         let wrap = |body| Body::wrap(RecoverableBody { body: Some(body), unread: handle, is_held_by_client });
@@ -51,17 +58,24 @@ impl UnreadBody {
     }
 
     /// Returns the body of an answer, and drains the rest of the request in a separate task, so that the answer is
-    /// complete at once and has a length. `is_authenticated` selects the limit: it is true if the request had a valid key.
-    pub(super) fn respond_and_drain(&self, answer: Bytes, is_authenticated: bool) -> Body {
+    /// complete at once and has a length. If there is no memory for that, the connection is closed.
+    pub(super) fn respond_and_drain(&self, answer: Bytes) -> Body {
+        let Some(body) = self.take() else { return Body::from(answer) };
+        let is_authenticated = self.admission.as_ref().is_some_and(|admission| admission.principal().is_some());
         let max_bytes = if is_authenticated { DRAIN_MAX_BYTES } else { DRAIN_MAX_BYTES_UNAUTHENTICATED };
-        if let Some(body) = self.take() {
-            drop(Handle::current().spawn(drain(body, max_bytes)));
+        let memory = self.admission.as_ref().map(|admission| {
+            admission.note_drain();
+            let mut memory = admission.memory();
+            memory.set_bytes(DRAIN_MEMORY_BYTES).map(|()| memory)
+        });
+        if let Ok(memory) = memory.transpose() {
+            drop(Handle::current().spawn(drain(body, max_bytes, memory)));
         }
         Body::from(answer)
     }
 
     fn take(&self) -> Option<Body> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -91,13 +105,13 @@ impl http_body::Body for RecoverableBody {
 impl Drop for RecoverableBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !self.is_held_by_client && !body.is_end_stream()) {
-            *self.unread.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *self.unread.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
         }
     }
 }
 
 /// Drains the rest of a request body, until its end, the time limit, or the first frame beyond this number of bytes.
-async fn drain(mut body: Body, mut remaining_bytes: usize) {
+async fn drain(mut body: Body, mut remaining_bytes: usize, _memory: Option<ByteShare>) {
     let read_frames = async {
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             match remaining_bytes.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::key_cache::KeyCacheEntry;
 use super::{KeyId, PublicId, UserId};
 use crate::gateway::config::{DialectSet, RequestLimits};
+use crate::gateway::store::binding_owner;
+use crate::gateway::work::{RequestWork, Work};
 
 /// The owner of a valid key. Only `ApiKeys::authenticate` and `ApiKeys::find_caller` create a `Caller`, so it proves
 /// that the key was checked.
@@ -17,6 +19,7 @@ pub(crate) struct Caller {
     limits: Option<Arc<RequestLimits>>,
     user_limits: Option<Arc<RequestLimits>>,
     dialects: DialectSet,
+    work: RequestWork,
 }
 
 // === impl Caller ===
@@ -32,7 +35,23 @@ impl Caller {
             limits: limits.clone(),
             user_limits: user_limits.clone(),
             dialects: *dialects,
+            work: RequestWork::default(),
         }
+    }
+
+    /// Names the work of the request that the caller makes.
+    pub(crate) fn with_work(self, work: RequestWork) -> Self {
+        Self { work, ..self }
+    }
+
+    /// Charges work of the request to the user, and to those of its key and its group that have a limit on work.
+    pub(crate) fn charge(&self, work: Work) {
+        self.work.charge(work);
+    }
+
+    /// Returns the work of the request.
+    pub(crate) const fn work(&self) -> &RequestWork {
+        &self.work
     }
 
     /// Returns the id of the key, as records have it.
@@ -48,6 +67,16 @@ impl Caller {
     /// Returns the owner of the key.
     pub(crate) fn user(&self) -> &UserId {
         &self.user
+    }
+
+    /// Returns the owner of what the upstream stores for this caller.
+    pub(crate) fn binding_owner(&self) -> &str {
+        binding_owner(&self.user, &self.key)
+    }
+
+    /// True if this owner is the caller. What was made for a key without a user belongs to its user later.
+    pub(crate) fn is_binding_owner(&self, owner: &str) -> bool {
+        owner == self.key.as_str() || (owner == self.user.as_str() && !self.user.is_nobody())
     }
 
     /// Returns the limits of the key, if it has any.

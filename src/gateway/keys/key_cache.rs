@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::gateway::config::{DialectSet, RequestLimits, limits_from_json};
-use crate::gateway::store::{KeyCheck, KeyHash, KeyId, KeyStore, PublicId, StoreError, Timestamp, UserId};
+use crate::gateway::store::{
+    KeyCheck, KeyHash, KeyId, KeyStore, PublicId, StoreError, Timestamp, UserId, binding_owner,
+};
 
 /// The least time between the starts of two refreshes (our choice).
 const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -115,6 +117,16 @@ impl KeyCache {
 
     pub(super) fn get(&self, public_id: &PublicId) -> Option<Arc<KeyCacheEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(public_id).cloned()
+    }
+
+    /// True if no two keys of the group have different owners. Keys without a user share nothing.
+    pub(super) fn has_one_owner(&self, group: &str) -> bool {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = entries
+            .values()
+            .filter(|entry| &*entry.group_name == group)
+            .map(|entry| binding_owner(&entry.user, &entry.id));
+        owners.next().is_none_or(|first| owners.all(|owner| owner == first))
     }
 
     /// Waits for a refresh that begins after this moment. All requests that wait at the same time share one refresh.

@@ -15,6 +15,7 @@ use super::{
 use crate::gateway::limits::{LimitReservation, LimitStatus};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{Cost, CurrentPrices};
+use crate::gateway::store::BindingDigest;
 use crate::gateway::telemetry::Metrics;
 
 /// The maximum time for which the end of an answer waits until its record is durable (our choice).
@@ -96,17 +97,17 @@ pub(super) struct OpenRecordState {
     simulated_attempts: usize,
     /// The smaller image that the next attempts ask for, if a fallback has begun.
     fallback_begun: Option<String>,
-    reservation: LimitReservation,
+    pub(super) reservation: LimitReservation,
     _unsettled: UnsettledRecordGuard,
 }
 
 impl OpenRecordState {
     pub(super) fn new(
         record: Record,
+        reservation: LimitReservation,
         message_sender: mpsc::Sender<LedgerMessage>,
         count: watch::Sender<usize>,
-        metrics: Arc<Metrics>,
-        prices: Arc<CurrentPrices>,
+        (metrics, prices): (Arc<Metrics>, Arc<CurrentPrices>),
     ) -> Self {
         // If the caller leaves before the job has started, nothing was sent upstream, so the job counts as cancelled.
         let drop_outcome = JobOutcome::cancelled();
@@ -121,14 +122,9 @@ impl OpenRecordState {
             prices,
             simulated_attempts: 0,
             fallback_begun: None,
-            reservation: LimitReservation::unlimited(),
+            reservation,
             _unsettled: UnsettledRecordGuard::new(count),
         }
-    }
-
-    /// Sets the share of the job in the limits, which is settled when the record is closed.
-    pub(super) fn with_reservation(self, reservation: LimitReservation) -> Self {
-        Self { reservation, ..self }
     }
 
     fn close(mut self: Box<Self>, outcome: JobOutcome, reply: Option<CommitReplySender<()>>) {
@@ -146,12 +142,17 @@ impl OpenRecordState {
             self.record.account = None;
         }
         self.set_cost();
-        let reservation = std::mem::replace(&mut self.reservation, LimitReservation::unlimited());
-        reservation.settle(self.record.cost_usd, self.record.delivered.len() as u64);
         self.metrics.count_job(&self.record);
         let outbox = self.message_sender.clone();
         // If there is no writer, the runtime is shutting down. The next start of the gateway then closes the record.
         let _ = outbox.send(LedgerMessage::Close(ClosedRecord::new(self, reply)));
+    }
+
+    /// Settles the share of the job in the limits, because its outcome is durable or never will be. A cost that is unknown
+    /// counts as the most that the record states, as it does in the store.
+    pub(super) fn settle(self) {
+        let Record { cost_usd, max_job_cost_usd, max_cost_usd, delivered, .. } = &self.record;
+        self.reservation.settle(cost_usd.or(*max_job_cost_usd).or(*max_cost_usd), delivered.len() as u64);
     }
 
     fn set_cost(&mut self) {
@@ -289,9 +290,14 @@ impl OpenRecord {
         self.0.as_deref().map(|entry| entry.reservation.status().clone()).unwrap_or_default()
     }
 
-    /// Sets the id under which the upstream stores the response.
-    pub(crate) fn set_response_id(&mut self, id: String) {
-        self.edit(|entry| entry.record.response_id = Some(id));
+    /// Binds these values to the account of the last attempt, in the transaction that closes the record.
+    pub(crate) fn set_bindings(&mut self, bindings: Vec<BindingDigest>) {
+        self.edit(|entry| entry.record.bindings = bindings);
+    }
+
+    /// Returns the name of the account of the last attempt.
+    pub(crate) fn account(&self) -> Option<&str> {
+        self.0.as_deref().and_then(|entry| entry.record.account.as_deref())
     }
 
     /// Sets the token counts that the upstream reported for each model.

@@ -1,5 +1,6 @@
 //! Tests of the ledger: durability, exactly one record for each job, and shared commits.
 
+mod changed_limits;
 mod late_commits;
 mod reservations;
 

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::health::WriteHealth;
 use super::open_record::{OpenRecord, OpenRecordState};
 use super::{LedgerError, NodeId, Record};
+use crate::gateway::limits::SettlingGuard;
 use crate::gateway::store::{RecordStore, ReplayWrite, RowWrite, RowWriteOutcome, StoreError};
 use crate::gateway::telemetry::LogThrottle;
 
@@ -70,6 +71,16 @@ pub(super) struct ClosedRecord {
 impl ClosedRecord {
     pub(super) fn new(entry: Box<OpenRecordState>, reply: Option<CommitReplySender<()>>) -> Self {
         Self { entry, reply, tries: 0 }
+    }
+
+    /// Settles the limits before the reply, so that the next request of the caller finds its room.
+    fn settle(self, result: Result<(), LedgerError>) {
+        let Self { entry, mut reply, .. } = self;
+        entry.settle();
+        if let Some(reply) = reply.take() {
+            // The send fails if the caller has left; the result is not needed then.
+            let _ = reply.send(result);
+        }
     }
 
     fn send_reply(&mut self, result: Result<(), LedgerError>) {
@@ -156,6 +167,7 @@ impl LedgerWriter {
 
     fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
         batch.retain(|message| !message.is_abandoned());
+        let _settling = self.settling(&batch);
         match self.write_batch(&batch) {
             Ok(outcomes) => {
                 batch.into_iter().zip(outcomes).for_each(|(message, outcome)| reply_with_outcome(message, outcome));
@@ -176,6 +188,15 @@ impl LedgerWriter {
                 Err(error) => self.fail_batch(batch, error),
             }
         }
+    }
+
+    /// Keeps limits from beginning to count while records are closed and their reservations settled.
+    fn settling(&self, batch: &[LedgerMessage]) -> Option<SettlingGuard> {
+        let guard = batch.iter().find_map(|message| match message {
+            LedgerMessage::Close(closed_record) => closed_record.entry.reservation.settling(),
+            LedgerMessage::Open { .. } | LedgerMessage::RecordAttempts { .. } | LedgerMessage::Replay { .. } => None,
+        })?;
+        Some(self.runtime.block_on(guard))
     }
 
     fn write_batch(&mut self, batch: &[LedgerMessage]) -> Result<Vec<RowWriteOutcome>, StoreError> {
@@ -242,6 +263,7 @@ impl LedgerWriter {
         if is_unwritable {
             let request_id = &closed_record.entry.record.request_id;
             tracing::error!(%request_id, "the outcome of a job cannot be stored");
+            closed_record.entry.settle();
         } else {
             self.failed_outcomes.push(closed_record);
         }
@@ -290,12 +312,12 @@ fn reply_with_outcome(message: LedgerMessage, outcome: RowWriteOutcome) {
             drop(reply.send(result));
         }
         LedgerMessage::RecordAttempts { reply, .. } => drop(reply.send(Ok(()))),
-        LedgerMessage::Close(mut closed_record) => {
+        LedgerMessage::Close(closed_record) => {
             if outcome == RowWriteOutcome::NoEffect {
                 // An earlier write succeeded although it reported an error, or another process has closed the record.
                 tracing::warn!(request_id = %closed_record.entry.record.request_id, "the record was already closed");
             }
-            closed_record.send_reply(Ok(()));
+            closed_record.settle(Ok(()));
         }
         LedgerMessage::Replay { reply, .. } => drop(reply.send(Ok(outcome))),
     }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use chrono::{DateTime, NaiveDate, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use tokio::time::Instant;
 
-use super::counters::{BUDGET, SubjectCounters, next_day, period_end};
+use super::budget::BUDGET;
+use super::counters::{SubjectCounters, next_day, period_begin, period_end};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
+use crate::gateway::work::{WORK_PER_MINUTE, WORK_WINDOW};
 
 /// The share of a limit other than a budget from which it counts as nearly reached, in percent (our choice).
 const NEAR_PERCENT: u64 = 80;
@@ -42,7 +44,7 @@ pub(crate) enum LimitAmounts {
         limit: Usd,
         /// The cost of finished jobs.
         used: Usd,
-        /// The most that running jobs can cost.
+        /// What running jobs hold: the most that they can cost, or everything that is left.
         reserved: Usd,
         /// The soft mark: the amount at which an alert is raised.
         alert: Usd,
@@ -99,21 +101,28 @@ pub(super) fn limit_usage(
         add(name, LimitAmounts::Count { limit: limit.into(), used }, resets_at);
     }
     if let Some(limit) = limits.concurrent_jobs {
-        let amounts = LimitAmounts::Count { limit: limit.into(), used: counters.jobs.into() };
+        let amounts = LimitAmounts::Count { limit: limit.into(), used: counters.jobs().into() };
         add("concurrent_jobs", amounts, None);
     }
     if let Some(limit) = limits.images_per_day {
-        let used = counters.day.as_ref().map_or(0, |counter| counter.images);
-        let amounts = LimitAmounts::Count { limit: limit.into(), used };
+        let amounts = LimitAmounts::Count { limit: limit.into(), used: counters.images_on(today) };
         add("images_per_day", amounts, Some(begin_of(next_day(today))));
     }
     if let Some(budget) = limits.budget {
-        let counter = counters.budget.as_ref();
-        let (used, reserved) = counter.map_or_else(Default::default, |counter| (counter.spent, counter.reserved));
+        let budget_use = counters.budget_use(period_begin(budget.period, today));
+        let (used, reserved) = (budget_use.spent, budget_use.reserved(budget.usd));
         let amounts = LimitAmounts::Money { limit: budget.usd, used, reserved, alert: budget.alert };
         add(BUDGET, amounts, Some(begin_of(period_end(budget.period, today))));
     }
     usage
+}
+
+/// Returns the use of a limit on work, of which this much time is used.
+pub(super) fn work_usage(limit: u32, filled: Duration) -> LimitUsage {
+    let used = filled.as_millis().saturating_mul(limit.into()) / WORK_WINDOW.as_millis();
+    let amounts = LimitAmounts::Count { limit: limit.into(), used: u64::try_from(used).unwrap_or(u64::MAX) };
+    let resets_at = (!filled.is_zero()).then(|| time_after(filled)).flatten();
+    LimitUsage { name: WORK_PER_MINUTE, amounts, state: amounts.state(), resets_at }
 }
 
 fn time_after(wait: Duration) -> Option<DateTime<Utc>> {

@@ -1,32 +1,50 @@
-//! The counters of all subjects, and the reservations of jobs in them.
+//! Reservations of jobs in the limits of their subjects, and the waits for room in budgets.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::{NaiveDate, NaiveTime, Utc};
+use chrono::{NaiveDate, Utc};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::sync::RwLock;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
-use super::counters::{BUDGET, StoredUsage, SubjectCounters, period_begin};
-use super::limit_usage::{LimitUsage, limit_usage};
-use super::reservation::{ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
+use super::budget::{BUDGET, no_room};
+use super::counters::{StoredUsage, period_begin};
+use super::limit_usage::{LimitUsage, limit_usage, work_usage};
+use super::memory::LimitCounters;
+use super::queue::{BudgetQueues, QueuePlace};
+use super::reservation::{ChangedBudget, JobDemand, JobEnd, LimitError, LimitReservation, LimitSubject, SubjectLimits};
 use super::shared;
 use super::status::LimitStatus;
+use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
-use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    JobState, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
+    HeldMoney, JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
 };
+use crate::gateway::work::WorkMeter;
 
-/// The time between two removals of idle counters (our choice).
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// The longest wait for room in a budget (our choice).
+const ROOM_WAIT: Duration = Duration::from_secs(30);
+/// The interval in which the first job of a queue looks for room that another node has given back (our choice). It is
+/// shorter than the time after which the database forgets a place in a queue.
+const SHARED_POLL: Duration = Duration::from_millis(500);
+/// The longest wait for a commit before limits begin to count (our choice): as long as a job waits for its intent.
+const SETTLING_TIMEOUT: Duration = Duration::from_secs(6);
+/// The longest time for which limits that begin to count read the store (our choice). No record is closed meanwhile.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The counters of all subjects that have limits.
+/// The limits of an installation.
 pub(crate) struct RequestLimiter {
     usage: Arc<dyn UsageStore>,
+    /// The work of all subjects, whether or not it becomes jobs.
+    work: WorkMeter,
     counters: Mutex<LimitCounters>,
+    queues: BudgetQueues,
+    /// Held for writing while a record is closed and its reservation settled, and for reading while limits begin to count
+    /// with what the store has: so the cost of a job is counted exactly once.
+    pub(super) settling: Arc<RwLock<()>>,
     /// The budgets of which something was spent, or that have refused a job, since alerts were last looked for.
     changed_budgets: Mutex<HashMap<LimitSubject, ChangedBudget>>,
     /// The requests whose reservations in the shared database this process holds or is making.
@@ -35,24 +53,19 @@ pub(crate) struct RequestLimiter {
     runtime: Handle,
 }
 
-/// The counters of all subjects that have had limits since the start of the process.
-#[derive(Default)]
-struct LimitCounters {
-    subjects: HashMap<LimitSubject, SubjectCounters>,
-    /// The time of the last removal of idle counters.
-    swept_at: Option<Instant>,
-}
-
 // === impl RequestLimiter ===
 
 impl RequestLimiter {
     /// Creates the limits of an installation whose usage this store has. Must be called within a tokio runtime.
     pub(crate) fn new(usage: Arc<dyn UsageStore>) -> Self {
         let (counters, changed_budgets, held_requests) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { usage, counters, changed_budgets, held_requests, runtime: Handle::current() }
+        let (work, queues, settling) = (WorkMeter::new(Instant::now()), BudgetQueues::default(), Arc::default());
+        Self { usage, work, counters, queues, settling, changed_budgets, held_requests, runtime: Handle::current() }
     }
 
-    /// Reserves what a job asks for in the limits of all its subjects, or in none.
+    /// Reserves what a job asks for in the limits of all its subjects, or in none. A subject without limits counts the
+    /// job for limits that it may get while the job runs. Waits for room in a budget for a while; a caller that leaves
+    /// drops this future.
     ///
     /// # Errors
     ///
@@ -63,16 +76,52 @@ impl RequestLimiter {
         subjects: Vec<SubjectLimits>,
         demand: JobDemand,
     ) -> Result<LimitReservation, LimitError> {
-        if subjects.is_empty() {
-            return Ok(LimitReservation::unlimited());
+        let deadline = Instant::now() + ROOM_WAIT;
+        let mut place: Option<QueuePlace<'_>> = None;
+        loop {
+            let refusal = match self.queued_refusal(&subjects, place.as_ref()) {
+                Some(refusal) => refusal,
+                None => match self.try_reserve(request_id, &subjects, demand, place.is_some()).await {
+                    Err(LimitError::NoRoom(refusal)) => refusal,
+                    reserved => return reserved,
+                },
+            };
+            let now = Instant::now();
+            let full = subjects.iter().find(|of| of.subject.scope() == refusal.scope).filter(|_| now < deadline);
+            let Some(full) = full else { return Err(LimitError::Reached(refusal)) };
+            let place = place.get_or_insert_with(|| self.queues.place());
+            if !place.move_to(&full.subject) {
+                let is_shared = self.usage.shared_reservations().is_some();
+                place.wait_until(if is_shared { deadline.min(now + SHARED_POLL) } else { deadline }).await;
+            }
         }
+    }
+
+    /// Returns the refusal of a job before which another one of this process waits for room.
+    fn queued_refusal(&self, subjects: &[SubjectLimits], place: Option<&QueuePlace<'_>>) -> Option<LimitRefusal> {
+        let of = self.queues.queued_at(subjects, place)?;
+        Some(LimitRefusal { scope: of.subject.scope(), ..no_room(of.limits.budget?.usd) })
+    }
+
+    async fn try_reserve(
+        self: &Arc<Self>,
+        request_id: &RequestId,
+        subjects: &[SubjectLimits],
+        demand: JobDemand,
+        is_waiting: bool,
+    ) -> Result<LimitReservation, LimitError> {
         if self.usage.shared_reservations().is_none() {
-            return self.reserve_in_memory(subjects, demand).await;
+            return self.reserve_in_memory(request_id, subjects, demand).await;
+        }
+        let counting: Vec<_> = subjects.iter().filter(|of| of.counts()).cloned().collect();
+        if counting.is_empty() {
+            // The record alone counts for limits that begin while the job runs.
+            return Ok(self.reservation(request_id, Vec::new(), demand, Utc::now().into(), LimitStatus::default()));
         }
         // A task of its own: if the caller leaves while the server commits, the reservation that the task returns is
         // dropped, which releases it.
-        let task = Arc::clone(self).reserve_in_database(request_id.clone(), subjects, demand).in_current_span();
-        self.runtime.spawn(task).await.unwrap_or_else(|error| {
+        let task = Arc::clone(self).reserve_in_database(request_id.clone(), counting, demand, is_waiting);
+        self.runtime.spawn(task.in_current_span()).await.unwrap_or_else(|error| {
             let doing = "reserving what a job can use";
             Err(StoreError::Unavailable { doing, source: error.into() }.into())
         })
@@ -83,14 +132,16 @@ impl RequestLimiter {
         request_id: RequestId,
         subjects: Vec<SubjectLimits>,
         demand: JobDemand,
+        is_waiting: bool,
     ) -> Result<LimitReservation, LimitError> {
-        let Some(reservations) = self.usage.shared_reservations() else { return Ok(LimitReservation::unlimited()) };
-        let day = Utc::now().date_naive();
+        let begun_at = Timestamp::now();
         self.lock_held().insert(request_id.clone());
-        match shared::reserve(reservations, &request_id, &subjects, &demand, false).await {
-            Ok(status) => {
-                let (limiter, shared_request) = (Some(Arc::clone(&self)), Some(request_id));
-                Ok(LimitReservation { limiter, shared_request, subjects, demand, day, status })
+        let Some(reservations) = self.usage.shared_reservations() else { return Err(StoreError::Busy.into()) };
+        let job = shared::ReservedJob { request_id: &request_id, demand: &demand, begun_at, is_waiting };
+        match shared::reserve(reservations, &subjects, job, false).await {
+            Ok((held, status)) => {
+                let shares = subjects.into_iter().zip(held).collect();
+                Ok(self.reservation(&request_id, shares, demand, begun_at, status))
             }
             Err(error) => {
                 // If the connection was lost while the server committed, a later heartbeat removes the reservation.
@@ -103,42 +154,105 @@ impl RequestLimiter {
 
     async fn reserve_in_memory(
         self: &Arc<Self>,
-        subjects: Vec<SubjectLimits>,
+        request_id: &RequestId,
+        subjects: &[SubjectLimits],
         demand: JobDemand,
     ) -> Result<LimitReservation, LimitError> {
-        let day = Utc::now().date_naive();
-        self.begin_all_periods(&subjects, day).await?;
-        let now = Instant::now();
+        let begun_at = Timestamp::now();
+        let today = UtcDay::from(begun_at).into();
+        self.begin_all_periods(subjects, today).await?;
+        let at = (Instant::now(), today);
         let mut counters = self.lock();
-        if let Err(error) = counters.check(&subjects, &demand, now, day) {
-            drop(counters);
-            self.note_refusal(&subjects, &error);
-            return Err(error);
-        }
+        let held = match counters.check(subjects, &demand, at) {
+            Ok(held) => held,
+            Err(error) => {
+                drop(counters);
+                self.note_refusal(subjects, &error);
+                return Err(error);
+            }
+        };
         let mut status = LimitStatus::default();
-        for SubjectLimits { subject, limits } in &subjects {
+        for (SubjectLimits { subject, limits }, held) in subjects.iter().zip(&held) {
             let counters = counters.of(subject);
-            counters.reserve(limits, &demand, now);
-            status.add(limits, counters, now);
+            counters.begin(limits, &demand, *held, at);
+            status.add(limits, counters, at);
         }
         drop(counters);
+        let shares = subjects.iter().cloned().zip(held).collect();
+        Ok(self.reservation(request_id, shares, demand, begun_at, status))
+    }
+
+    fn reservation(
+        self: &Arc<Self>,
+        request_id: &RequestId,
+        shares: Vec<(SubjectLimits, HeldMoney)>,
+        demand: JobDemand,
+        begun_at: Timestamp,
+        status: LimitStatus,
+    ) -> LimitReservation {
         let limiter = Some(Arc::clone(self));
-        Ok(LimitReservation { limiter, shared_request: None, subjects, demand, day, status })
+        LimitReservation { limiter, request_id: request_id.clone(), shares, demand, begun_at, status }
     }
 
     /// Checks that a job would keep the limits of all its subjects now. Nothing is reserved.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Self::reserve`].
+    /// Returns the errors of [`Self::reserve`], also if it would first wait.
     pub(crate) async fn check(&self, subjects: &[SubjectLimits], demand: &JobDemand) -> Result<(), LimitError> {
-        if let Some(reservations) = self.usage.shared_reservations() {
+        let begun_at = Timestamp::now();
+        let checked = if let Some(reservations) = self.usage.shared_reservations() {
+            let counting: Vec<_> = subjects.iter().filter(|of| of.counts()).cloned().collect();
             let nothing = RequestId::from("");
-            return shared::reserve(reservations, &nothing, subjects, demand, true).await.map(drop);
+            let job = shared::ReservedJob { request_id: &nothing, demand, begun_at, is_waiting: false };
+            shared::reserve(reservations, &counting, job, true).await.map(drop)
+        } else {
+            let today = UtcDay::from(begun_at).into();
+            self.begin_all_periods(subjects, today).await?;
+            self.lock().check(subjects, demand, (Instant::now(), today)).map(drop)
+        };
+        checked.map_err(|error| match error {
+            LimitError::NoRoom(refusal) => LimitError::Reached(refusal),
+            error => error,
+        })
+    }
+
+    /// Counts a request that gets a stored answer in the limits on requests by the minute. It begins no job, so no other
+    /// limit counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first limit that is reached, in the order of the subjects.
+    pub(crate) async fn count_repeat(
+        &self,
+        request_id: &RequestId,
+        subjects: Vec<SubjectLimits>,
+    ) -> Result<(), LimitError> {
+        let limited: Vec<_> = subjects.into_iter().filter(|of| of.limits.requests_per_minute.is_some()).collect();
+        match self.usage.shared_reservations() {
+            _ if limited.is_empty() => Ok(()),
+            Some(reservations) => shared::count_repeat(reservations, request_id, &limited).await,
+            None => {
+                let (now, mut counters) = (Instant::now(), self.lock());
+                for SubjectLimits { subject, limits } in &limited {
+                    let checked = counters.of(subject).check_request(limits, now);
+                    checked.map_err(|error| error.with_scope(subject.scope()))?;
+                }
+                limited.iter().for_each(|of| counters.of(&of.subject).requests.add(1, now));
+                Ok(())
+            }
         }
-        let day = Utc::now().date_naive();
-        self.begin_all_periods(subjects, day).await?;
-        self.lock().check(subjects, demand, Instant::now(), day)
+    }
+
+    /// True if a job of a key has begun since this time, so that its answer may be asked for again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn has_jobs_since(&self, key: &KeyId, since: Timestamp) -> Result<bool, StoreError> {
+        let filter =
+            RecordFilter { key: Some(key.to_string()), since: Some(since), limit: Some(1), ..RecordFilter::default() };
+        Ok(!self.usage.list_records(&filter).await?.is_empty())
     }
 
     /// Returns the use of each limit of the subjects, in their order. Limits that do not count, such as a size, have none.
@@ -151,25 +265,46 @@ impl RequestLimiter {
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
-        if let Some(reservations) = self.usage.shared_reservations() {
-            return shared::usage(reservations, subjects).await;
-        }
-        let day = Utc::now().date_naive();
-        self.begin_all_periods(subjects, day).await?;
-        let (now, mut counters) = (Instant::now(), self.lock());
-        Ok(subjects.iter().map(|of| limit_usage(&of.limits, counters.of(&of.subject), now, day)).collect())
+        let usages = match self.usage.shared_reservations() {
+            Some(reservations) => shared::usage(reservations, subjects).await?,
+            None => {
+                let day = Utc::now().date_naive();
+                self.begin_all_periods(subjects, day).await?;
+                let (now, mut counters) = (Instant::now(), self.lock());
+                subjects.iter().map(|of| limit_usage(&of.limits, counters.of(&of.subject), now, day)).collect()
+            }
+        };
+        let with_work = |(usage, of): (Vec<LimitUsage>, &SubjectLimits)| {
+            let work = of.limits.work_per_minute.map(|limit| work_usage(limit, self.work_of(&of.subject)));
+            usage.into_iter().chain(work).collect()
+        };
+        Ok(usages.into_iter().zip(subjects).map(with_work).collect())
     }
 
-    /// Notes that a job of these subjects begins without limits, so that limits that are set later begin with what the
-    /// store has counted.
-    pub(crate) fn note_unlimited(&self, subjects: impl FnOnce() -> Vec<LimitSubject>) {
-        let mut counters = self.lock();
-        if counters.subjects.is_empty() {
-            return;
+    /// Returns the work of all subjects.
+    pub(crate) const fn work(&self) -> &WorkMeter {
+        &self.work
+    }
+
+    /// Returns the time after which no work of a subject is left.
+    fn work_of(&self, subject: &LimitSubject) -> Duration {
+        let (kind, id) = subject.kind_and_id();
+        self.work.filled(kind, id, Instant::now())
+    }
+
+    /// Counts the jobs that another process runs, as the store knows them: for a command beside a server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn count_running_jobs(&self) -> Result<(), StoreError> {
+        if self.usage.shared_reservations().is_some() {
+            return Ok(());
         }
-        for subject in subjects() {
-            counters.subjects.get_mut(&subject).into_iter().for_each(SubjectCounters::forget_periods);
-        }
+        let filter = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
+        let records = self.usage.list_records(&filter).await?;
+        records.iter().for_each(|record| self.lock().begin_record(record, Instant::now()));
+        Ok(())
     }
 
     /// Begins the counters of the current periods with what the store has counted.
@@ -179,16 +314,21 @@ impl RequestLimiter {
             let mut has_begun = |of: &SubjectLimits| counters.of(&of.subject).has_current_periods(&of.limits, today);
             subjects.iter().filter(|subject| !has_begun(subject)).collect()
         };
-        for SubjectLimits { subject, limits } in missing {
-            let stored = self.stored_usage(subject, limits, today).await?;
-            self.lock().of(subject).begin_periods(limits, today, stored);
+        if missing.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let _no_close = timeout(SETTLING_TIMEOUT, self.settling.read()).await.map_err(|_| StoreError::Busy)?;
+        let reading = async {
+            for SubjectLimits { subject, limits } in missing {
+                let stored = self.stored_usage(subject, limits, today).await?;
+                self.lock().of(subject).begin_periods(limits, today, stored);
+            }
+            Ok(())
+        };
+        timeout(READ_TIMEOUT, reading).await.unwrap_or(Err(StoreError::Busy))
     }
 
-    /// Reads what the store has counted for a subject. The jobs of the subject that still run count as the most that
-    /// they can use: they began before the subject had this limit. They are read first, so that a job that ends meanwhile
-    /// is counted twice rather than not at all.
+    /// Reads what the store has counted for a subject.
     async fn stored_usage(
         &self,
         subject: &LimitSubject,
@@ -196,27 +336,13 @@ impl RequestLimiter {
         today: NaiveDate,
     ) -> Result<StoredUsage, StoreError> {
         let mut stored = StoredUsage::default();
-        let begin = limits.budget.map_or(today, |budget| period_begin(budget.period, today));
-        let since = Some(Timestamp::from(begin.and_time(NaiveTime::MIN).and_utc()));
-        let mut filter = RecordFilter { state: Some(JobState::Running), since, ..RecordFilter::default() };
-        match subject {
-            LimitSubject::Group(name) => filter.group = Some(name.clone()),
-            LimitSubject::User(user) => filter.owner = Some(user.clone()),
-            LimitSubject::Key(key) => filter.key = Some(key.to_string()),
-        }
-        for record in self.usage.list_records(&filter).await? {
-            if UtcDay::from(record.created_at) == UtcDay::from(today) {
-                stored.images_today += u64::from(record.n.unwrap_or(1));
-            }
-            let most = record.max_job_cost_usd.or(record.max_cost_usd);
-            stored.reserved = stored.reserved.plus(most.unwrap_or_default());
-        }
         if limits.images_per_day.is_some() {
-            stored.images_today += self.usage.total_usage(&usage_filter(subject, today)).await?.images;
+            stored.delivered_today = self.usage.total_usage(&usage_filter(subject, today)).await?.images;
         }
-        if limits.budget.is_some() {
-            let (kind, id) = subject.kind_and_id();
-            stored.spent = self.usage.budget_spending(kind, id, UtcDay::from(begin)).await?;
+        if let Some(budget) = limits.budget {
+            let ((kind, id), since) = (subject.kind_and_id(), UtcDay::from(period_begin(budget.period, today)));
+            stored.spent = self.usage.budget_spending(kind, id, since).await?;
+            stored.dearest_excess = self.usage.dearest_excess(kind, id, since).await?;
         }
         Ok(stored)
     }
@@ -224,7 +350,7 @@ impl RequestLimiter {
     /// Returns the number of subjects that have counters.
     #[cfg(test)]
     pub(super) fn subject_count(&self) -> usize {
-        self.lock().subjects.len()
+        self.lock().subject_count()
     }
 
     fn lock(&self) -> MutexGuard<'_, LimitCounters> {
@@ -248,7 +374,7 @@ impl RequestLimiter {
         budget.has_refused |= has_refused;
     }
 
-    /// Notes that a budget has refused a job.
+    /// Notes that a budget has refused a job because it is spent.
     fn note_refusal(&self, subjects: &[SubjectLimits], error: &LimitError) {
         let LimitError::Reached(refusal) = error else { return };
         let refuses = |of: &&SubjectLimits| of.limits.budget.is_some() && of.subject.scope() == refusal.scope;
@@ -257,15 +383,17 @@ impl RequestLimiter {
         }
     }
 
-    /// Notes the budgets of a job that has ended.
-    fn note_spending(&self, subjects: &[SubjectLimits]) {
-        let spent = subjects.iter().filter(|subject| subject.limits.budget.is_some());
-        spent.for_each(|subject| self.note_budget(subject, false));
-    }
-
-    /// Removes the reservation of a job that did not begin.
-    pub(super) fn release(self: Arc<Self>, request_id: RequestId) {
+    /// Gives back what a job has reserved that did not begin.
+    pub(super) fn release(self: Arc<Self>, reservation: &LimitReservation) {
+        if self.usage.shared_reservations().is_none() {
+            return self.end_job(reservation, JobEnd::default());
+        }
+        let request_id = reservation.request_id.clone();
         self.lock_held().remove(&request_id);
+        if reservation.shares.is_empty() {
+            return;
+        }
+        let subjects: Vec<_> = reservation.shares.iter().map(|(of, _)| of.subject.clone()).collect();
         let limiter = Arc::clone(&self);
         self.runtime.spawn(async move {
             let Some(reservations) = limiter.usage.shared_reservations() else { return };
@@ -273,6 +401,7 @@ impl RequestLimiter {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, %request_id, "a reservation could not be released; a later heartbeat removes it");
             }
+            limiter.queues.wake(subjects.iter());
         });
     }
 
@@ -288,63 +417,25 @@ impl RequestLimiter {
         reservations.remove_abandoned(&held).await
     }
 
-    /// Notes the end of a job whose reservation in the shared database ends with its record.
-    pub(super) fn settle_in_database(&self, request_id: &RequestId, subjects: &[SubjectLimits]) {
-        self.lock_held().remove(request_id);
-        self.note_spending(subjects);
-    }
-
     fn lock_held(&self) -> MutexGuard<'_, HashSet<RequestId>> {
         self.held_requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces what a job has reserved by what it did cost.
-    pub(super) fn settle(&self, reservation: &LimitReservation, cost: Usd, images: u64) {
-        let LimitReservation { subjects, demand, day, .. } = reservation;
-        let mut counters = self.lock();
-        for SubjectLimits { subject, limits } in subjects {
-            let Some(counters) = counters.subjects.get_mut(subject) else { continue };
-            counters.settle_images(limits, demand, images, *day);
-            if let Some(budget) = limits.budget {
-                counters.settle_money(budget, demand, cost, *day);
-            }
+    /// Replaces what a job has reserved by what it did cost. In a shared database, its record has done so.
+    pub(super) fn settle(&self, reservation: &LimitReservation, end: JobEnd) {
+        if self.usage.shared_reservations().is_some() {
+            self.lock_held().remove(&reservation.request_id);
+            self.queues.wake(reservation.shares.iter().map(|(of, _)| &of.subject));
+        } else {
+            self.end_job(reservation, end);
         }
-        drop(counters);
-        self.note_spending(subjects);
-    }
-}
-
-// === impl LimitCounters ===
-
-impl LimitCounters {
-    fn of(&mut self, subject: &LimitSubject) -> &mut SubjectCounters {
-        self.subjects.entry(subject.clone()).or_default()
+        let with_budget = reservation.shares.iter().filter(|(of, _)| of.limits.budget.is_some());
+        with_budget.for_each(|(of, _)| self.note_budget(of, false));
     }
 
-    /// Checks that a job keeps the limits of all its subjects.
-    fn check(
-        &mut self,
-        subjects: &[SubjectLimits],
-        demand: &JobDemand,
-        now: Instant,
-        today: NaiveDate,
-    ) -> Result<(), LimitError> {
-        self.sweep(now, today);
-        for SubjectLimits { subject, limits } in subjects {
-            let checked = self.of(subject).check(limits, demand, now, today);
-            checked.map_err(|error| error.with_scope(subject.scope()))?;
-        }
-        Ok(())
-    }
-
-    /// Removes what is past from the counters of all subjects, once in a minute, so that a subject without requests
-    /// takes no memory.
-    fn sweep(&mut self, now: Instant, today: NaiveDate) {
-        if self.swept_at.is_some_and(|swept_at| now.duration_since(swept_at) < SWEEP_INTERVAL) {
-            return;
-        }
-        self.swept_at = Some(now);
-        self.subjects.retain(|_, counters| !counters.prune(now, today));
+    fn end_job(&self, reservation: &LimitReservation, end: JobEnd) {
+        self.lock().end(reservation, end);
+        self.queues.wake(reservation.shares.iter().map(|(of, _)| &of.subject));
     }
 }
 

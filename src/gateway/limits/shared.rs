@@ -2,43 +2,92 @@
 //! limits.
 //!
 //! The decision is the same as with counters in memory. The usage of all nodes is read into counters, while no other node
-//! can reserve for the same subjects; so the limits hold exactly, however many nodes there are.
+//! can reserve for the same subjects; so the limits hold exactly, however many nodes there are. The database also knows
+//! which node's job waits first for room in a budget.
 
 use chrono::{NaiveDate, Utc};
 use tokio::time::Instant;
 
-use super::counters::{StoredUsage, SubjectCounters, period_begin};
+use super::counters::{SubjectCounters, check_all, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage};
 use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
 use super::status::LimitStatus;
+use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    NewReservation, RequestId, ReservationSubject, ReservationSubjectKind, SharedReservations, StoreError,
-    SubjectUsage, UtcDay,
+    HeldMoney, NewReservation, RequestId, ReservationDecision, ReservationSubject, ReservationSubjectKind,
+    SharedReservations, StoreError, SubjectUsage, Timestamp, UtcDay,
 };
 
-/// Reserves what a job asks for in the limits of all its subjects, or in none. With `is_check`, nothing is reserved.
+/// The job of a reservation.
+#[derive(Clone, Copy)]
+pub(super) struct ReservedJob<'a> {
+    pub(super) request_id: &'a RequestId,
+    pub(super) demand: &'a JobDemand,
+    pub(super) begun_at: Timestamp,
+    /// True if the job has waited for room.
+    pub(super) is_waiting: bool,
+}
+
+/// Reserves what a job asks for in the limits of all its subjects, or in none, and returns what it holds in the budget of
+/// each. With `is_check`, nothing is reserved.
 pub(super) async fn reserve(
+    reservations: &dyn SharedReservations,
+    subjects: &[SubjectLimits],
+    job: ReservedJob<'_>,
+    is_check: bool,
+) -> Result<(Vec<HeldMoney>, LimitStatus), LimitError> {
+    let day = UtcDay::from(job.begun_at);
+    let today = NaiveDate::from(day);
+    let new = NewReservation {
+        request_id: job.request_id,
+        subjects: subjects.iter().map(|subject| reservation_subject(subject, today)).collect(),
+        today: day,
+        images: job.demand.images,
+        is_waiting: job.is_waiting,
+        is_open: true,
+    };
+    let mut outcome = Ok(Default::default());
+    let mut decide = |usages: Vec<SubjectUsage>| {
+        outcome = check_and_count(subjects, &usages, job.demand, today);
+        let decision = match &outcome {
+            Ok((held, _)) => ReservationDecision::Reserve(held.clone()),
+            Err(LimitError::NoRoom(refusal)) => subjects
+                .iter()
+                .position(|of| of.subject.scope() == refusal.scope)
+                .map_or(ReservationDecision::Refuse, ReservationDecision::Wait),
+            Err(_) => ReservationDecision::Refuse,
+        };
+        if is_check { ReservationDecision::Refuse } else { decision }
+    };
+    reservations.reserve(&new, &mut decide).await?;
+    outcome
+}
+
+/// Counts a request that gets a stored answer: its reservation has ended when it is made.
+pub(super) async fn count_repeat(
     reservations: &dyn SharedReservations,
     request_id: &RequestId,
     subjects: &[SubjectLimits],
-    demand: &JobDemand,
-    is_check: bool,
-) -> Result<LimitStatus, LimitError> {
-    let today = Utc::now().date_naive();
-    let new = NewReservation {
-        request_id,
-        subjects: subjects.iter().map(|subject| reservation_subject(subject, today)).collect(),
-        today: UtcDay::from(today),
-        images: demand.images,
-        cost: demand.cost.unwrap_or_default(),
-    };
-    let mut decision = Ok(Default::default());
+) -> Result<(), LimitError> {
+    let (now, today) = (Instant::now(), Utc::now().date_naive());
+    let rows = subjects.iter().map(|subject| reservation_subject(subject, today)).collect();
+    let today = UtcDay::from(today);
+    let new =
+        NewReservation { request_id, subjects: rows, today, images: 0, is_waiting: false, is_open: false };
+    let nothing = HeldMoney { amount: Some(Usd::ZERO), is_ceiling: false };
+    let mut outcome = Ok(());
     let mut decide = |usages: Vec<SubjectUsage>| {
-        decision = check_and_count(subjects, usages, demand, today);
-        decision.is_ok() && !is_check
+        outcome = subjects.iter().zip(&usages).try_for_each(|(SubjectLimits { subject, limits }, usage)| {
+            let checked = SubjectCounters::of_usage(usage, now).check_request(limits, now);
+            checked.map_err(|error| error.with_scope(subject.scope()))
+        });
+        match &outcome {
+            Ok(()) => ReservationDecision::Reserve(vec![nothing; subjects.len()]),
+            Err(_) => ReservationDecision::Refuse,
+        }
     };
     reservations.reserve(&new, &mut decide).await?;
-    decision
+    outcome
 }
 
 /// Returns the use of each limit of the subjects, in their order.
@@ -50,35 +99,31 @@ pub(super) async fn usage(
     let rows: Vec<_> = subjects.iter().map(|subject| reservation_subject(subject, today)).collect();
     let usages = reservations.read_usage(&rows, UtcDay::from(today)).await?;
     let limit_usages = subjects.iter().zip(&usages).map(|(SubjectLimits { limits, .. }, usage)| {
-        let mut counters = SubjectCounters::of_usage(usage, now);
-        counters.begin_periods(limits, today, stored_usage(usage));
+        let mut counters = SubjectCounters::of_usage(usage, limits, now, today);
         limit_usage(limits, &mut counters, now, today)
     });
     Ok(limit_usages.collect())
 }
 
-const fn stored_usage(usage: &SubjectUsage) -> StoredUsage {
-    StoredUsage { images_today: usage.images_today, spent: usage.spent, reserved: usage.reserved }
-}
-
 fn check_and_count(
     subjects: &[SubjectLimits],
-    usages: Vec<SubjectUsage>,
+    usages: &[SubjectUsage],
     demand: &JobDemand,
     today: NaiveDate,
-) -> Result<LimitStatus, LimitError> {
-    let now = Instant::now();
-    let mut counted: Vec<_> = usages.iter().map(|usage| SubjectCounters::of_usage(usage, now)).collect();
-    for (SubjectLimits { subject, limits }, (counters, usage)) in subjects.iter().zip(counted.iter_mut().zip(&usages)) {
-        counters.begin_periods(limits, today, stored_usage(usage));
-        counters.check(limits, demand, now, today).map_err(|error| error.with_scope(subject.scope()))?;
-    }
+) -> Result<(Vec<HeldMoney>, LimitStatus), LimitError> {
+    let at = (Instant::now(), today);
+    let count = |(of, usage): (&SubjectLimits, _)| SubjectCounters::of_usage(usage, &of.limits, at.0, today);
+    let mut counted: Vec<_> = subjects.iter().zip(usages).map(count).collect();
+    let held = check_all(subjects, |index, of| match (counted.get_mut(index), usages.get(index)) {
+        (Some(counters), Some(usage)) => counters.check(&of.limits, demand, usage.is_queued, at),
+        _ => Err(StoreError::Busy.into()),
+    })?;
     let mut status = LimitStatus::default();
-    for (SubjectLimits { limits, .. }, counters) in subjects.iter().zip(&mut counted) {
-        counters.reserve(limits, demand, now);
-        status.add(limits, counters, now);
+    for ((SubjectLimits { limits, .. }, counters), held) in subjects.iter().zip(&mut counted).zip(&held) {
+        counters.begin(limits, demand, *held, at);
+        status.add(limits, counters, at);
     }
-    Ok(status)
+    Ok((held, status))
 }
 
 fn reservation_subject(subject: &SubjectLimits, today: NaiveDate) -> ReservationSubject {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use tokio::time::Instant;
 
-use super::counters::SubjectCounters;
+use super::counters::{SubjectCounters, period_begin};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 
@@ -18,7 +19,7 @@ pub(crate) struct LimitStatus {
     pub(crate) requests: Option<WindowStatus>,
     /// The images of the current minute.
     pub(crate) images: Option<WindowStatus>,
-    /// The money of the period, without what running jobs have reserved.
+    /// The money of the period, without the amounts that running jobs have reserved.
     pub(crate) budget_left: Option<Usd>,
 }
 
@@ -37,7 +38,12 @@ pub(crate) struct WindowStatus {
 
 impl LimitStatus {
     /// Adds the limits of a subject. The one with the least left counts.
-    pub(super) fn add(&mut self, limits: &RequestLimits, counters: &mut SubjectCounters, now: Instant) {
+    pub(super) fn add(
+        &mut self,
+        limits: &RequestLimits,
+        counters: &mut SubjectCounters,
+        (now, today): (Instant, NaiveDate),
+    ) {
         let windows = [
             (&mut self.requests, limits.requests_per_minute, &mut counters.requests),
             (&mut self.images, limits.images_per_minute, &mut counters.images),
@@ -50,8 +56,8 @@ impl LimitStatus {
                 *status = Some(WindowStatus { limit, remaining, reset: window.time_until_empty(now) });
             }
         }
-        if let (Some(budget), Some(counter)) = (limits.budget, &counters.budget) {
-            let left = budget.usd.minus(counter.spent.plus(counter.reserved));
+        if let Some(budget) = limits.budget {
+            let left = counters.budget_use(period_begin(budget.period, today)).left(budget.usd);
             self.budget_left = Some(self.budget_left.map_or(left, |least| least.min(left)));
         }
     }

@@ -1,5 +1,6 @@
 //! Tests of limits, with a real store for what was used before.
 
+mod paced;
 mod shared;
 
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl Fixture {
     async fn write(&self, record: &Record) {
         let Record { max_cost_usd, max_job_cost_usd, .. } = *record;
         let open = Record { max_cost_usd, max_job_cost_usd, ..running_record(record.request_id.as_str()) };
-        let open = Record { created_at: record.created_at, n: record.n, ..open };
+        let operation = record.operation.clone();
+        let open = Record { created_at: record.created_at, n: record.n, operation, ..open };
         let close = RowWrite::Close(record);
         let writes = [RowWrite::Open(&open), close];
         let count = if record.latency_ms.is_some() { 2 } else { 1 };
@@ -65,7 +67,7 @@ fn budget(dollars: f64, period: BudgetPeriod) -> RequestLimits {
 }
 
 fn one_image(dollars: f64) -> JobDemand {
-    JobDemand { images: 1, cost: Some(usd(dollars)) }
+    JobDemand { images: 1, cost: Some(usd(dollars)), bound: BoundKind::Images }
 }
 
 fn finished_now(id: &str) -> Record {
@@ -113,7 +115,7 @@ async fn what_was_used_before_a_restart_counts() {
     fixture.write(&running).await;
     let hit = fixture.hit(&limits, one_image(0.26)).await;
     assert_eq!(hit.limit, "budget_usd");
-    let hit = fixture.hit(&limits, JobDemand { images: 2, cost: Some(Usd::ZERO) }).await;
+    let hit = fixture.hit(&limits, JobDemand { images: 2, ..one_image(0.0) }).await;
     assert_eq!((hit.limit, hit.value.as_str()), ("images_per_day", "3"), "one was delivered, and one was asked for");
     // Records of another key or of another month do not count.
     let other = SubjectLimits { subject: LimitSubject::Key("key_2".into()), limits: Arc::new(limits.clone()) };
@@ -130,7 +132,9 @@ async fn an_unknown_cost_counts_as_the_most_after_a_restart() {
     fixture.write(&unknown).await;
     fixture.write(&Record { max_job_cost_usd: None, ..finished_now("r2") }).await;
     fixture.write(&Record { latency_ms: None, request_id: "r3".into(), ..unknown }).await;
-    // Left: 1.0 - 0.4 - 0.25 - 0.4, which the running job has reserved.
+    // As a command beside a server sees it: the job of the running record has reserved 0.4.
+    fixture.limiter.count_running_jobs().await.unwrap();
+    // Left: 1.0 - 0.4 - 0.25 - 0.4.
     assert_eq!(fixture.hit(&limits, one_image(0.0)).await.limit, "budget_usd");
     let more = budget(1.06, BudgetPeriod::Day);
     assert_eq!(fixture.hit(&more, one_image(0.02)).await.limit, "budget_usd");
@@ -140,7 +144,7 @@ async fn an_unknown_cost_counts_as_the_most_after_a_restart() {
 #[tokio::test]
 async fn a_budget_needs_a_price() {
     let fixture = Fixture::new().await;
-    let unknown = JobDemand { images: 1, cost: None };
+    let unknown = JobDemand { images: 1, ..JobDemand::default() };
     let refused = fixture.reserve(&budget(1.0, BudgetPeriod::Week), unknown).await;
     assert!(matches!(refused, Err(LimitError::PriceUnknown)), "{refused:?}");
     let other = RequestLimits { concurrent_jobs: Some(1), ..RequestLimits::default() };
@@ -151,7 +155,7 @@ async fn a_budget_needs_a_price() {
 async fn a_minute_is_counted_from_every_moment() {
     let fixture = Fixture::new().await;
     let limits = RequestLimits { requests_per_minute: Some(2), images_per_minute: Some(5), ..RequestLimits::default() };
-    let images = |images| JobDemand { images, cost: None };
+    let images = |images| JobDemand { images, ..JobDemand::default() };
     tokio::time::pause();
     drop(fixture.reserve(&limits, images(4)).await.unwrap());
     advance(Duration::from_secs(40)).await;
@@ -172,7 +176,7 @@ async fn the_stated_reset_is_that_of_the_newest_request() {
     let fixture = Fixture::new().await;
     let limits = RequestLimits { requests_per_minute: Some(9), images_per_minute: Some(9), ..RequestLimits::default() };
     let resets = async |images| {
-        let reservation = fixture.reserve(&limits, JobDemand { images, cost: None }).await.unwrap();
+        let reservation = fixture.reserve(&limits, JobDemand { images, ..JobDemand::default() }).await.unwrap();
         let status = reservation.status();
         [status.requests, status.images].map(|window| window.unwrap().reset.as_secs())
     };
@@ -208,7 +212,7 @@ async fn a_job_is_counted_by_all_of_its_subjects_or_by_none() {
         subject: LimitSubject::Group("default".to_owned()),
         limits: Arc::new(RequestLimits { images_per_day: Some(limit), ..RequestLimits::default() }),
     };
-    let images = |images| JobDemand { images, cost: None };
+    let images = |images| JobDemand { images, ..JobDemand::default() };
     for _ in 0..20 {
         let refused = fixture.limiter.reserve(&"req_1".into(), vec![key_limits(&limits), group(4)], images(5)).await;
         assert!(matches!(refused, Err(LimitError::ImagesAboveLimit { .. })), "{refused:?}");
@@ -282,39 +286,17 @@ async fn the_counters_of_idle_subjects_are_removed() {
 }
 
 #[tokio::test]
-async fn a_job_gives_back_only_the_images_that_it_has_reserved() {
+async fn a_limit_that_is_set_counts_the_jobs_that_run() {
     let fixture = Fixture::new().await;
-    let before = RequestLimits { concurrent_jobs: Some(9), ..RequestLimits::default() };
-    let images = |images| JobDemand { images, cost: None };
-    let unlimited_job = fixture.reserve(&before, images(5)).await.unwrap();
-    // The limit by the day is set while the job runs.
-    let limits = RequestLimits { images_per_day: Some(6), ..before };
-    fixture.reserve(&limits, images(4)).await.unwrap().settle(None, 4);
-    unlimited_job.settle(None, 0);
-    assert_eq!(fixture.hit(&limits, images(3)).await.limit, "images_per_day");
-}
-
-#[tokio::test]
-async fn a_job_without_limits_counts_when_limits_are_set_again() {
-    let fixture = Fixture::new().await;
-    let limits = RequestLimits { images_per_day: Some(2), ..budget(0.6, BudgetPeriod::Day) };
-    fixture.reserve(&limits, one_image(0.1)).await.unwrap().settle(Some(usd(0.1)), 1);
-    let running = fixture.reserve(&limits, one_image(0.2)).await.unwrap();
-    // The limits are removed, and a job of the key delivers an image for 0.25.
-    fixture.limiter.note_unlimited(|| vec![LimitSubject::Key("key_1".into()), LimitSubject::Group("other".to_owned())]);
-    fixture.write(&finished_now("r1")).await;
-    let stored_running = Record { latency_ms: None, max_cost_usd: Some(usd(0.2)), n: Some(1), ..finished_now("r2") };
-    fixture.write(&stored_running).await;
-    assert_eq!(fixture.hit(&limits, one_image(0.1)).await.limit, "images_per_day");
-    let only_budget = budget(0.6, BudgetPeriod::Day);
-    // 0.25 is spent, and 0.2 is reserved by the job that still runs.
-    assert_eq!(fixture.hit(&only_budget, one_image(0.16)).await.limit, "budget_usd");
-    running.settle(Some(usd(0.1)), 1);
-    drop(fixture.reserve(&only_budget, one_image(0.25)).await.unwrap());
-    assert_eq!(fixture.hit(&only_budget, one_image(0.26)).await.limit, "budget_usd");
-    // A limit that was replaced by another one misses what began meanwhile, too.
-    fixture.write(&finished_now("r3")).await;
-    assert_eq!(fixture.hit(&limits, one_image(0.0)).await.limit, "images_per_day");
+    let images = |images| JobDemand { images, ..one_image(0.2) };
+    let before = fixture.reserve(&RequestLimits::default(), images(5)).await.unwrap();
+    let limits = RequestLimits { images_per_day: Some(6), ..budget(0.5, BudgetPeriod::Day) };
+    assert_eq!(fixture.hit(&limits, images(2)).await.limit, "images_per_day");
+    fixture.reserve(&limits, images(1)).await.unwrap().settle(Some(usd(0.1)), 1);
+    // The job has not delivered anything.
+    before.settle(Some(usd(0.25)), 0);
+    assert_eq!(fixture.hit(&limits, images(3)).await.limit, "budget_usd", "0.35 are spent");
+    fixture.reserve(&limits, JobDemand { images: 5, ..one_image(0.15) }).await.unwrap().settle(None, 0);
 }
 
 #[tokio::test]
@@ -339,7 +321,7 @@ async fn an_answer_states_the_tightest_limits() {
     ];
     assert_eq!(headers, expected.map(|(name, value)| (name, value.to_owned())));
     assert!(headers.iter().all(|(name, _)| LimitStatus::is_header(name)));
-    assert_eq!(LimitReservation::unlimited().status().headers().count(), 0);
+    assert_eq!(LimitReservation::uncounted().status().headers().count(), 0);
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub(crate) async fn add(
     let AccountDraft { name, settings, secrets } = draft;
     let name = name.as_str();
     let settings = Value::Object(settings).to_string();
-    let account = config::account_from_json(name, &settings, secrets.clone()).map_err(ManageError::InvalidSettings)?;
+    let account = config::account_from_json(name, &settings, secrets.clone(), config.allow_link_local)
+        .map_err(ManageError::InvalidSettings)?;
     let in_file = config.accounts.iter().any(|account| account.name == name && !account.implicit);
     if in_file {
         return Err(ManageError::NameTaken(name.to_owned()));
@@ -168,8 +169,8 @@ pub(crate) async fn revise(
     all_secrets.extend(secrets);
     let new_settings = settings.as_ref().map(|settings| settings_with_kind(settings, &row.kind));
     let text = new_settings.as_deref().or(row.settings.as_deref()).unwrap_or("{}");
-    let account =
-        config::account_from_json(&row.name, text, all_secrets.clone()).map_err(ManageError::InvalidSettings)?;
+    let account = config::account_from_json(&row.name, text, all_secrets.clone(), config.allow_link_local)
+        .map_err(ManageError::InvalidSettings)?;
     let keeps_addresses = settings.is_none()
         || managed.account.as_ref().is_ok_and(|before| !sends_secrets_elsewhere(&before.upstream, &account.upstream));
     if let Some(secret) = missing_secret.filter(|_| !keeps_addresses) {

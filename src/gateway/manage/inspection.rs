@@ -12,7 +12,7 @@ use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
 use crate::gateway::accounts::{
     AccountEndpoint, AccountExplanation, Accounts, CredentialService, Lease, UpstreamAddress,
 };
-use crate::gateway::config::{self, Config};
+use crate::gateway::config::{self, AddressPolicy, Config};
 use crate::gateway::store::{NodeId, Store, StoreError, random_base62};
 use crate::gateway::upstream::{ServiceCallError, TransportError, UpstreamClient};
 
@@ -141,7 +141,8 @@ async fn with_lease<T>(
 
 fn upstream_client(config: &Config) -> Result<Arc<UpstreamClient>, TransportError> {
     // The client reads the certificates of the machine when it needs them.
-    UpstreamClient::new(config.deadlines.connect, false).map(Arc::new)
+    UpstreamClient::new(config.deadlines.connect, AddressPolicy::for_services(config.allow_link_local), false)
+        .map(Arc::new)
 }
 
 /// Opens the accounts of the file and the store as a server does, but without background tasks, because a command ends

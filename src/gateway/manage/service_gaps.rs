@@ -68,7 +68,7 @@ mod tests {
             r#"{{"kind": "api_key", "base_url": "https://a.example", "protocol": "{protocol}", "groups": {groups}}}"#
         );
         let secrets = BTreeMap::from([("api_key".to_owned(), "k".to_owned())]);
-        let account = config::account_from_json(name, &settings, secrets).map_err(|_| String::new());
+        let account = config::account_from_json(name, &settings, secrets, true).map_err(|_| String::new());
         assert!(account.is_ok(), "{settings}");
         ManagedAccount { name: name.to_owned(), origin: AccountOrigin::Store, account, row: None }
     }

@@ -53,7 +53,7 @@ pub(super) async fn take_images(
 }
 
 async fn read_image(caller: &McpCaller, param: &str, text: &str) -> Result<ImageUpload, Error> {
-    let spool = caller.gateway.spool().owned_by(Some(caller.caller.key().as_str()));
+    let spool = caller.gateway.spool().for_request(&caller.admission);
     let file = match text.parse::<ImageId>() {
         Ok(id) => copy_earlier_image(caller, &spool, param, id).await?,
         Err(_) => {

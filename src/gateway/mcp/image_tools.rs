@@ -26,9 +26,12 @@ use super::result::{
 };
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
+use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestFailure, RequestOptions};
+use crate::gateway::front::json_text_error;
 use crate::gateway::relay::read_answer_members;
 use crate::gateway::spool::EditForm;
+use crate::gateway::work::Work;
 use crate::image::probe;
 
 /// The longest time that a call waits for its image (our choice). Clients give up after 60 seconds by default.
@@ -46,8 +49,6 @@ const PREVIEWS_AT_ONCE: usize = 4;
 const IMAGE_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The longest error body that is read from a stored answer (our choice).
 const ERROR_MAX_BYTES: usize = 64 * 1024;
-/// The free space on disk for each image of a call, in bytes (our choice): more than the answer with a large image has.
-const SPACE_PER_IMAGE: u64 = 32 * 1024 * 1024;
 /// The status of an answer with images.
 const OK: u16 = 200;
 const INSTRUCTIONS: &str = "Makes and edits images. Every answer has small previews and links to the full images. Equal calls return the same image and are paid for once.";
@@ -80,12 +81,12 @@ impl ImageTools {
             GENERATE_IMAGE => {
                 let call = CallDigest::of(name, &arguments);
                 let fields = arguments.into_fields(&self.default_model())?;
-                self.check_space(call, &fields).await?;
-                let body = Value::Object(fields).to_string();
-                let McpCaller { gateway, caller, .. } = &self.0;
+                let McpCaller { gateway, caller, admission, .. } = &self.0;
+                let body = CountedJson::new(admission, &Value::Object(fields).to_string());
+                let body = body.map_err(|error| json_text_error(&error))?;
                 self.finish(
                     call,
-                    Box::pin(flow::create_image(gateway, caller.clone(), self.options(call), body.as_bytes())),
+                    Box::pin(flow::create_image(gateway, caller.clone(), self.options(call), &body)),
                     deadline,
                 )
                 .await
@@ -94,7 +95,6 @@ impl ImageTools {
                 let call = CallDigest::of(name, &arguments);
                 let (images, mask) = take_images(&self.0, &mut arguments).await?;
                 let fields = arguments.into_fields(&self.default_model())?;
-                self.check_space(call, &fields).await?;
                 let form = EditForm { fields, images, mask, files: Vec::new(), is_multipart: false };
                 let McpCaller { gateway, caller, .. } = &self.0;
                 let editing = Box::pin(flow::edit_image(gateway, caller.clone(), self.options(call), form));
@@ -117,27 +117,13 @@ impl ImageTools {
     }
 
     fn options(&self, call: CallDigest) -> RequestOptions {
-        RequestOptions::with_idempotency_key(&self.0.request_id, call.idempotency_key())
+        let McpCaller { request_id, admission, .. } = &self.0;
+        RequestOptions::with_idempotency_key(request_id, call.idempotency_key(), admission).with_stored_answer()
     }
 
     fn default_model(&self) -> String {
         let McpCaller { gateway, caller, .. } = &self.0;
         flow::allowed_models(gateway, caller).next().map(|model| model.id.clone()).unwrap_or_default()
-    }
-
-    /// Refuses a call whose images could not be stored: an agent gets them from the stored answer only.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::Unavailable`]; nothing was spent.
-    async fn check_space(&self, call: CallDigest, fields: &Map<String, Value>) -> Result<(), Error> {
-        let images = fields.get("n").and_then(Value::as_u64).unwrap_or(1);
-        let replay = self.0.gateway.replay();
-        if self.find(call).await?.is_some() || replay.has_space(images.saturating_mul(SPACE_PER_IMAGE)).await {
-            return Ok(());
-        }
-        tracing::error!("a tool call is refused: the disk has no space for its images");
-        Err(Error::Unavailable)
     }
 
     /// Waits for the answer to a call, but not for longer than clients do. The job continues after that.
@@ -193,6 +179,8 @@ impl ImageTools {
         loop {
             let run = self.find(id.call).await?.ok_or_else(|| unknown_image(id))?;
             if run.has_images() {
+                let McpCaller { gateway, caller, request_id, .. } = &self.0;
+                flow::count_repeat(gateway, caller, request_id).await?;
                 let urls = self.urls(&run, usize::from(id.index) + 1)?;
                 let url = urls.into_iter().next_back().unwrap_or_default();
                 let image = self.read_image(id, url, PREVIEWS_MAX_BYTES).await?.ok_or_else(|| unknown_image(id))?;
@@ -205,7 +193,12 @@ impl ImageTools {
             if Instant::now() + LOOK_PAUSE > deadline {
                 return Ok(show_running(id.call));
             }
-            sleep(LOOK_PAUSE).await;
+            tokio::select! {
+                () = sleep(LOOK_PAUSE) => {}
+                () = self.0.gateway.cutoff().cancelled() => {
+                    return Ok(show_call_error(id.call, &Error::Upstream(UpstreamFault::Unknown)));
+                }
+            }
         }
     }
 
@@ -234,6 +227,8 @@ impl ImageTools {
         })?;
         let file = file.to_bytes();
         let (bytes, properties) = (file.len(), probe(&file));
+        self.0.caller.charge(Work::RepeatedBytes(bytes as u64));
+        self.0.caller.charge(Work::Preview);
         let preview = tokio::task::spawn_blocking(move || make_preview(file, preview_bytes)).await;
         Ok(Some(ResultImage {
             id,
@@ -300,7 +295,12 @@ impl ServerHandler for ImageTools {
                 }
             }
         };
-        Ok(result.unwrap_or_else(|error| show_error(&error)).into())
+        Ok(result
+            .unwrap_or_else(|error| {
+                self.0.caller.charge(Work::Refusal);
+                show_error(&error)
+            })
+            .into())
     }
 }
 

@@ -118,6 +118,7 @@ fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Responsi
         Some(ApiErrorCode::ImageInProgress) => return ("why.in_progress", ResponsibleParty::Request),
         Some(
             ApiErrorCode::InvalidRequest
+            | ApiErrorCode::InvalidEncryptedContent
             | ApiErrorCode::RequestTooLarge
             | ApiErrorCode::UnsupportedMediaType
             | ApiErrorCode::UnknownUrl
@@ -131,6 +132,7 @@ fn event_of_code(code: Option<&str>, record: &Record) -> (&'static str, Responsi
             | ApiErrorCode::GroupNotFound
             | ApiErrorCode::RecordNotFound
             | ApiErrorCode::KeyLimitReached
+            | ApiErrorCode::TokenLimitReached
             | ApiErrorCode::UserExists
             | ApiErrorCode::GroupExists
             | ApiErrorCode::GroupInUse

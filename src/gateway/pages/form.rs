@@ -34,7 +34,7 @@ pub(super) struct PageForm {
 
 /// For each field: the name in the console's errors, the name in the form, and the key of the text for an invalid
 /// value.
-const CONSOLE_FIELDS: [(&str, &str, &str); 18] = [
+const CONSOLE_FIELDS: [(&str, &str, &str); 24] = [
     ("name", "name", "error.name"),
     ("group", "group", "error.group"),
     ("user", "user", "error.user"),
@@ -52,6 +52,12 @@ const CONSOLE_FIELDS: [(&str, &str, &str); 18] = [
     ("image_output", "image_output", "error.figure"),
     ("text_output", "text_output", "error.figure"),
     ("per_image", "per_image", "error.figure"),
+    ("cache_write", "cache_write", "error.figure"),
+    ("cache_write_1h", "cache_write_1h", "error.figure"),
+    ("tiers", "tiers", "error.terms"),
+    ("tools", "tools", "error.terms"),
+    ("context_tokens", "context_tokens", "error.figure"),
+    ("max_output_tokens", "max_output_tokens", "error.figure"),
     ("source", "source", "error.source"),
 ];
 

@@ -20,11 +20,14 @@ use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
 /// The fields of the form, without those of limits.
-const POLICY_FIELDS: [SettingField; 16] = [
+const POLICY_FIELDS: [SettingField; 19] = [
     SettingField::new("delivery", "group.delivery", "/delivery", SettingFieldKind::Text),
     SettingField::new("image_deadline", "group.image_deadline", "/image_deadline", SettingFieldKind::Text),
     SettingField::new("fallback", "group.fallback", "/fallback", SettingFieldKind::Text),
     SettingField::new("inject_image_tool", "group.inject", "/inject_image_tool", SettingFieldKind::Checkbox),
+    SettingField::new("stored_context", "group.stored_context", "/stored_context", SettingFieldKind::Text),
+    SettingField::new("budget_mode", "group.budget_mode", "/budget_mode", SettingFieldKind::Text),
+    SettingField::new("max_response_usd", "group.max_response", "/max_response_usd", SettingFieldKind::Number),
     SettingField::new("dialects", "group.dialects", "/dialects", SettingFieldKind::Lines),
     SettingField::new("text_models", "group.text_models", "/text_models", SettingFieldKind::Lines),
     SettingField::new("tools", "group.tools", "/tools", SettingFieldKind::Lines),
@@ -61,7 +64,9 @@ struct GroupPage {
     accounts_form: PageForm,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
+    stored_contexts: Vec<String>,
     filter_files: Vec<String>,
+    budget_modes: Vec<String>,
     on_errors: Vec<String>,
     limit_words: LimitWords,
 }
@@ -120,7 +125,9 @@ async fn render_page(
         form: forms.policy,
         deliveries: words.deliveries,
         fallbacks: words.fallbacks,
+        stored_contexts: Console::group_setting_values("stored_context"),
         filter_files: Console::group_setting_values("filter_files"),
+        budget_modes: Console::group_setting_values("budget_mode"),
         on_errors: Console::group_setting_values("filter.moderation.on_error"),
         limit_words: LimitWords::new(),
     };
@@ -291,6 +298,7 @@ mod tests {
     fn a_policy_survives_a_round_trip_through_the_form() {
         let policy = json!({
             "delivery": "fail", "image_deadline": "90s", "fallback": "x", "inject_image_tool": true,
+            "stored_context": "own", "budget_mode": "strict", "max_response_usd": 2.5,
             "dialects": ["sizes", "url"], "text_models": [], "tools": ["image_generation", "web_search"],
             "filter": {
                 "words": ["one", "two words"], "patterns": [r"\bred\b ", " x"],
@@ -301,7 +309,7 @@ mod tests {
             },
             "filter_files": "pass",
             "limits": {
-                "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "images_per_day": 1000,
+                "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "work_per_minute": 9000, "images_per_day": 1000,
                 "max_size": "2560x1440", "max_quality": "medium", "models": ["gpt-image-2"], "budget_usd": 12.5,
                 "budget_period": "week", "budget_alert": 0.75,
             },
@@ -366,9 +374,15 @@ lines"]}}"#,
             }));
         }
         assert!(missing.is_empty(), "no field of the form: {missing:?}");
-        for setting in
-            ["delivery", "fallback", "filter.moderation.on_error", "limits.max_quality", "limits.budget_period"]
-        {
+        for setting in [
+            "delivery",
+            "fallback",
+            "stored_context",
+            "budget_mode",
+            "filter.moderation.on_error",
+            "limits.max_quality",
+            "limits.budget_period",
+        ] {
             assert!(Console::group_setting_values(setting).len() >= 2, "{setting}");
         }
     }

@@ -1,6 +1,5 @@
 //! Page requests and page responses: HTTP messages without the HTTP server.
 
-use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -9,6 +8,9 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 use url::form_urlencoded;
 
+use crate::gateway::admission::Admission;
+#[cfg(test)]
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::flow::{GatewayAnswerBody, ImageFileBody};
 use crate::gateway::spool::EditForm;
 
@@ -31,8 +33,8 @@ pub(crate) struct PageRequest {
     pub(crate) origin: Option<String>,
     /// The header `Sec-Fetch-Site`; empty if it occurs more than once.
     pub(crate) fetch_site: Option<String>,
-    /// The IP address of the client.
-    pub(crate) address: IpAddr,
+    /// What the request may hold, and the address of the client.
+    pub(crate) admission: Admission,
     /// The header `User-Agent`, truncated.
     pub(crate) user_agent: String,
     /// The header `Accept-Language`.
@@ -148,7 +150,7 @@ impl PageRequest {
             host: None,
             origin: None,
             fetch_site: None,
-            address: IpAddr::from([127, 0, 0, 1]),
+            admission: RequestBudgets::default_for_test().begin_for_test(),
             user_agent: String::new(),
             accept_language: String::new(),
             if_none_match: String::new(),

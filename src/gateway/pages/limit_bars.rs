@@ -103,6 +103,7 @@ fn label(name: &str) -> &'static str {
         "requests_per_minute" => "group.limit_requests",
         "images_per_minute" => "group.limit_images",
         "concurrent_jobs" => "group.limit_jobs",
+        "work_per_minute" => "group.limit_work",
         "images_per_day" => "group.limit_day",
         _ => "quota.budget",
     }

@@ -19,8 +19,10 @@ use super::provider_flow::CALLBACK_PATH;
 use super::routes::{RouteMatch, find_route};
 use super::site_origin::SiteOrigin;
 use crate::gateway::Gateway;
+use crate::gateway::admission::Principal;
 use crate::gateway::config::SecondFactorPolicy;
 use crate::gateway::console::Console;
+use crate::gateway::flow;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, PENDING_LIFETIME, SignInOrigin, UserSession};
 use crate::gateway::replay::OneTimeUse;
 use crate::gateway::store::{UserId, UserRole, Vault};
@@ -91,7 +93,7 @@ impl<'a> PageContext<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot look up the session.
+    /// Returns an error if the store cannot look up the session, or the user has no work left.
     pub(super) async fn open(
         pages: &'a Pages,
         gateway: &'a Arc<Gateway>,
@@ -104,7 +106,15 @@ impl<'a> PageContext<'a> {
             Some(cookie) if !request.path.starts_with("/assets/") => gateway.people().find_session(&cookie).await?,
             _ => None,
         };
-        let session = session.map(|session| session.with_address(request.address));
+        let session = match session {
+            Some(session) => {
+                let work = flow::begin_of_actor(gateway, &session.actor)?;
+                let principal = Principal::of_actor(session.actor.user().map(|user| &user.id));
+                request.admission.set_principal(principal.with_work(work.clone()));
+                Some(session.with_address(request.admission.address()).with_work(work))
+            }
+            None => None,
+        };
         let mut context =
             Self { gateway, request, site, texts, session, csrf: String::new(), pages, theme, form_cookie: None };
         context.csrf = match (&context.session, context.existing_form_cookie()) {
@@ -296,7 +306,7 @@ impl<'a> PageContext<'a> {
     /// The address and browser of the request, for a new session, the audit trail and the rate limits.
     pub(super) fn sign_in_origin(&self) -> SignInOrigin {
         SignInOrigin {
-            address: self.request.address,
+            address: self.request.admission.address(),
             agent: self.request.user_agent.clone(),
             browser: self.csrf.clone(),
         }

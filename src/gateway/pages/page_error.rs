@@ -122,6 +122,7 @@ impl From<Error> for PageError {
             Error::Denied | Error::AdminDecision(_) | Error::InvalidKey => Self::Denied,
             Error::Unavailable => Self::Unavailable,
             Error::RateLimited { retry_after } => Self::RateLimited { seconds: retry_after.into() },
+            Error::LimitReached(refusal) => Self::RateLimited { seconds: refusal.wait_seconds },
             Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),
             error => {
                 tracing::error!(%error, "an unexpected error occurred during a page request");
@@ -143,6 +144,7 @@ pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
         ResourceConflict::PriceReadOnly(_) => "error.price_read_only",
         ResourceConflict::LastAdmin => "error.last_admin",
         ResourceConflict::KeyLimit(_) => "error.key_limit",
+        ResourceConflict::TokenLimit(_) => "error.token_limit",
     }
 }
 

@@ -17,6 +17,7 @@ use super::setting_fields::{
     LIMIT_FIELDS, LimitWords, limits_as_settings, limits_digest, submitted_limits, with_refused_limits, with_settings,
     with_submitted,
 };
+use crate::gateway::people::LastingOperation;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 
@@ -134,7 +135,7 @@ pub(super) async fn perform(
     if let Some(form) = outdated_form(context, &user, action) {
         return render_page(context, StatusCode::CONFLICT, user, Some(form)).await;
     }
-    if needs_proof(context, &user, action)
+    if lasting_operation(context, &user, action).is_some()
         && let Some(question) = ask_for_proof(context, "/people").await?
     {
         return Ok(question);
@@ -178,17 +179,23 @@ pub(super) async fn perform(
     }
 }
 
-/// True if the action outlasts the session: it makes a further admin, or a way to sign in as a user.
-fn needs_proof(context: &PageContext<'_>, user: &types::User, action: PersonFormAction) -> bool {
+/// Returns the operation that the action is, if its result outlasts the session and so needs a fresh proof.
+fn lasting_operation(
+    context: &PageContext<'_>,
+    user: &types::User,
+    action: PersonFormAction,
+) -> Option<LastingOperation> {
     let is_admin = user.role == types::Role::Admin;
+    let becomes_admin = !is_admin && context.request.form_field("role") == types::Role::Admin.to_string();
     match action {
-        PersonFormAction::Reset | PersonFormAction::ResetFactor => true,
-        PersonFormAction::Enable => is_admin,
-        PersonFormAction::Change => !is_admin && context.request.form_field("role") == types::Role::Admin.to_string(),
+        PersonFormAction::Reset => Some(LastingOperation::PasswordLink),
+        PersonFormAction::ResetFactor => Some(LastingOperation::FactorReset),
+        PersonFormAction::Enable => is_admin.then_some(LastingOperation::NewAdmin),
+        PersonFormAction::Change => becomes_admin.then_some(LastingOperation::NewAdmin),
         PersonFormAction::Limit
         | PersonFormAction::Disable
         | PersonFormAction::SignOut
-        | PersonFormAction::Disconnect => false,
+        | PersonFormAction::Disconnect => None,
     }
 }
 

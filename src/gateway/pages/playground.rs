@@ -18,8 +18,10 @@ use super::page_layout::PageLayout;
 use super::playground_call::{self, ImageCall};
 use super::playground_run::PlaygroundRun;
 use crate::error::Error;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::config::ImageModelSpec;
 use crate::gateway::flow::{self, RequestOptions};
+use crate::gateway::front::json_text_error;
 use crate::gateway::keys::{Caller, PublicId};
 use crate::tables::{
     FieldKind, GRID_PX, IMAGE_GENERATION_FIELDS, MAX_EDGE_PX, MAX_PIXELS, MAX_RATIO, MIN_PIXELS, field,
@@ -174,13 +176,17 @@ async fn render_page(
 
 /// Returns the user's own keys that can be used now, the newest first.
 pub(super) async fn own_keys(context: &PageContext<'_>) -> Result<Vec<types::Key>, PageError> {
-    let query = ListKeysQuery {
+    Ok(context.console().list_keys(context.actor()?, &own_keys_query(context)).await?.data)
+}
+
+/// The query for the user's own keys that can be used now.
+pub(super) fn own_keys_query(context: &PageContext<'_>) -> ListKeysQuery {
+    ListKeysQuery {
         limit: types::PageLimit::new(KEYS_MAX).ok(),
         state: Some(types::KeyState::Active),
         user: context.own_user_id().map(|user| user.to_string()),
         ..ListKeysQuery::default()
-    };
-    Ok(context.console().list_keys(context.actor()?, &query).await?.data)
+    }
 }
 
 /// Returns the caller for one of the user's own keys.
@@ -236,10 +242,11 @@ async fn estimate(
         return Ok(Ok(None));
     };
     let body = Value::Object(fields.clone()).to_string();
-    let options = RequestOptions::default();
+    let options = RequestOptions::without_headers(&context.request.admission);
     let estimated = async {
         let caller = own_caller(context, key).await?;
-        Ok(flow::estimate_image(context.gateway, &caller, &options, body.as_bytes()).await?.cost)
+        let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
+        Ok(flow::estimate_image(context.gateway, &caller, &options, &body).await?.cost)
     };
     Ok(estimated.await.map_err(|error: Error| error.to_string()).map(|cost| {
         let refusal = cost.refusal.map(|refusal| refusal.message);

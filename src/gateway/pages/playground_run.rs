@@ -8,29 +8,31 @@ use chrono::Utc;
 use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_LOCATION, REFRESH};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::http_messages::{PageBody, PageResponse};
 use super::limit_bars::refusal_text;
 use super::page_context::PageContext;
 use super::page_error::PageError;
-use super::playground::{self, NEW_KEY};
+use super::playground;
+use super::playground_key::chosen_key;
 use crate::error::Error;
+use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, RequestOptions};
+use crate::gateway::front::json_text_error;
 use crate::gateway::spool::EditForm;
 use crate::image::Format;
 use crate::wire::admin::types;
 
-/// The name of the key that the playground creates for a user without one.
-const KEY_NAME: &str = "Playground";
-/// The group in which that key is created, if the user may use it.
-const DEFAULT_GROUP: &str = "default";
 /// The number of intermediate images that the script asks for (our choice), unless the model makes fewer.
 const PARTIAL_IMAGES: u32 = 2;
 /// The word for a property that the model chooses.
 const AUTO: &str = "auto";
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 const JSON: &str = "application/json";
+/// The status and the code of an error that cost nothing.
+const UNAVAILABLE: u16 = StatusCode::SERVICE_UNAVAILABLE.as_u16();
+const SERVICE_UNAVAILABLE: &str = "service_unavailable";
 /// The seconds after which a page without a script looks again for the outcome of a request (our choice).
 const LOOK_AGAIN_SECONDS: &str = "2";
 
@@ -73,6 +75,14 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
     match begin(context, &key, nonce.clone(), form).await {
         Ok(answer) if answer.head.status == StatusCode::TOO_MANY_REQUESTS.as_u16() => {
             show_too_many_requests(context, answer, &run_path(&key.id, &nonce)).await
+        }
+        // Only a request whose answer has no disk space gets this before it has a record.
+        Ok(answer) if answer.head.status == UNAVAILABLE && !context.request.wants_events => {
+            let body = read_error_body(answer).await?;
+            match body["error"]["message"].as_str().filter(|_| body["error"]["code"] == SERVICE_UNAVAILABLE) {
+                Some(text) => playground::render_refusal(context, StatusCode::SERVICE_UNAVAILABLE, text).await,
+                None => Ok(PageResponse::redirect(&run_path(&key.id, &nonce))),
+            }
         }
         // The header tells the script where the outcome is shown.
         Ok(answer) if context.request.wants_events => {
@@ -153,24 +163,6 @@ async fn find_run(
     Ok((key, run))
 }
 
-/// Returns the key that the form names. A user without a key gets one, whose secret nobody has seen.
-async fn chosen_key(context: &PageContext<'_>) -> Result<Result<types::Key, Error>, PageError> {
-    let chosen = context.request.form_field("key");
-    let keys = playground::own_keys(context).await?;
-    if chosen != NEW_KEY {
-        return Ok(keys.into_iter().find(|key| key.id == chosen).ok_or(Error::InvalidKey));
-    }
-    // A form that is sent twice uses the key that the first one has created.
-    if let Some(key) = keys.into_iter().find(|key| key.name == KEY_NAME) {
-        return Ok(Ok(key));
-    }
-    let actor = context.actor()?;
-    let groups = context.console().list_groups(actor).await?.data;
-    let default = groups.iter().find(|group| group.name == DEFAULT_GROUP).or(groups.first());
-    let body = json!({ "name": KEY_NAME, "group": default.map_or(DEFAULT_GROUP, |group| &group.name) }).to_string();
-    Ok(context.console().create_key(actor, body.as_bytes()).await.map(|created| created.key))
-}
-
 /// Sends the request under a key of the user.
 async fn begin(
     context: &PageContext<'_>,
@@ -191,10 +183,13 @@ async fn begin(
         form.fields.insert("partial_images".to_owned(), count.into());
     }
     gateway.keys().note_request(&caller);
-    let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce);
+    let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce, &context.request.admission);
+    // A script shows the images of the answer itself.
+    let options = if context.request.wants_events { options } else { options.with_stored_answer() };
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
-        Ok(Box::pin(flow::create_image(gateway, caller, options, body.as_bytes())).await?)
+        let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
+        Ok(Box::pin(flow::create_image(gateway, caller, options, &body)).await?)
     } else {
         Ok(Box::pin(flow::edit_image(gateway, caller, options, form)).await?)
     }
@@ -216,11 +211,7 @@ async fn show_too_many_requests(
     answer: GatewayAnswer,
     path: &str,
 ) -> Result<PageResponse, PageError> {
-    let body = answer.body.collect().await.map_err(|error| {
-        tracing::warn!(%error, "the answer for a page broke off");
-        PageError::Unavailable
-    })?;
-    let mut body: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    let mut body = read_error_body(answer).await?;
     let text = refusal_text(context.texts, &body["error"], Utc::now());
     let status = StatusCode::TOO_MANY_REQUESTS;
     match text {
@@ -233,6 +224,14 @@ async fn show_too_many_requests(
             Ok(PageResponse::new(status, JSON, body.to_string().into()).with_header(CONTENT_LOCATION, path))
         }
     }
+}
+
+async fn read_error_body(answer: GatewayAnswer) -> Result<Value, PageError> {
+    let body = answer.body.collect().await.map_err(|error| {
+        tracing::warn!(%error, "the answer for a page broke off");
+        PageError::Unavailable
+    })?;
+    Ok(serde_json::from_slice(&body.to_bytes()).unwrap_or_default())
 }
 
 fn send_events(answer: GatewayAnswer) -> PageResponse {

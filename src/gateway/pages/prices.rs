@@ -1,5 +1,7 @@
 //! The page of the prices of models: a list, and a form that sets a price. It is for admins.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -20,7 +22,7 @@ struct PriceFigure {
 }
 
 /// The amounts of a price, in the order in which the page shows them.
-const FIGURES: [PriceFigure; 7] = [
+const FIGURES: [PriceFigure; 9] = [
     PriceFigure { name: "text_input", label: "prices.text_input" },
     PriceFigure { name: "cached_text_input", label: "prices.cached_text_input" },
     PriceFigure { name: "image_input", label: "prices.image_input" },
@@ -28,9 +30,15 @@ const FIGURES: [PriceFigure; 7] = [
     PriceFigure { name: "image_output", label: "prices.image_output" },
     PriceFigure { name: "text_output", label: "prices.text_output" },
     PriceFigure { name: "per_image", label: "prices.per_image" },
+    PriceFigure { name: "cache_write", label: "prices.cache_write" },
+    PriceFigure { name: "cache_write_1h", label: "prices.cache_write_1h" },
 ];
 /// The fields of the form with texts.
 const TEXT_FIELDS: [&str; 3] = ["model", "from", "source"];
+/// The fields with names and numbers, such as `flex=0.5, priority=2.5`.
+const MAP_FIELDS: [&str; 2] = ["tiers", "tools"];
+/// The fields with numbers of tokens.
+const COUNT_FIELDS: [&str; 2] = ["context_tokens", "max_output_tokens"];
 
 #[derive(Template)]
 #[template(path = "prices.html", config = "src/gateway/pages/askama.toml")]
@@ -52,7 +60,25 @@ const fn dollars(price: &types::Price) -> [Option<f64>; FIGURES.len()] {
         price.image_output,
         price.text_output,
         price.per_image,
+        price.cache_write,
+        price.cache_write_1h,
     ]
+}
+
+/// The terms of a price besides its amounts: each label with its value.
+fn terms(price: &types::Price) -> Vec<(&'static str, String)> {
+    let map = |entries: Option<&BTreeMap<String, f64>>| {
+        let entries = entries.into_iter().flatten().map(|(name, number)| format!("{name}={number}"));
+        entries.collect::<Vec<_>>().join(", ")
+    };
+    let count = |tokens: Option<u64>| tokens.map(|tokens| tokens.to_string()).unwrap_or_default();
+    let all = [
+        ("prices.tiers", map(price.tiers.as_deref())),
+        ("prices.tools", map(price.tools.as_deref())),
+        ("prices.context_tokens", count(price.context_tokens)),
+        ("prices.max_output_tokens", count(price.max_output_tokens)),
+    ];
+    all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// Shows the list of prices.
@@ -106,7 +132,7 @@ pub(super) async fn delete(context: &PageContext<'_>, model: &str, from: &str) -
 
 /// The form with the submitted values.
 fn submitted_form(request: &PageRequest) -> PageForm {
-    let form = PageForm::from_request(request, &TEXT_FIELDS);
+    let form = PageForm::from_request(request, &[&TEXT_FIELDS[..], &MAP_FIELDS, &COUNT_FIELDS].concat());
     FIGURES.iter().fold(form, |form, figure| form.with_value(figure.name, request.form_field(figure.name)))
 }
 
@@ -130,6 +156,20 @@ fn read_price(request: &PageRequest) -> Result<Map<String, Value>, Vec<(&'static
     if price.is_empty() && faults.is_empty() {
         faults.push((WHOLE_FORM, "error.no_figure"));
     }
+    for name in COUNT_FIELDS {
+        let text = request.form_field(name);
+        match text.parse::<u64>() {
+            Ok(tokens) => drop(price.insert(name.to_owned(), tokens.into())),
+            Err(_) if text.is_empty() => {}
+            Err(_) => faults.push((name, "error.figure")),
+        }
+    }
+    for name in MAP_FIELDS {
+        match read_map(request.form_field(name)) {
+            Some(map) => drop(price.insert(name.to_owned(), map.into())),
+            None => faults.push((name, "error.terms")),
+        }
+    }
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -140,6 +180,17 @@ fn read_price(request: &PageRequest) -> Result<Map<String, Value>, Vec<(&'static
         }
     }
     Ok(price)
+}
+
+/// Reads names and numbers, such as `flex=0.5, priority=2.5`; `None` if they cannot be read.
+fn read_map(text: &str) -> Option<Map<String, Value>> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    entries
+        .map(|entry| {
+            let (name, number) = entry.split_once('=')?;
+            Some((name.trim().to_owned(), serde_json::Number::from_f64(number.trim().parse().ok()?)?.into()))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -154,8 +205,22 @@ mod tests {
         let price = Value::Object(read_price(&request).unwrap());
         let expected = serde_json::json!({
             "model": "gpt-image-2", "from": "2026-12-01", "text_input": 5.0, "image_output": 30.5, "per_image": 0.0,
+            "tiers": {}, "tools": {},
         });
         assert_eq!(price, expected);
+    }
+
+    #[test]
+    fn terms_are_read_as_names_with_numbers() {
+        let form = "model=a&from=2026-12-01&text_input=1&tiers=flex%3D0.5%2C+priority+%3D+2&context_tokens=400000";
+        let price = Value::Object(read_price(&PageRequest::with_form(form.as_bytes())).unwrap());
+        assert_eq!(price["tiers"], serde_json::json!({"flex": 0.5, "priority": 2.0}));
+        assert_eq!(price["context_tokens"], 400_000);
+        for (field, text) in [("tiers", "flex"), ("tools", "web_search=x"), ("max_output_tokens", "1.5")] {
+            let form = format!("model=a&from=2026-12-01&text_input=1&{field}={}", text.replace('=', "%3D"));
+            let faults = read_price(&PageRequest::with_form(form.as_bytes())).unwrap_err();
+            assert_eq!(faults.iter().map(|(name, _)| *name).collect::<Vec<_>>(), [field]);
+        }
     }
 
     #[test]

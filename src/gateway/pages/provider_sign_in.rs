@@ -159,7 +159,7 @@ async fn redeem(
     provider: &OidcProvider,
     (code, flow): (&str, &ProviderFlow),
 ) -> Result<Result<ProviderIdentity, &'static str>, PageError> {
-    let permit = context.people().count_provider_attempt(context.request.address).await?;
+    let permit = context.people().count_provider_attempt(context.request.admission.address()).await?;
     let identity = provider.redeem(code, &flow.request()).await;
     if !matches!(identity, Err(OidcError::WrongCode | OidcError::Token(_))) {
         context.people().undo_attempt(permit).await;

@@ -35,7 +35,7 @@ pub(super) enum SettingFieldKind {
 }
 
 /// The fields of limits. The pointers begin at the object that has the limits as `limits`.
-pub(super) const LIMIT_FIELDS: [SettingField; 10] = [
+pub(super) const LIMIT_FIELDS: [SettingField; 11] = [
     SettingField::new(
         "limit_requests",
         "group.limit_requests",
@@ -44,6 +44,7 @@ pub(super) const LIMIT_FIELDS: [SettingField; 10] = [
     ),
     SettingField::new("limit_images", "group.limit_images", "/limits/images_per_minute", SettingFieldKind::Number),
     SettingField::new("limit_jobs", "group.limit_jobs", "/limits/concurrent_jobs", SettingFieldKind::Number),
+    SettingField::new("limit_work", "group.limit_work", "/limits/work_per_minute", SettingFieldKind::Number),
     SettingField::new("limit_day", "group.limit_day", "/limits/images_per_day", SettingFieldKind::Number),
     SettingField::new("limit_size", "group.limit_size", "/limits/max_size", SettingFieldKind::Text),
     SettingField::new("limit_quality", "group.limit_quality", "/limits/max_quality", SettingFieldKind::Text),
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn limits_survive_a_round_trip_through_the_form() {
         let limits = json!({
-            "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "images_per_day": 1000,
+            "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "work_per_minute": 9000, "images_per_day": 1000,
             "max_size": "2560x1440", "max_quality": "medium", "models": ["gpt-image-2", "sketch-1"],
             "budget_usd": 12.5, "budget_period": "week", "budget_alert": 0.75,
         });

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::gateway::store::{ActorKind, AuditContext, Timestamp, UserId, UserRole, UserRow};
+use crate::gateway::store::{ActorKind, AuditContext, Timestamp, TokenId, UserId, UserRole, UserRow};
+use crate::gateway::work::{RequestWork, Work};
 
 /// An authenticated user of the console. An actor is created only for a session, an admin token of a user, or the admin
 /// token of the settings, so it proves that the credentials were checked.
@@ -11,18 +12,46 @@ pub(crate) struct Actor {
     kind: ActorKind,
     user: Option<UserRow>,
     address: Option<IpAddr>,
+    work: RequestWork,
+    token: Option<ActingToken>,
+}
+
+/// The admin token with which an actor has authenticated.
+#[derive(Debug, Clone)]
+pub(crate) struct ActingToken {
+    /// The id of the token.
+    pub(crate) id: TokenId,
+    /// The time at which the token ends.
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+/// The operations whose result outlasts the session or the admin token that asks for them. In a session, each needs a
+/// fresh proof of the user's identity; an admin token can give none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastingOperation {
+    /// A further admin: a new one, a member who becomes one, or one who is enabled again.
+    NewAdmin,
+    /// A link with which a user sets another password.
+    PasswordLink,
+    /// The removal of a second factor.
+    FactorReset,
 }
 
 // === impl Actor ===
 
 impl Actor {
-    pub(super) fn from_user(kind: ActorKind, user: UserRow) -> Self {
-        Self { kind, user: Some(user), address: None }
+    pub(super) fn from_session(user: UserRow) -> Self {
+        Self { kind: ActorKind::User, user: Some(user), address: None, work: RequestWork::default(), token: None }
+    }
+
+    pub(super) fn from_token(user: UserRow, token: ActingToken) -> Self {
+        let (kind, work) = (ActorKind::Token, RequestWork::default());
+        Self { kind, user: Some(user), address: None, work, token: Some(token) }
     }
 
     /// Returns the actor for the admin token of the settings. Must be called only after that token was checked.
-    pub(crate) const fn from_settings() -> Self {
-        Self { kind: ActorKind::Settings, user: None, address: None }
+    pub(crate) fn from_settings() -> Self {
+        Self { kind: ActorKind::Settings, user: None, address: None, work: RequestWork::default(), token: None }
     }
 
     /// Sets the IP address from which the request comes.
@@ -30,9 +59,37 @@ impl Actor {
         Self { address: Some(address), ..self }
     }
 
+    /// Names the work of the request that the actor makes.
+    pub(crate) fn with_work(self, work: RequestWork) -> Self {
+        Self { work, ..self }
+    }
+
+    /// Charges work of the request to the user.
+    pub(crate) fn charge(&self, work: Work) {
+        self.work.charge(work);
+    }
+
+    /// Returns the work of the request.
+    pub(crate) const fn work(&self) -> &RequestWork {
+        &self.work
+    }
+
     /// Returns the user; `None` for the admin token of the settings.
     pub(crate) fn user(&self) -> Option<&UserRow> {
         self.user.as_ref()
+    }
+
+    /// Returns the admin token of a user with which the actor has authenticated.
+    pub(crate) const fn token(&self) -> Option<&ActingToken> {
+        self.token.as_ref()
+    }
+
+    /// True if the actor may do a [`LastingOperation`] to a user, of whom `None` stands for one who does not exist yet. The
+    /// pages have asked for the proof of a session. A token of a user may do it if the token does not end by itself, so
+    /// that nothing of it lasts longer than the token, and never to its own user, whom the proof protects.
+    pub(crate) fn may_do_lasting(&self, user: Option<&UserId>) -> bool {
+        let Some(token) = &self.token else { return true };
+        token.expires_at.is_none() && user.is_none_or(|user| self.user.as_ref().is_none_or(|own| own.id != *user))
     }
 
     /// Returns the IP address from which the request comes, if it is known.

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::rate_limit::RateLimitPermit;
+use super::rate_limit::{CodeKind, RateLimitPermit};
 use super::{IdentityError, IdentityService};
 use crate::gateway::store::UserId;
 
@@ -45,9 +45,11 @@ impl IdentityService {
         &self,
         user: &UserId,
         address: IpAddr,
+        kind: CodeKind,
     ) -> Result<RateLimitPermit, IdentityError> {
-        let permit =
-            self.limits.count_code_attempt(user.as_str(), address, self.clock.instant()).map_err(too_many_attempts)?;
+        let source = (address, self.has_signed_in_from(user, address).await?);
+        let permit = self.limits.count_code_attempt(user.as_str(), source, kind, self.clock.instant());
+        let permit = permit.map_err(too_many_attempts)?;
         self.count_on_all_nodes(permit).await
     }
 

@@ -31,6 +31,9 @@ pub(crate) enum IdentityError {
     /// The change would leave no admin who can sign in.
     #[error("the last admin who can sign in must remain an admin")]
     LastAdmin,
+    /// The user has as many admin tokens as a user can have.
+    #[error("the user has {0} admin tokens, and can have no more: delete one first")]
+    TooManyTokens(u32),
     /// The name is already used.
     #[error("the name is already used")]
     NameTaken,

@@ -1,9 +1,9 @@
 //! Limits password attempts.
 //!
-//! There are four limits, each a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address,
-//! for an address, for a sign-in name from all addresses, and for the codes of a second factor. The limit for a name from
-//! all addresses does not apply to a network from which the user with that name has signed in before, so that attempts of
-//! others cannot lock out this user. An address of IPv6 counts as its network everywhere. In this module, `account` is the
+//! Each limit is a leaky bucket (the generic cell rate algorithm): for a sign-in name from one address, for an address, for
+//! a sign-in name from all addresses, for the codes of a second factor and for the recovery codes from one address, and for
+//! the codes from all addresses. The limits for a user from all addresses do not apply to a network from which the user has
+//! signed in before, so that attempts of others cannot lock out this user. An address of IPv6 counts as its network everywhere. In this module, `account` is the
 //! sign-in name. It has no clock: the current time is an argument.
 
 use std::collections::HashMap;
@@ -28,10 +28,15 @@ const ADDRESS_LIMIT: RateLimit = RateLimit { burst: 30, interval: Duration::from
 /// The limit for a sign-in name from all addresses.
 const ACCOUNT_LIMIT: RateLimit = RateLimit { burst: 20, interval: Duration::from_secs(10) };
 
-/// The limit for the codes of the second factor of a user, from all addresses. It is strict, because a code has only six
+/// The limit for the codes of the second factor of a user from one address. It is strict, because a code has only six
 /// digits, and because only somebody with the password reaches it: about three of a million codes are right at a time, so
 /// a guess succeeds within a year with a probability of less than a third.
 const CODE_LIMIT: RateLimit = RateLimit { burst: 10, interval: Duration::from_secs(300) };
+/// The limit for these codes from all addresses: that of one address in the long run, and several addresses at once, so
+/// that somebody with the password and one address does not use it up.
+const CODE_ACCOUNT_LIMIT: RateLimit = RateLimit { burst: 50, interval: Duration::from_secs(300) };
+/// The limit for the recovery codes of a user from one address. They have 50 bits, so nobody guesses them.
+const RECOVERY_CODE_LIMIT: RateLimit = CODE_LIMIT;
 
 /// The number of buckets at which empty buckets are removed (our choice).
 const BUCKETS_PRUNE_AT: usize = 10_000;
@@ -42,7 +47,18 @@ enum RateLimitKey {
     Pair(String, IpAddr),
     Address(IpAddr),
     Account(String),
-    Code(String),
+    Code(String, IpAddr),
+    CodeAccount(String),
+    RecoveryCode(String, IpAddr),
+}
+
+/// The kind of a code of the second factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodeKind {
+    /// A code of an authenticator app.
+    App,
+    /// A recovery code.
+    Recovery,
 }
 
 /// The buckets, each with the time at which it is empty.
@@ -85,20 +101,27 @@ impl PasswordRateLimiter {
         self.fill_buckets(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT_LIMIT)], now)
     }
 
-    /// Counts an attempt with a code of the second factor of a user.
+    /// Counts an attempt with a code of the second factor of a user from an address. `is_known` is true if the user has
+    /// signed in from its network before.
     pub(super) fn count_code_attempt(
         &self,
         user: &str,
-        address: IpAddr,
+        (address, is_known): (IpAddr, bool),
+        kind: CodeKind,
         now: Instant,
     ) -> Result<RateLimitPermit, Duration> {
-        self.fill_buckets(
-            vec![
-                (RateLimitKey::Code(user.to_owned()), CODE_LIMIT),
-                (RateLimitKey::Address(network(address)), ADDRESS_LIMIT),
-            ],
-            now,
-        )
+        let (user, address) = (user.to_owned(), network(address));
+        let mut buckets = vec![(RateLimitKey::Address(address), ADDRESS_LIMIT)];
+        match kind {
+            CodeKind::Recovery => buckets.push((RateLimitKey::RecoveryCode(user, address), RECOVERY_CODE_LIMIT)),
+            CodeKind::App => {
+                buckets.push((RateLimitKey::Code(user.clone(), address), CODE_LIMIT));
+                if !is_known {
+                    buckets.push((RateLimitKey::CodeAccount(user), CODE_ACCOUNT_LIMIT));
+                }
+            }
+        }
+        self.fill_buckets(buckets, now)
     }
 
     fn fill_buckets(&self, buckets: Vec<(RateLimitKey, RateLimit)>, now: Instant) -> Result<RateLimitPermit, Duration> {
@@ -155,7 +178,9 @@ impl RateLimitKey {
             Self::Pair(account, address) => format!("pair {address} {account}"),
             Self::Address(address) => format!("address {address}"),
             Self::Account(account) => format!("account {account}"),
-            Self::Code(user) => format!("code {user}"),
+            Self::Code(user, address) => format!("code {address} {user}"),
+            Self::CodeAccount(user) => format!("code account {user}"),
+            Self::RecoveryCode(user, address) => format!("recovery code {address} {user}"),
         }
     }
 }

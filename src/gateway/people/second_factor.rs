@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 
-use super::rate_limit::RateLimitPermit;
+use super::rate_limit::{CodeKind, RateLimitPermit};
 use super::totp::{SECRET_BYTES, TotpSecret, base32};
 use super::{IdentityError, IdentityService, SecretText, UserSession};
 use crate::gateway::store::{
@@ -153,7 +153,9 @@ impl IdentityService {
         code: &str,
         (address, audit): (IpAddr, &AuditContext),
     ) -> Result<(FactorUse, RateLimitPermit), IdentityError> {
-        let permit = self.count_code_attempt(&user.id, address).await?;
+        let is_recovery_code = normalized_recovery_code(code).is_some();
+        let kind = if is_recovery_code { CodeKind::Recovery } else { CodeKind::App };
+        let permit = self.count_code_attempt(&user.id, address, kind).await?;
         match self.factor_use(&user.id, code).await? {
             Some(factor) => Ok((factor, permit)),
             None => Err(self.refuse_code(user, audit).await),

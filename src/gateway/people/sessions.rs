@@ -9,8 +9,9 @@ use super::rate_limit::network;
 use super::sign_in::counted_name;
 use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, passwords};
 use crate::gateway::store::{
-    ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
+    AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
 };
+use crate::gateway::work::RequestWork;
 
 /// The time without use after which a session ends (our choice).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
@@ -151,7 +152,7 @@ impl IdentityService {
     async fn check_own_password(&self, session: &UserSession, password: &str) -> Result<(), IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
-        let account = counted_name(&user.name);
+        let account = &counted_name(&user.name);
         let permit = self.count_attempt(account, address).await?;
         let permit = self.count_for_account(permit, account, Some(user), address).await?;
         if !self.passwords.verify(password, self.store.password_hash(&user.id).await?).await? {
@@ -248,7 +249,7 @@ impl IdentityService {
     }
 
     fn user_session(&self, id: SessionId, user: UserRow, proved_at: Timestamp, cookie: &str) -> UserSession {
-        let actor = Actor::from_user(ActorKind::User, user);
+        let actor = Actor::from_session(user);
         UserSession { id, actor, proved_at, csrf: self.form_token(cookie) }
     }
 
@@ -273,6 +274,11 @@ impl UserSession {
     /// Sets the IP address from which the request comes.
     pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { actor: self.actor.with_address(address), ..self }
+    }
+
+    /// Names the work of the request.
+    pub(crate) fn with_work(self, work: RequestWork) -> Self {
+        Self { actor: self.actor.with_work(work), ..self }
     }
 }
 

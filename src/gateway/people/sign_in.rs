@@ -6,7 +6,7 @@ use super::pending_sign_in::FirstFactor;
 use super::rate_limit::{RateLimitPermit, network};
 use super::{IdentityError, IdentityService, IssuedSession, SecretText};
 use crate::gateway::names;
-use crate::gateway::store::{ActorKind, AuditContext, SignInProof, UserRow};
+use crate::gateway::store::{ActorKind, AuditContext, SignInProof, UserId, UserRow};
 
 /// The address and browser of a sign-in.
 #[derive(Debug, Clone)]
@@ -44,13 +44,9 @@ impl IdentityService {
         password: &str,
         origin: &SignInOrigin,
     ) -> Result<SignInStep, IdentityError> {
-        let composed = names::to_nfc(name);
-        let account = counted_name(&composed);
+        let account = &counted_name(name);
         let permit = self.count_attempt(account, origin.address).await?;
-        let user = match self.user_named(name).await? {
-            None if composed != name => self.user_named(&composed).await?,
-            user => user,
-        };
+        let user = self.user_named(name).await?;
         let permit = self.count_for_account(permit, account, user.as_ref(), origin.address).await?;
         let audit = self.audit_context(user.as_ref(), origin);
         let hash = match &user {
@@ -75,9 +71,10 @@ impl IdentityService {
         Err(IdentityError::WrongCredentials)
     }
 
-    /// Returns the user with exactly this name; `find_user` also finds users by id.
+    /// Returns the user with this name, in any case of its letters; `find_user` also finds users by id.
     pub(super) async fn user_named(&self, name: &str) -> Result<Option<UserRow>, IdentityError> {
-        Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
+        let user = self.store.find_user(name).await?;
+        Ok(user.filter(|user| user.name == name || names::fold(&user.name) == names::fold(name)))
     }
 
     /// Counts the attempt for the name from all addresses, unless the user has signed in from the network of this address
@@ -90,14 +87,16 @@ impl IdentityService {
         address: IpAddr,
     ) -> Result<RateLimitPermit, IdentityError> {
         let is_known = match user {
-            // Sign-ins to older versions have left the address itself.
-            Some(user) => {
-                let sources = [network(address).to_string(), address.to_string()];
-                self.store.has_signed_in_from(&user.id, sources.each_ref().map(String::as_str)).await?
-            }
+            Some(user) => self.has_signed_in_from(&user.id, address).await?,
             None => false,
         };
         if is_known { Ok(permit) } else { self.count_attempt_for_account(permit, account).await }
+    }
+
+    /// True if the user has signed in from the network of this address before.
+    pub(super) async fn has_signed_in_from(&self, user: &UserId, address: IpAddr) -> Result<bool, IdentityError> {
+        let sources = [network(address).to_string(), address.to_string()];
+        Ok(self.store.has_signed_in_from(user, sources.each_ref().map(String::as_str)).await?)
     }
 
     pub(super) fn audit_context(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {
@@ -112,8 +111,8 @@ impl IdentityService {
     }
 }
 
-/// Returns the beginning of a name, for which attempts are counted: as many characters as a valid name may have.
-pub(super) fn counted_name(name: &str) -> &str {
-    let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(index, _)| index);
-    &name[..end]
+/// Returns the form of the beginning of a name, for which attempts are counted: as many characters as a valid name may
+/// have.
+pub(super) fn counted_name(name: &str) -> String {
+    names::fold(&name.chars().take(names::MAX_NAME_CHARS).collect::<String>())
 }

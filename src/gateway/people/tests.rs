@@ -35,6 +35,10 @@ fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     )
 }
 
+const fn new_token(name: &str, expires_at: Option<Timestamp>) -> NewToken<'_> {
+    NewToken { name, expires_at, maker: None, max_tokens: 50 }
+}
+
 fn new_user(name: &str, role: UserRole, groups: &[&str]) -> NewUser {
     let groups = groups.iter().map(|&group| group.to_owned()).collect();
     NewUser { name: name.to_owned(), role, groups, limits: None }

@@ -5,13 +5,26 @@ use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
-use super::{Actor, IdentityError, IdentityService, SecretText};
+use super::{ActingToken, Actor, IdentityError, IdentityService, SecretText};
 use crate::gateway::keys::{BearerSecret, BearerSecretKind};
 use crate::gateway::names;
-use crate::gateway::store::{ActorKind, AdminTokenRow, AuditContext, SecretHash, Timestamp, TokenId, UserId, UserRow};
+use crate::gateway::store::{AdminTokenRow, AuditContext, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
 /// The precision of the stored time of the last use (our choice).
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
+
+/// The terms of a new token.
+#[derive(Clone, Copy)]
+pub(crate) struct NewToken<'a> {
+    /// The name.
+    pub(crate) name: &'a str,
+    /// The time at which it ends.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// The token with which it is made: the new one ends with this one, and at most at the same time.
+    pub(crate) maker: Option<&'a ActingToken>,
+    /// The most tokens that its user can have.
+    pub(crate) max_tokens: u32,
+}
 
 // === impl IdentityService ===
 
@@ -20,18 +33,25 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::InvalidField`] for an invalid name or expiry, or a disabled user.
+    /// [`IdentityError::InvalidField`] for an invalid name or expiry, or a disabled user, and
+    /// [`IdentityError::TooManyTokens`] if the user has as many tokens as a user can have.
     pub(crate) async fn create_token(
         &self,
         audit: &AuditContext,
         user: &UserRow,
-        name: &str,
-        expires_at: Option<Timestamp>,
+        new: NewToken<'_>,
     ) -> Result<(AdminTokenRow, SecretText), IdentityError> {
-        let name = names::parse_name(name)
+        let name = names::parse_name(new.name)
             .ok_or_else(|| IdentityError::field("name", names::invalid_name_message("token")))?;
+        let expires_at = new.expires_at;
         if expires_at.is_some_and(|end| end <= audit.at || end > Timestamp::LAST) {
             return Err(IdentityError::field("expires_at", "the expiry of the token must be in the future"));
+        }
+        if let Some(latest) = new.maker.and_then(|maker| maker.expires_at)
+            && expires_at.is_none_or(|end| end > latest)
+        {
+            let why = format!("the token must end at the latest at {latest}, with the token that makes it");
+            return Err(IdentityError::field("expires_at", why));
         }
         if user.disabled_at.is_some() {
             return Err(IdentityError::field("user", "the user is disabled"));
@@ -46,8 +66,11 @@ impl IdentityService {
             created_at: audit.at,
             expires_at,
             last_used_at: None,
+            parent: new.maker.map(|maker| maker.id.clone()),
         };
-        self.store.insert_admin_token(audit, &token, &self.token_hash(&secret)).await?;
+        if !self.store.insert_admin_token(audit, &token, &self.token_hash(&secret), new.max_tokens).await? {
+            return Err(IdentityError::TooManyTokens(new.max_tokens));
+        }
         Ok((token, SecretText::new(secret.expose().to_owned())))
     }
 
@@ -60,7 +83,7 @@ impl IdentityService {
         Ok(self.store.list_admin_tokens(owner).await?)
     }
 
-    /// Deletes the token with this id or public id.
+    /// Deletes the token with this id or public id, and the tokens that were made with it.
     ///
     /// # Errors
     ///
@@ -92,7 +115,7 @@ impl IdentityService {
             return Ok(None);
         };
         self.note_use(&token.id, now).await;
-        Ok(Some(Actor::from_user(ActorKind::Token, user)))
+        Ok(Some(Actor::from_token(user, ActingToken { id: token.id, expires_at: token.expires_at })))
     }
 
     /// Stores the use of a token, at most once per [`LAST_USED_PRECISION`]. If the store cannot be written, the token is

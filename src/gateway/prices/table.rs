@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
 
-use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures};
+use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures, PriceTerms};
 use crate::gateway::money::Usd;
 
 /// The prices that the provider of the built-in image model publishes. They apply to a model for which neither the
@@ -23,6 +23,8 @@ const DEFAULTS: [DefaultPrice; 1] = [DefaultPrice {
         image_output: Some(dollars(30, 0)),
         text_output: None,
         per_image: None,
+        cache_write: None,
+        cache_write_1h: None,
     },
     source: "https://developers.openai.com/api/docs/pricing, read on 2026-04-28",
 }];
@@ -85,6 +87,12 @@ impl PriceOrigin {
 // === impl PriceTable ===
 
 impl PriceTable {
+    /// True if there is a model all of whose prices are zero.
+    pub(crate) fn has_free_model(&self) -> bool {
+        let mut prices = self.models.values().flat_map(BTreeMap::values);
+        prices.any(|entry| entry.price.figures.values().into_iter().flatten().all(|price| price == Usd::ZERO))
+    }
+
     /// Joins the prices of the configuration file, those of the store and the defaults.
     pub(crate) fn new(file: &[ModelPrice], store: &[ModelPrice]) -> Self {
         let mut table = Self::default();
@@ -93,7 +101,8 @@ impl PriceTable {
         }
         for DefaultPrice { model, from, figures, source } in DEFAULTS {
             if let Some(from) = from.filter(|_| !table.models.contains_key(model)) {
-                let price = ModelPrice { model: model.to_owned(), from, figures, source: Some(source.to_owned()) };
+                let (terms, source) = (PriceTerms::default(), Some(source.to_owned()));
+                let price = ModelPrice { model: model.to_owned(), from, figures, terms, source };
                 table.insert(price, PriceOrigin::Default);
             }
         }
@@ -129,7 +138,8 @@ pub(crate) fn snapshot_model(model: &str) -> Option<&str> {
 /// Returns the version of a price. Nodes that have the same price give it the same version.
 fn version_of(price: &ModelPrice) -> String {
     let named = FIGURE_NAMES.into_iter().zip(price.figures.values());
-    let text: String = named.map(|(name, value)| format!("{name}={:?};", value.map(Usd::nanos))).collect();
+    let mut text: String = named.map(|(name, value)| format!("{name}={:?};", value.map(Usd::nanos))).collect();
+    text.push_str(&format!("{:?}", price.terms));
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
     let hex: String = digest.as_ref()[..VERSION_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}@{}#{hex}", price.model, price.from)

@@ -5,7 +5,7 @@ use chrono::NaiveDate;
 
 use super::estimate::image_tokens;
 use super::*;
-use crate::gateway::config::{ModelPrice, PriceFigures};
+use crate::gateway::config::{ModelPrice, PriceFigures, PriceTerms};
 use crate::gateway::money::Usd;
 use crate::gateway::store::testing::{finished_record, running_record};
 use crate::gateway::store::{
@@ -27,7 +27,7 @@ fn day(text: &str) -> NaiveDate {
 }
 
 fn price(model: &str, from: &str, figures: PriceFigures) -> ModelPrice {
-    ModelPrice { model: model.to_owned(), from: day(from), figures, source: None }
+    ModelPrice { model: model.to_owned(), from: day(from), figures, terms: PriceTerms::default(), source: None }
 }
 
 fn text_figures(input: f64, cached: f64, output: f64) -> PriceFigures {

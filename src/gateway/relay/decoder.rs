@@ -4,11 +4,14 @@
 //! Between the first and the last piece of an image, one search through each piece proves that nothing in it ends the
 //! image, its line or its event, and neither framer nor reader sees it.
 
+mod ciphertext;
 mod image_text;
 mod json_visitor;
 
 use bytes::Bytes;
 
+pub(super) use self::ciphertext::CIPHERTEXT;
+use self::ciphertext::CiphertextHash;
 use self::image_text::ImageText;
 use self::json_visitor::{DecoderVisitor, event_name};
 use super::event::{AnswerForm, FrameContent, RelayEvent, RelayEventSink};
@@ -30,6 +33,7 @@ pub(super) struct AnswerDecoder {
     schema: AnswerSchema,
     input: DecoderInput,
     text: ImageText,
+    ciphertext: CiphertextHash,
     has_progressed: bool,
 }
 
@@ -66,7 +70,13 @@ enum EventData {
 
 impl AnswerDecoder {
     pub(super) fn new(schema: AnswerSchema) -> Self {
-        Self { schema, input: DecoderInput::Unknown, text: ImageText::default(), has_progressed: false }
+        Self {
+            schema,
+            input: DecoderInput::Unknown,
+            text: ImageText::default(),
+            ciphertext: CiphertextHash::default(),
+            has_progressed: false,
+        }
     }
 
     pub(super) const fn form(&self) -> AnswerForm {
@@ -106,13 +116,15 @@ impl AnswerDecoder {
         if let DecoderInput::Events { .. } = self.input {
             return self.read_events(piece, sink);
         }
-        let Self { schema, input: DecoderInput::Json(reader), text, .. } = self else { return Ok(piece.len()) };
+        let Self { schema, input: DecoderInput::Json(reader), text, ciphertext, .. } = self else {
+            return Ok(piece.len());
+        };
         self.has_progressed = true;
         if reader.is_done() {
             let is_blank = piece.iter().all(u8::is_ascii_whitespace);
             return if is_blank { Ok(piece.len()) } else { Err(JsonSyntaxError::Surplus.into()) };
         }
-        let length = reader.push(piece, &mut DecoderVisitor { schema, text, framer: None, piece, sink })?;
+        let length = reader.push(piece, &mut DecoderVisitor { schema, text, ciphertext, framer: None, piece, sink })?;
         if reader.is_done() {
             schema.push(RelayEvent::AnswerEnded, sink);
         }
@@ -121,13 +133,15 @@ impl AnswerDecoder {
 
     fn read_events(&mut self, piece: &Bytes, sink: &mut dyn RelayEventSink) -> Result<usize, MalformedAnswer> {
         let limits = self.schema.limits();
-        let Self { schema, input: DecoderInput::Events { framer, data }, text, .. } = self else { return Ok(0) };
+        let Self { schema, input: DecoderInput::Events { framer, data }, text, ciphertext, .. } = self else {
+            return Ok(0);
+        };
         let (length, span) = framer.next(piece);
         let content = match span {
             SseSpan::Data => {
                 self.has_progressed = true;
                 if let Some(reader) = data.begin_object(&piece[..length], limits) {
-                    let mut visitor = DecoderVisitor { schema, text, framer: Some(framer), piece, sink };
+                    let mut visitor = DecoderVisitor { schema, text, ciphertext, framer: Some(framer), piece, sink };
                     reader.push_last(&piece[..length], &mut visitor)?;
                 }
                 return Ok(length);

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::answer_members::AnswerUsage;
 use super::relay_error::RelayError;
+use crate::gateway::store::BindingDigest;
 use crate::image::ImageProperties;
 use crate::stream::json::ValueInterest;
 
@@ -86,8 +87,8 @@ pub(crate) struct AnswerSummary {
     pub(crate) image_model: Option<String>,
     /// The text model, if one ran the image tool.
     pub(crate) host_model: Option<String>,
-    /// The id of the response, if it has one.
-    pub(crate) response_id: Option<String>,
+    /// The ids and the encrypted contents of the response, which belong to the account.
+    pub(crate) bindings: Vec<BindingDigest>,
     /// The members besides the image that the upstream sent, if the answer is to be a single element of `data`.
     pub(crate) element_members: Map<String, Value>,
 }

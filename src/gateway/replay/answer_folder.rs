@@ -281,6 +281,18 @@ impl AnswerFolder {
         key_answers.answers.insert(number, AnswerFile { file_name: file, expires_at, reservation });
     }
 
+    /// Returns the ids of the API keys that have answers here.
+    pub(super) fn owners(&self) -> Vec<String> {
+        self.state().owners.keys().filter(|owner| !owner.is_empty()).cloned().collect()
+    }
+
+    /// Removes the answers of these API keys, and returns the names of their files. Blocks, so async code must not call it.
+    pub(super) fn remove_of_owners(&self, owners: &[String]) -> Vec<String> {
+        let removed: Vec<KeyAnswers> = owners.iter().filter_map(|owner| self.state().owners.remove(owner)).collect();
+        let files = removed.into_iter().flat_map(|owner| owner.answers.into_values());
+        files.inspect(|answer| remove(&self.folder.join(&answer.file_name))).map(|answer| answer.file_name).collect()
+    }
+
     /// Removes expired files. Blocks, so async code must not call it.
     pub(super) fn remove_expired(&self, now: Timestamp) {
         let mut expired = Vec::new();

@@ -51,6 +51,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::Denied
         | Error::AdminDecision(_)
         | Error::Invalid(_)
+        | Error::UnreadableContext(_)
         | Error::TooLarge(_)
         | Error::UnsupportedMedia(_)
         | Error::UnsupportedEncoding
@@ -63,7 +64,8 @@ pub(super) fn is_final(error: &Error) -> bool {
         | Error::LimitReached(_)
         | Error::PriceUnknown(_)
         | Error::NoAccounts
-        | Error::Unavailable => false,
+        | Error::Unavailable
+        | Error::StorageFull => false,
     }
 }
 

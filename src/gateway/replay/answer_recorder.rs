@@ -8,15 +8,21 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 
 use super::answer_head::AnswerHead;
-use super::disk_budget::{EvictableStorage, reserve, run_with_timeout};
+use super::disk_budget::{AnswerSpace, EvictableStorage, reserve, run_with_timeout};
 use super::sealed_file::SealedFile;
 use super::stored_answer::{StoredAnswer, StoredAnswerEnd};
+use super::unstored_answers::UnstoredAnswers;
+
+/// The memory that is reserved at once for the rest of an answer (our choice).
+const MEMORY_STEP_BYTES: u64 = 1024 * 1024;
 
 /// The writer of one stored answer. If it is dropped before [`AnswerRecorder::mark_complete`], the answer counts as
 /// broken off.
 pub(super) struct AnswerRecorder {
     answer: Arc<StoredAnswer>,
     output: Option<RecorderFile>,
+    /// The memory for what cannot be written; `None` if the answer may be passed on to its present readers only.
+    memory: Option<Arc<UnstoredAnswers>>,
 }
 
 /// The file of a stored answer.
@@ -24,6 +30,8 @@ struct RecorderFile {
     frames: Arc<SealedFile>,
     storage: Arc<dyn EvictableStorage>,
     next_frame: u64,
+    /// The space that was reserved before the answer was made.
+    space: Option<AnswerSpace>,
 }
 
 // === impl AnswerRecorder ===
@@ -40,7 +48,16 @@ impl AnswerRecorder {
             .inspect_err(|error| tracing::error!(%error, "no file could be created for an answer: it is not stored"));
         let file = file.ok().map(Arc::new);
         answer.begin(head, file.clone());
-        Self { answer, output: file.map(|frames| RecorderFile { frames, storage, next_frame: 0 }) }
+        let output = file.map(|frames| RecorderFile { frames, storage, next_frame: 0, space: None });
+        Self { answer, output, memory: None }
+    }
+
+    /// Uses the space that was reserved for the answer, and keeps in memory what cannot be written nevertheless.
+    pub(super) fn keep_all(&mut self, space: AnswerSpace, memory: &Arc<UnstoredAnswers>) {
+        self.memory = Some(Arc::clone(memory));
+        if let Some(output) = &mut self.output {
+            output.space = Some(space);
+        }
     }
 
     /// Writes a body to its end. Returns an error if the body breaks off.
@@ -58,12 +75,36 @@ impl AnswerRecorder {
 
     async fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
+            if self.answer.free_memory().is_some() {
+                if self.reserve_memory(bytes.len() as u64) {
+                    return self.answer.append_in_memory(bytes);
+                }
+                self.answer.discard_tail_when_read().await;
+            }
             let (remaining, is_full) = self.answer.append(bytes);
             bytes = remaining;
-            if is_full && !self.write_tail().await {
+            if is_full && !self.write_tail().await && !self.reserve_memory(0) {
                 self.answer.discard_tail_when_read().await;
             }
         }
+    }
+
+    /// Reserves memory for the tail and for bytes that follow it. Returns false if there is none, or if the answer has
+    /// lost bytes before.
+    fn reserve_memory(&mut self, bytes: u64) -> bool {
+        let Some(memory) = self.memory.as_ref().filter(|_| !self.answer.has_gap()) else { return false };
+        let missing = match self.answer.free_memory() {
+            Some(free) if free >= bytes => return true,
+            Some(free) => bytes - free,
+            None => bytes.saturating_add(self.answer.tail().len() as u64),
+        };
+        let reservation = memory.reserve(missing.max(MEMORY_STEP_BYTES)).or_else(|| memory.reserve(missing));
+        let Some(reservation) = reservation else {
+            self.memory = None;
+            return false;
+        };
+        self.answer.add_memory(reservation);
+        true
     }
 
     /// Writes the frame in memory to the file. Returns false if that fails or the answer has no file. After one failure
@@ -117,9 +158,10 @@ impl RecorderFile {
             return Ok(());
         }
         let (storage, frames, number) = (Arc::clone(&self.storage), Arc::clone(&self.frames), self.next_frame);
+        let reserved = self.space.as_mut().and_then(|space| space.take(frame.len() as u64));
         let write = move || {
             // Reserving space may remove older files, which may block too.
-            let reservation = reserve(&*storage, frame.len() as u64)?;
+            let reservation = reserved.map_or_else(|| reserve(&*storage, frame.len() as u64), Ok)?;
             frames.write(number, frame).map(|()| reservation)
         };
         let reservation = run_with_timeout(self.storage.free(), write).await?;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::answer_head::{AnswerHead, RecordableAnswer, error_answer, is_final};
 use super::answer_reader::AnswerReader;
 use super::answer_recorder::AnswerRecorder;
-use super::disk_budget::EvictableStorage;
+use super::disk_budget::{AnswerSpace, EvictableStorage, reserve_ahead, run_with_timeout};
 use super::durable_answers::{AnswerStorageError, PendingFile};
 use super::idempotent_answers::{ClaimHandover, ClaimOutcome, IdempotentAnswers, LiveClaim};
 use super::pending_work::PendingGuard;
@@ -34,6 +34,8 @@ pub(crate) struct ClaimGuard {
     idempotent_answers: Arc<IdempotentAnswers>,
     live: Arc<LiveClaim>,
     row: ReplayClaim,
+    /// The disk space for the answer, if the caller gets it only from the stored answer.
+    space: Option<AnswerSpace>,
     /// Keeps the store open until the claim is completed or released.
     _pending: PendingGuard,
 }
@@ -43,7 +45,7 @@ pub(crate) struct ClaimGuard {
 impl ClaimGuard {
     pub(super) fn new(idempotent_answers: Arc<IdempotentAnswers>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
         let _pending = idempotent_answers.begin_work();
-        Self { idempotent_answers, live, row, _pending }
+        Self { idempotent_answers, live, row, space: None, _pending }
     }
 
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
@@ -95,6 +97,26 @@ impl ClaimGuard {
         AnswerReader::new(&self.live.answer)
     }
 
+    /// Reserves disk space for the answer, before anything is spent. The answer is then kept until it is fetched, even if
+    /// it cannot be written. Without space, the claim is released, its readers get the error, and nothing is returned.
+    ///
+    /// Must be awaited in a task that no caller can drop.
+    pub(crate) async fn reserve_space(mut self, bytes: u64) -> Option<Self> {
+        let folder = Arc::clone(&self.idempotent_answers.folder);
+        let storage = Arc::clone(&folder);
+        match run_with_timeout(&folder.free, move || reserve_ahead(&*storage, bytes)).await {
+            Ok(space) => {
+                self.space = Some(space);
+                Some(self)
+            }
+            Err(error) => {
+                tracing::warn!(%error, bytes, "a request is refused before it costs anything: its answer has no space");
+                self.record_error(&Error::StorageFull).await;
+                None
+            }
+        }
+    }
+
     /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After
     /// any other error, which cost nothing, a repeat runs a new job.
     ///
@@ -109,14 +131,17 @@ impl ClaimGuard {
                 let (head, body) = error_answer(&error);
                 self.store_answer(head, Full::new(body)).await;
             }
-            Err(error) => {
-                // The claim is removed before the error is sent: a caller that repeats at once must find no claim.
-                self.idempotent_answers.release_claim(&self.row).await;
-                self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
-                let (head, body) = error_answer(&error);
-                self.live.answer.set_complete(head, body);
-            }
+            Err(error) => self.record_error(&error).await,
         }
+    }
+
+    /// Reports an error that cost nothing.
+    async fn record_error(self, error: &Error) {
+        // The claim is removed before the error is sent: a caller that repeats at once must find no claim.
+        self.idempotent_answers.release_claim(&self.row).await;
+        self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+        let (head, body) = error_answer(error);
+        self.live.answer.set_complete(head, body);
     }
 
     /// Releases the claim of a guard that no request received, so nothing was spent.
@@ -124,7 +149,7 @@ impl ClaimGuard {
         self.idempotent_answers.release_claim(&self.row).await;
     }
 
-    async fn store_answer<B>(self, head: AnswerHead, body: B)
+    async fn store_answer<B>(mut self, head: AnswerHead, body: B)
     where
         B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
     {
@@ -134,18 +159,29 @@ impl ClaimGuard {
         };
         let storage = Arc::clone(&self.idempotent_answers.folder) as Arc<dyn EvictableStorage>;
         let mut recorder = AnswerRecorder::begin(Arc::clone(&self.live.answer), head, frames, storage);
+        let must_be_kept = self.space.is_some();
+        if let Some(space) = self.space.take() {
+            recorder.keep_all(space, &self.idempotent_answers.unstored);
+        }
         if let Err(error) = recorder.record_body(body).await {
             tracing::warn!(%error, "an answer broke off and is not stored");
             self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
             return;
         }
+        let mut is_stored = false;
         if let (Some(pending_file), Some(frames)) = (pending_file, recorder.finish_file().await) {
             let result = timeout(STORAGE_WAIT_MAX, self.commit_answer(pending_file, &frames)).await;
-            if let Err(error) = result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
-                tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
-                self.live.answer.mark_unstored();
-                frames.spawn_unlink();
+            match result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
+                Ok(()) => is_stored = true,
+                Err(error) => {
+                    tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
+                    self.live.answer.mark_unstored();
+                    frames.spawn_unlink();
+                }
             }
+        }
+        if must_be_kept && !is_stored && !self.live.answer.has_gap() {
+            self.idempotent_answers.unstored.keep(self.row.request_id.clone(), Arc::clone(&self.live.answer));
         }
         self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
         recorder.mark_complete();

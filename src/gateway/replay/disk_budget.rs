@@ -1,9 +1,10 @@
 //! The disk space for stored answers: its limit, the free space that is reserved for other data, and the eviction of
-//! answers when either limit is reached.
+//! answers when either limit is reached. Space can be reserved before an answer is made; such space is held back from
+//! all other answers until it is written or given back.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::timeout;
 
@@ -18,6 +19,10 @@ const BLOCK: u64 = 4096;
 pub(super) struct DiskBudget {
     max: u64,
     used: AtomicU64,
+    /// The part of `used` that was reserved ahead and is not written yet: the free space of the disk still has it.
+    unwritten: AtomicU64,
+    /// Held while space is reserved ahead, so that two reservations never count the same free space.
+    ahead_lock: Mutex<()>,
 }
 
 /// A collection of files that can evict some of them to make space for a new file.
@@ -39,6 +44,10 @@ pub(super) struct DiskReservation {
     bytes: u64,
 }
 
+/// Space that is reserved for an answer before the answer is made. What is not written is released on drop.
+#[derive(Debug)]
+pub(super) struct AnswerSpace(DiskReservation);
+
 /// Returns the bytes of the blocks that a file of this length takes.
 pub(super) const fn whole_blocks(length: u64) -> u64 {
     length.div_ceil(BLOCK) * BLOCK
@@ -58,10 +67,17 @@ pub(super) async fn run_with_timeout<T: Send + 'static>(
     result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow")))
 }
 
-/// True if an answer of this many bytes could be stored now, after evictions if necessary. Nothing is reserved or
-/// evicted. Blocks, so async code must not call it.
-pub(super) fn has_space(storage: &dyn EvictableStorage, bytes: u64) -> bool {
-    storage.free().missing_for_stored_answer(bytes) <= storage.budget().used()
+/// Reserves space for an answer that is not made yet. Blocks, so async code must not call it.
+///
+/// # Errors
+///
+/// Returns an error if the space that no running answer uses, after the eviction of all finished answers, is too small.
+pub(super) fn reserve_ahead(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<AnswerSpace> {
+    let budget = storage.budget();
+    let _ahead_guard = budget.ahead_lock.lock().unwrap_or_else(PoisonError::into_inner);
+    let reservation = reserve(storage, bytes)?;
+    budget.unwritten.fetch_add(reservation.bytes, Ordering::AcqRel);
+    Ok(AnswerSpace(reservation))
 }
 
 /// Reserves space for bytes that are to be written. Blocks, so async code must not call it.
@@ -70,12 +86,14 @@ pub(super) fn has_space(storage: &dyn EvictableStorage, bytes: u64) -> bool {
 ///
 /// Returns an error if no answer is left to evict, or if the eviction of all answers would not free enough space.
 pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
-    let (missing, budget) = (storage.free().missing_for_stored_answer(bytes), storage.budget());
+    let budget = storage.budget();
+    let unwritten = budget.unwritten.load(Ordering::Acquire);
+    let missing = storage.free().missing_for_stored_answer(bytes.saturating_add(unwritten));
     let storage_full =
         || io::Error::new(io::ErrorKind::StorageFull, "the remaining disk space is not available to stored answers");
     let used_before = budget.used();
-    // If the eviction of all answers would not free enough space, none is evicted.
-    if missing > used_before {
+    // If the eviction of all answers would not free enough space, none is evicted. Unwritten space has no file.
+    if missing > used_before.saturating_sub(unwritten) {
         return Err(storage_full());
     }
     // The budget is counted, and not the free space of the disk, which may grow only later.
@@ -93,20 +111,27 @@ pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<
 ///
 /// Returns an error if no answer is left to evict.
 pub(super) fn reserve_written(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
-    let (budget, bytes) = (storage.budget(), whole_blocks(bytes));
-    while !budget.try_reserve(bytes) {
+    loop {
+        if let Some(reservation) = storage.budget().try_reserve_blocks(bytes) {
+            return Ok(reservation);
+        }
         if !storage.evict() {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the space for stored answers is used up"));
         }
     }
-    Ok(DiskReservation { budget: Arc::clone(budget), bytes })
 }
 
 // === impl DiskBudget ===
 
 impl DiskBudget {
     pub(super) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self { max, used: AtomicU64::new(0) })
+        Arc::new(Self { max, used: AtomicU64::new(0), unwritten: AtomicU64::new(0), ahead_lock: Mutex::default() })
+    }
+
+    /// Reserves whole blocks for these bytes, if they are within the limit.
+    pub(super) fn try_reserve_blocks(self: &Arc<Self>, bytes: u64) -> Option<DiskReservation> {
+        let bytes = whole_blocks(bytes);
+        self.try_reserve(bytes).then(|| DiskReservation { budget: Arc::clone(self), bytes })
     }
 
     fn try_reserve(&self, bytes: u64) -> bool {
@@ -116,6 +141,24 @@ impl DiskBudget {
 
     pub(super) fn used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
+    }
+}
+
+// === impl AnswerSpace ===
+
+impl AnswerSpace {
+    /// Takes space for bytes that are about to be written; `None` if less is left.
+    pub(super) fn take(&mut self, bytes: u64) -> Option<DiskReservation> {
+        let bytes = whole_blocks(bytes);
+        self.0.bytes = self.0.bytes.checked_sub(bytes)?;
+        self.0.budget.unwritten.fetch_sub(bytes, Ordering::AcqRel);
+        Some(DiskReservation { budget: Arc::clone(&self.0.budget), bytes })
+    }
+}
+
+impl Drop for AnswerSpace {
+    fn drop(&mut self) {
+        self.0.budget.unwritten.fetch_sub(self.0.bytes, Ordering::AcqRel);
     }
 }
 
@@ -144,14 +187,10 @@ mod tests {
     use super::*;
 
     /// Storage whose files are only their reservations.
-    struct EvictableFiles(Arc<DiskBudget>, std::sync::Mutex<Vec<DiskReservation>>, FreeSpace);
+    struct EvictableFiles(Arc<DiskBudget>, Mutex<Vec<DiskReservation>>, FreeSpace);
 
     fn evictable(budget: &Arc<DiskBudget>, reserved_bytes: u64) -> EvictableFiles {
-        EvictableFiles(
-            Arc::clone(budget),
-            std::sync::Mutex::default(),
-            FreeSpace::new(std::env::temp_dir(), reserved_bytes),
-        )
+        EvictableFiles(Arc::clone(budget), Mutex::default(), FreeSpace::new(std::env::temp_dir(), reserved_bytes))
     }
 
     impl EvictableStorage for EvictableFiles {
@@ -182,6 +221,33 @@ mod tests {
         assert_eq!(budget.used(), 2 * BLOCK);
         drop(second);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn space_that_is_reserved_ahead_is_held_back_until_it_is_written_or_given_back() {
+        let budget = DiskBudget::new(8 * BLOCK);
+        let files = evictable(&budget, 0);
+        let mut space = reserve_ahead(&files, 6 * BLOCK).unwrap();
+        assert!(reserve_ahead(&files, 3 * BLOCK).is_err() && reserve(&files, 3 * BLOCK).is_err());
+        let written = space.take(5 * BLOCK).unwrap();
+        assert!(space.take(2 * BLOCK).is_none());
+        assert_eq!((budget.used(), budget.unwritten.load(Ordering::Acquire)), (6 * BLOCK, BLOCK));
+        drop(space);
+        assert_eq!((budget.used(), budget.unwritten.load(Ordering::Acquire)), (5 * BLOCK, 0));
+        drop(written);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn reservations_ahead_never_count_the_same_free_space() {
+        let (budget, folder) = (DiskBudget::new(u64::MAX), std::env::temp_dir());
+        let available = FreeSpace::new(folder, 0).available().unwrap();
+        let files = evictable(&budget, 0);
+        let part = available / 16 * 5;
+        let spaces: Vec<_> = (0..8).filter_map(|_| reserve_ahead(&files, part).ok()).collect();
+        assert_eq!(spaces.len(), 3, "three of these parts fit on the disk");
+        assert!(reserve(&files, part).is_err(), "an answer without a reservation does not get this space either");
     }
 
     #[cfg(unix)]

@@ -23,6 +23,7 @@ use super::claim_guard::ClaimGuard;
 use super::fingerprint::ReplayDigest;
 use super::pending_work::{PendingGuard, PendingWork};
 use super::stored_answer::StoredAnswer;
+use super::unstored_answers::UnstoredAnswers;
 use super::{LONGEST_CLAIM, ReplayError};
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::store::{
@@ -49,6 +50,8 @@ pub(super) struct IdempotentAnswers {
     pub(super) node: NodeId,
     /// The bytes of the answers of all nodes; `None` if no other node can share them.
     pub(super) sharing: Option<AnswerSharing>,
+    /// The answers that this process keeps because the disk does not have them.
+    pub(super) unstored: Arc<UnstoredAnswers>,
     /// The time for which an answer is kept.
     pub(super) retention_window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
@@ -142,6 +145,7 @@ impl IdempotentAnswers {
             folder,
             node,
             sharing: None,
+            unstored: UnstoredAnswers::new(),
             retention_window,
             live_claims,
             unreleased_claims,
@@ -285,7 +289,10 @@ impl IdempotentAnswers {
         }
         Ok(match &stored_claim.state {
             ReplayState::Stored(row) => Some(self.reopen(claim, row).await),
-            ReplayState::Running => self.is_answer_lost(claim).await?.then_some(ClaimOutcome::AnswerLost),
+            ReplayState::Running => match self.unstored.find(claim) {
+                Some(answer) => Some(follow(&answer, claim)),
+                None => self.is_answer_lost(claim).await?.then_some(ClaimOutcome::AnswerLost),
+            },
         })
     }
 
@@ -307,11 +314,13 @@ impl IdempotentAnswers {
     /// Returns the request whose claim has this scope, and its answer.
     pub(super) async fn find_answer(&self, scope: &ReplayDigest) -> Result<Option<EarlierAnswer>, ReplayError> {
         let Some(StoredReplay { claim, state }) = self.store.find_replay(scope).await? else { return Ok(None) };
+        let stored = match &state {
+            ReplayState::Stored(row) => self.load_answer(&claim, row).await.map(Arc::new),
+            ReplayState::Running => self.unstored.find(&claim),
+        };
         let mut answer = None;
-        if let ReplayState::Stored(row) = &state
-            && let Some(stored) = self.load_answer(&claim, row).await
-        {
-            let reader = AnswerReader::new(&Arc::new(stored));
+        if let Some(stored) = stored {
+            let reader = AnswerReader::new(&stored);
             answer = reader.head().await.ok().map(|head| (head, reader));
         }
         let is_held = self.live_claims().contains_key(&claim.scope);
@@ -326,9 +335,7 @@ impl IdempotentAnswers {
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {
         let answer = self.load_answer(claim, row).await;
-        answer.map_or(ClaimOutcome::AnswerLost, |answer| {
-            ClaimOutcome::Follow(AnswerReader::new(&Arc::new(answer)).with_request_id(claim.request_id.clone()))
-        })
+        answer.map_or(ClaimOutcome::AnswerLost, |answer| follow(&Arc::new(answer), claim))
     }
 
     /// Locks the set of orphans in removal.
@@ -354,11 +361,30 @@ impl IdempotentAnswers {
         self.ledger.write_replay(ReplayWrite::Remove { scope, request_id }).await.map(drop)
     }
 
-    /// Removes expired rows and files, and rows that could not be deleted before.
+    /// Removes the answers of API keys that were deleted: nobody can ask for them again.
+    async fn remove_of_deleted_keys(&self) -> Result<(), ReplayError> {
+        let owners = self.folder.owners();
+        let deleted = if owners.is_empty() { Vec::new() } else { self.store.deleted_keys(&owners).await? };
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let folder = Arc::clone(&self.folder);
+        let files = tokio::task::spawn_blocking(move || folder.remove_of_owners(&deleted)).await;
+        if let Some(shared) = self.store.shared_answers() {
+            for file in files.map_err(|_| ReplayError::Stopped)? {
+                shared.remove_shared_answer(&file).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes expired rows and files, those of deleted keys, and rows that could not be deleted before.
     pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
         let now = Timestamp::now();
+        self.unstored.remove_expired(Instant::now());
         let folder = Arc::clone(&self.folder);
         tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
+        self.remove_of_deleted_keys().await?;
         let unreleased = std::mem::take(&mut *self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner));
         let mut remaining = unreleased.into_iter();
         while let Some((scope, request_id)) = remaining.next() {
@@ -388,6 +414,10 @@ impl IdempotentAnswers {
             .map(|(scope, _)| *scope)
             .collect()
     }
+}
+
+fn follow(answer: &Arc<StoredAnswer>, claim: &ReplayClaim) -> ClaimOutcome {
+    ClaimOutcome::Follow(AnswerReader::new(answer).with_request_id(claim.request_id.clone()))
 }
 
 /// Returns the context in which the key of a file is sealed: the scope and the length of the answer. It binds the key

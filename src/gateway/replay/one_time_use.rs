@@ -1,12 +1,16 @@
 //! Claims of what may happen once, such as the use of a form of the console.
 //!
 //! They are rows like the claims of idempotency keys: of all requests on all nodes, exactly one gets the claim, also
-//! after a restart. A repeat learns only the id of what was created.
+//! after a restart. A repeat learns only the id of what was created. The same claims let requests that would create the
+//! same thing take turns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
 
 use super::idempotent_answers::IdempotentAnswers;
 use super::pending_work::PendingGuard;
@@ -20,6 +24,13 @@ use crate::gateway::store::{
 const CREATED: u16 = 201;
 /// The name of the created id among the headers in the row of a completed claim.
 const CREATED_ID: &str = "created-id";
+
+/// The time after which the turn of a process that has died ends (our choice): much longer than a write to the store.
+const TURN_LIFETIME: Duration = Duration::from_secs(30);
+/// The longest wait for a turn (our choice): the turn of a process that has died ends before.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(35);
+/// The pause between two attempts to get a turn (our choice).
+const TURN_PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer to the question who may use something first.
 pub(crate) enum OneTimeUse {
@@ -46,27 +57,66 @@ impl AnswerReplay {
     ///
     /// Returns an error if the store fails or is too slow. Then nothing may be done, and the right may be used up.
     pub(crate) async fn claim_once(&self, scope: [u8; 32], expires_at: Timestamp) -> Result<OneTimeUse, ReplayError> {
-        let answers = Arc::clone(&self.idempotent_answers);
-        let row = ReplayClaim {
-            scope,
-            digest: scope,
-            request_id: format!("once_{}", uuid::Uuid::new_v4().simple()).into(),
-            node: answers.node.clone(),
-            created_at: Timestamp::now(),
-            expires_at,
-        };
-        let write = answers.ledger.write_replay(ReplayWrite::Claim(row.clone()));
-        let outcome = timeout(OPEN_TIMEOUT, write).await.map_err(|_| LedgerError::Overloaded)??;
-        Ok(match outcome {
-            RowWriteOutcome::Done => {
-                let _pending = answers.begin_work();
-                OneTimeUse::First(OneTimeClaim { answers, row, _pending })
-            }
-            RowWriteOutcome::AlreadyClaimed(existing) => OneTimeUse::Repeated(created_id(*existing)),
-            // The owner of the claim is unknown.
-            RowWriteOutcome::NoEffect => OneTimeUse::Repeated(None),
-        })
+        claim_in(&self.idempotent_answers, scope, expires_at).await
     }
+
+    /// Runs `work` while no other request, on any node, runs work of the same scope. The work is run to its end even if
+    /// the caller leaves: a browser drops the first of two forms that it sends.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store fails, or if the others take too long. The work was not run then.
+    pub(crate) async fn run_alone<T: Send + 'static>(
+        &self,
+        scope: [u8; 32],
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, ReplayError> {
+        let answers = Arc::clone(&self.idempotent_answers);
+        let turn = async move {
+            let deadline = Instant::now() + TURN_WAIT_MAX;
+            loop {
+                match claim_in(&answers, scope, Timestamp::now() + TURN_LIFETIME).await? {
+                    OneTimeUse::First(claim) => {
+                        let result = work.await;
+                        claim.release().await;
+                        return Ok(result);
+                    }
+                    OneTimeUse::Repeated(_) if Instant::now() >= deadline => {
+                        return Err(LedgerError::Overloaded.into());
+                    }
+                    OneTimeUse::Repeated(_) => sleep(TURN_PAUSE).await,
+                }
+            }
+        };
+        Handle::current().spawn(turn.in_current_span()).await.map_err(|_| ReplayError::Stopped)?
+    }
+}
+
+async fn claim_in(
+    answers: &Arc<IdempotentAnswers>,
+    scope: [u8; 32],
+    expires_at: Timestamp,
+) -> Result<OneTimeUse, ReplayError> {
+    let answers = Arc::clone(answers);
+    let row = ReplayClaim {
+        scope,
+        digest: scope,
+        request_id: format!("once_{}", uuid::Uuid::new_v4().simple()).into(),
+        node: answers.node.clone(),
+        created_at: Timestamp::now(),
+        expires_at,
+    };
+    let write = answers.ledger.write_replay(ReplayWrite::Claim(row.clone()));
+    let outcome = timeout(OPEN_TIMEOUT, write).await.map_err(|_| LedgerError::Overloaded)??;
+    Ok(match outcome {
+        RowWriteOutcome::Done => {
+            let _pending = answers.begin_work();
+            OneTimeUse::First(OneTimeClaim { answers, row, _pending })
+        }
+        RowWriteOutcome::AlreadyClaimed(existing) => OneTimeUse::Repeated(created_id(*existing)),
+        // The owner of the claim is unknown.
+        RowWriteOutcome::NoEffect => OneTimeUse::Repeated(None),
+    })
 }
 
 // === impl OneTimeClaim ===

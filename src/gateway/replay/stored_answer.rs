@@ -3,7 +3,9 @@
 //! Complete frames are in a file. The incomplete last frame, the tail, is in memory, once for all readers. If no file
 //! can be created or written, for example because the disk is full, each further frame is passed on from memory
 //! instead: the next frame begins when all readers have read the current frame. Present readers then still get the
-//! whole answer, unless they take longer than [`READER_WAIT_MAX`] for a frame; a later repeat does not get it.
+//! whole answer, unless they take longer than [`READER_WAIT_MAX`] for a frame; a later repeat does not get it. The rest
+//! of an answer for which disk space was reserved stays in memory instead
+//! ([`UnstoredAnswers`](super::unstored_answers::UnstoredAnswers)).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,8 @@ use super::sealed_file::{FRAME_BYTES, SealedFile};
 /// The longest wait for the readers of one frame if frames are passed on from memory (our choice). A slower reader is
 /// cut off.
 const READER_WAIT_MAX: Duration = Duration::from_secs(60);
+/// The most bytes that a reader copies from memory at once (our choice).
+const PIECE_MAX_BYTES: usize = 1024 * 1024;
 
 /// An answer that is being written, or that is complete.
 #[derive(Default)]
@@ -53,6 +57,8 @@ struct StoredAnswerState {
     writer_waker: Option<Waker>,
     /// The reserved disk space, until the folder takes it over.
     reservation: Option<DiskReservation>,
+    /// The reserved memory, if the rest of the answer is in memory.
+    memory: Option<DiskReservation>,
 }
 
 /// The position of one reader.
@@ -168,6 +174,29 @@ impl StoredAnswer {
         (remaining, state.tail.len() >= FRAME_BYTES)
     }
 
+    /// Keeps all that follows in memory, within the reservation. The answer has no gap then.
+    pub(super) fn add_memory(&self, reservation: DiskReservation) {
+        let mut state = self.state();
+        match &mut state.memory {
+            Some(existing) => existing.merge(reservation),
+            none => *none = Some(reservation),
+        }
+    }
+
+    /// Returns the bytes that the tail may still take within the reserved memory; `None` if none is reserved.
+    pub(super) fn free_memory(&self) -> Option<u64> {
+        let state = self.state();
+        let reserved = state.memory.as_ref()?.bytes();
+        Some(reserved.saturating_sub(state.tail.len() as u64))
+    }
+
+    /// Appends bytes to the tail in memory.
+    pub(super) fn append_in_memory(&self, bytes: &[u8]) {
+        let mut state = self.state();
+        state.tail.extend_from_slice(bytes);
+        state.wake_readers();
+    }
+
     /// Returns a copy of the tail, to be written to the file.
     pub(super) fn tail(&self) -> Vec<u8> {
         let state = self.state();
@@ -206,6 +235,7 @@ impl StoredAnswer {
         let mut state = self.state();
         state.tail_offset += state.tail.len() as u64;
         state.tail.clear();
+        state.memory = None;
     }
 
     fn poll_all_readers(&self, cx: &Context<'_>) -> Poll<()> {
@@ -285,7 +315,7 @@ impl StoredAnswer {
         let Some(position) = offset.checked_sub(state.tail_offset) else { return Poll::Ready(AnswerChunk::Lost) };
         let unread = usize::try_from(position).ok().and_then(|position| state.tail.get(position..)).unwrap_or_default();
         if !unread.is_empty() {
-            let bytes = Bytes::copy_from_slice(unread);
+            let bytes = Bytes::copy_from_slice(&unread[..unread.len().min(PIECE_MAX_BYTES)]);
             state.advance(reader_id, bytes.len());
             return Poll::Ready(AnswerChunk::Bytes(bytes));
         }

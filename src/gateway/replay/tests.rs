@@ -7,6 +7,7 @@ mod expected_repeat;
 mod idempotent_answers;
 mod one_time_use;
 mod orphans;
+mod reserved_space;
 mod shared_answers;
 mod stored_answer;
 

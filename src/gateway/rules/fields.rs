@@ -128,7 +128,8 @@ fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Reje
         FieldKind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", type_name(value))),
         FieldKind::Size => check_size(name, value),
         FieldKind::Texts => check_texts(name, value),
-        FieldKind::TextMap => check_text_map(name, value),
+        FieldKind::TextMap => check_map(name, value, Value::is_string, "a string"),
+        FieldKind::NumberMap => check_map(name, value, Value::is_number, "a number"),
         FieldKind::Moment => check_moment(name, value),
         FieldKind::Day => check_day(name, value),
         FieldKind::Object => value.as_object().map(drop).ok_or_else(|| wrong_type(name, "an object", type_name(value))),
@@ -142,10 +143,10 @@ fn check_texts(name: &str, value: &Value) -> Result<(), Rejection> {
     invalid.map_or(Ok(()), |(index, item)| Err(wrong_type(&format!("{name}[{index}]"), "a string", type_name(item))))
 }
 
-fn check_text_map(name: &str, value: &Value) -> Result<(), Rejection> {
+fn check_map(name: &str, value: &Value, is_valid: fn(&Value) -> bool, expected: &str) -> Result<(), Rejection> {
     let members = value.as_object().ok_or_else(|| wrong_type(name, "an object", type_name(value)))?;
-    let invalid = members.iter().find(|(_, member)| !member.is_string());
-    invalid.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", type_name(member))))
+    let invalid = members.iter().find(|(_, member)| !is_valid(member));
+    invalid.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), expected, type_name(member))))
 }
 
 fn check_moment(name: &str, value: &Value) -> Result<(), Rejection> {

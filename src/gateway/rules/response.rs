@@ -19,12 +19,14 @@ mod job;
 mod mask;
 mod member_name;
 mod request_text;
+mod serving_accounts;
 mod tool;
 mod tool_summary;
 
-pub(crate) use body_contents::{StoredKind, UnjudgedPart};
+pub(crate) use body_contents::{StoredId, StoredKind, UnjudgedPart};
 pub(crate) use job::ResponseJob;
 pub(crate) use request_text::{TextScope, TextWindows};
+pub(crate) use serving_accounts::{ContextValue, ServingAccounts};
 pub(crate) use tool_summary::ImageTool;
 
 use chrono::{DateTime, Utc};
@@ -75,7 +77,7 @@ pub(super) fn check_response(
         check_optional(&known, name, expected)?;
     }
     refuse_background(&known)?;
-    let previous_response_id = previous_response_id(&known)?;
+    check_previous_response(&known)?;
     check_tool_list(&known)?;
     rejection.map_or(Ok(()), Err)?;
     let tool_choice = parse_tool_choice(&body, &known)?;
@@ -101,10 +103,9 @@ pub(super) fn check_response(
         is_agent: agent::is_official(headers),
         has_stored_prompt: known.get("prompt").is_some_and(|prompt| prompt.json_type() != JsonType::Null),
         injection: None,
-        previous_response_id,
         max_output_tokens: count("max_output_tokens"),
         max_tool_calls: count("max_tool_calls"),
-        only_account: None,
+        accounts: ServingAccounts::default(),
         turn: None,
         adapted: changes.text(),
         edits: contents.tools.edits.clone(),
@@ -170,13 +171,11 @@ fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Returns the id of the response that the request continues, if it names one.
-fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejection> {
+/// Rejects a text that is too long for the id of a response.
+fn check_previous_response(known: &KnownMembers) -> Result<(), Rejection> {
     let name = "previous_response_id";
-    match known.get(name).filter(|member| member.json_type() == JsonType::Text) {
-        Some(member) => member.parse().map(Some).ok_or_else(|| tool::too_long(name)),
-        None => Ok(None),
-    }
+    let is_too_long = known.get(name).is_some_and(|member| member.raw().is_none());
+    if is_too_long { Err(tool::too_long(name)) } else { Ok(()) }
 }
 
 /// Returns the `tool_choice`. One that cannot be read is rejected: the gateway could not tell the tools that it allows.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{BodyMemoryShare, Spool, SpoolWriter, SpooledFile};
+use super::{Spool, SpoolWriter, SpooledFile};
+use crate::gateway::admission::{Admission, ByteShare};
 use crate::image::ByteSource;
 
 /// The most bytes that are held in memory before they are written to the file (our choice). The first request of a
@@ -17,7 +18,7 @@ const MEMORY_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct SpooledBytesWriter {
     spool: Spool,
     buffer: BytesMut,
-    memory_share: BodyMemoryShare,
+    memory_share: ByteShare,
     file_writer: Option<SpoolWriter>,
 }
 
@@ -40,20 +41,19 @@ pub(crate) enum SpooledBytes {
 // === impl SpooledBytesWriter ===
 
 impl SpooledBytesWriter {
-    pub(super) fn new(spool: Spool) -> Self {
-        let memory_share = spool.memory();
+    pub(super) fn new(spool: Spool, admission: &Admission) -> Self {
+        let memory_share = admission.memory();
         Self { spool, buffer: BytesMut::new(), memory_share, file_writer: None }
     }
 
-    /// Appends the bytes, to the buffer in memory or, if they do not fit, to the file.
+    /// Appends the bytes: to the buffer in memory or, if there is no room for them, to the file.
     ///
     /// # Errors
     ///
     /// Returns an error if the disk does not accept the bytes, or a budget does not allow them.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         let length = self.buffer.len() + bytes.len();
-        if length <= MEMORY_BYTES_MAX {
-            self.memory_share.set_bytes(length as u64)?;
+        if length <= MEMORY_BYTES_MAX && self.memory_share.try_set_bytes(length as u64).is_ok() {
             self.buffer.extend_from_slice(&bytes);
             return Ok(());
         }
@@ -79,7 +79,9 @@ impl SpooledBytesWriter {
     ///
     /// Returns an error if the disk does not accept the rest of the body.
     pub(crate) async fn finish(mut self) -> io::Result<SpooledBytes> {
-        let Some(writer) = self.file_writer.take() else { return Ok(SpooledBytes::Memory(self.buffer.freeze())) };
+        let Some(writer) = self.file_writer.take() else {
+            return Ok(SpooledBytes::Memory(self.memory_share.attach_to(self.buffer.freeze())));
+        };
         let file = self.append_buffer(writer).await?.finish();
         let to = file.len();
         Ok(SpooledBytes::Disk { file, from: 0, to })

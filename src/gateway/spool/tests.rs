@@ -153,7 +153,8 @@ fn a_write_to_a_full_disk_drops_idle_files_and_then_fails() {
 async fn a_small_body_stays_in_memory_and_a_large_body_goes_to_a_file() {
     let (_folder, spool) = spool();
     let write_body = async |chunks: &[usize]| {
-        let (mut writer, mut all) = (spool.bytes_writer(), Vec::new());
+        let admission = RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a");
+        let (mut writer, mut all) = (spool.bytes_writer(&admission), Vec::new());
         for (number, length) in chunks.iter().enumerate() {
             let chunk: Vec<u8> = (0..*length).map(|index| u8::try_from((index * 31 + number) % 256).unwrap()).collect();
             writer.write(Bytes::copy_from_slice(&chunk)).await.unwrap();
@@ -183,51 +184,30 @@ async fn a_small_body_stays_in_memory_and_a_large_body_goes_to_a_file() {
     }
 }
 
-fn limits() -> UploadLimits {
-    UploadLimits { memory: 100, memory_per_key: 60, disk: 100, disk_per_key: 60, min_free: 0 }
-}
-
 fn budget_error(result: io::Result<()>) -> Option<BudgetExceeded> {
     result.err().and_then(|error| error.get_ref()?.downcast_ref().copied())
 }
 
 #[test]
-fn the_disk_budget_of_a_key_is_limited_and_freed() {
+fn an_upload_counts_against_the_disk_budget_until_its_file_is_dropped() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::open_in(folder.path(), &limits()).unwrap();
-    let [mut first, mut second, mut of_other_key] =
-        ["key_a", "key_a", "key_b"].map(|key| spool.owned_by(Some(key)).create_writer_blocking().unwrap());
+    let budgets = RequestBudgets::with_limits(|limits| limits.disk_per_key = 60);
+    let spool = Spool::with_budgets(folder.path(), &budgets).unwrap();
+    let for_key = spool.for_request(&budgets.admit_for_test("usr_a", "key_a"));
+    let [mut first, mut second] = [(); 2].map(|()| for_key.create_writer_blocking().unwrap());
     first.write(&[0; 40]).unwrap();
-    assert_eq!(budget_error(second.write(&[0; 21])), Some(BudgetExceeded::KeyDisk));
+    assert!(budget_error(second.write(&[0; 21])).is_some_and(BudgetExceeded::is_own));
     second.write(&[0; 20]).unwrap();
-    of_other_key.write(&[0; 40]).unwrap();
-    assert_eq!(budget_error(of_other_key.write(&[0; 1])), Some(BudgetExceeded::Disk));
-    assert_eq!((spool.usage().disk, spool.usage().refused), (100, 2));
     let finished = first.finish();
-    assert_eq!(budget_error(of_other_key.write(&[0; 1])), Some(BudgetExceeded::Disk), "a finished upload still counts");
+    assert!(budget_error(second.write(&[0; 1])).is_some(), "a finished upload still counts");
     drop(finished);
-    of_other_key.write(&[0; 20]).unwrap();
-    drop((second, of_other_key));
-    assert_eq!(spool.usage().disk, 0);
-    // A spool without an owner stores answers that were paid for, which no budget refuses.
-    spool.create_writer_blocking().unwrap().write(&[0; 1000]).unwrap();
-}
-
-#[test]
-fn the_memory_budget_of_a_key_is_limited_and_freed() {
-    let folder = TempDir::new().unwrap();
-    let spool = Spool::open_in(folder.path(), &limits()).unwrap();
-    let [mut first, mut second] = [(); 2].map(|()| spool.owned_by(Some("key_a")).memory());
-    first.set_bytes(40).unwrap();
-    assert_eq!(budget_error(second.set_bytes(21)), Some(BudgetExceeded::KeyMemory));
-    first.set_bytes(10).unwrap();
-    second.set_bytes(21).unwrap();
-    assert_eq!(budget_error(spool.owned_by(Some("key_b")).memory().set_bytes(70)), Some(BudgetExceeded::KeyMemory));
-    let mut third = spool.owned_by(Some("key_b")).memory();
-    third.set_bytes(60).unwrap();
-    assert_eq!(budget_error(spool.owned_by(Some("key_c")).memory().set_bytes(10)), Some(BudgetExceeded::Memory));
-    drop((first, second, third));
-    assert_eq!(spool.usage().memory, 0);
+    second.write(&[0; 40]).unwrap();
+    drop(second);
+    assert_eq!((budgets.usage().disk, budgets.usage().refused), (0, 2));
+    // A spool without a request stores answers that were paid for, which no budget refuses.
+    let mut answer = spool.create_writer_blocking().unwrap();
+    answer.write(&[0; 1000]).unwrap();
+    assert_eq!(budgets.usage().disk, 1000);
 }
 
 #[test]
@@ -236,7 +216,12 @@ fn an_upload_does_not_get_the_space_reserved_for_the_database() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::without_free_space(folder.path()).unwrap();
     assert_eq!(
-        budget_error(spool.owned_by(Some("key_a")).create_writer_blocking().map(drop)),
+        budget_error(
+            spool
+                .for_request(&RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a"))
+                .create_writer_blocking()
+                .map(drop)
+        ),
         Some(BudgetExceeded::FreeSpace)
     );
     assert_eq!(idle_files(&spool), 0, "an upload is refused only after the idle files were dropped");

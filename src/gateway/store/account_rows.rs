@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::{AccountId, AuditContext, KeyId, SharedSlots, StoreError, Timestamp, UserId};
+use super::{AccountBinding, AccountId, AuditContext, SharedSlots, StoreError, Timestamp};
 
 /// The database operations on accounts.
 #[async_trait]
@@ -38,14 +38,8 @@ pub(crate) trait AccountStore: Send + Sync {
     /// Must be called after [`AccountStore::sync_account`] for each of the names, which removes the mark.
     async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
 
-    /// Returns the account that made the response with this id for this user, if a record of it still exists. Keys that
-    /// belong to no person share one user id but nothing else, so for them the key must be the same.
-    async fn account_of_response(
-        &self,
-        response_id: &str,
-        user: &UserId,
-        key: &KeyId,
-    ) -> Result<Option<String>, StoreError>;
+    /// Returns the bindings of these digests, whoever their owners are.
+    async fn find_bindings(&self, digests: &[&str]) -> Result<Vec<AccountBinding>, StoreError>;
 
     /// Returns the slots of accounts, if several nodes share them; otherwise counters in memory are enough.
     fn shared_slots(&self) -> Option<&dyn SharedSlots> {

@@ -79,15 +79,18 @@ pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore +
     /// Returns the password attempts on all nodes, if several nodes share them.
     fn shared_attempts(&self) -> Option<&dyn SharedAttempts>;
 
-    /// Adds an admin token.
+    /// Adds an admin token, unless its user has this number of tokens already. Tokens that have ended are removed first.
+    /// Returns `false` if the token was not added.
     async fn insert_admin_token(
         &self,
         audit: &AuditContext,
         token: &AdminTokenRow,
         hash: &SecretHash,
-    ) -> Result<(), StoreError>;
+        max_tokens: u32,
+    ) -> Result<bool, StoreError>;
 
-    /// Returns the admin token with that public id, its hash, and its user.
+    /// Returns the admin token with that public id, its hash, and its user. The token of a user whom an admin has disabled
+    /// since ends those that were made with it: they are not found.
     async fn find_admin_token(
         &self,
         public_id: &PublicId,
@@ -99,8 +102,8 @@ pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore +
     /// Returns the admin tokens of one user or of all users, newest first.
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError>;
 
-    /// Deletes the admin token with that id or public id. Returns `None` if there is none or it belongs to another
-    /// user.
+    /// Deletes the admin token with that id or public id, and the tokens that were made with it. Returns `None` if there
+    /// is none or it belongs to another user.
     async fn delete_admin_token(
         &self,
         audit: &AuditContext,
@@ -331,6 +334,8 @@ pub(crate) struct AdminTokenRow {
     pub(crate) expires_at: Option<Timestamp>,
     /// The time of the last use, to about a minute.
     pub(crate) last_used_at: Option<Timestamp>,
+    /// The admin token with which this one was made.
+    pub(crate) parent: Option<TokenId>,
 }
 
 // === impl UserRow ===

@@ -126,6 +126,12 @@ impl PostgresStore {
         sqlx::raw_sql(statements).execute(&self.writer).await.unwrap();
     }
 
+    /// Returns the number that a statement counts.
+    #[cfg(test)]
+    pub(crate) async fn count(&self, statement: &'static str) -> i64 {
+        sqlx::query_scalar(statement).fetch_one(&self.writer).await.unwrap()
+    }
+
     async fn close_connections(&self) {
         self.batch_writer.close().await;
         self.readers.close().await;

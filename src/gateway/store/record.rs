@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CostBasis, CostReason, KeyId, RequestId, Timestamp, UserId};
+use super::{BindingDigest, CostBasis, CostReason, KeyId, RequestId, Timestamp, UserId};
 use crate::gateway::money::Usd;
 
 /// All data that is stored about one job.
@@ -60,9 +60,9 @@ pub(crate) struct Record {
     pub(crate) fallback: Option<String>,
     /// True if the gateway added an image tool to the request, as the group allows for coding agents.
     pub(crate) injected_tool: bool,
-    /// The upstream's id of the response. A later request may continue from it, on the same account.
+    /// The values that belong to the account from the end of the job on. They are written, but not read with the record.
     #[serde(skip)]
-    pub(crate) response_id: Option<String>,
+    pub(crate) bindings: Vec<BindingDigest>,
     /// The keyed hash of API key and request that identifies a client's own retry of this job.
     #[serde(skip)]
     pub(crate) fingerprint: Option<[u8; 32]>,

@@ -17,6 +17,9 @@ pub(crate) trait ReplayStore: Send + Sync {
     /// Removes at most `limit` expired claims, except those of the scopes in `except`, and returns the number removed.
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
+    /// Returns those of these API keys, by id, that were deleted.
+    async fn deleted_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError>;
+
     /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later and have not
     /// succeeded, newest first.
     async fn states_by_fingerprint(

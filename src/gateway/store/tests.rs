@@ -1,5 +1,6 @@
 //! Tests that every implementation of [`Store`] must pass. A new implementation is added in [`stores`].
 
+mod account_bindings;
 mod accounts;
 mod alerts;
 mod keys;
@@ -59,7 +60,7 @@ async fn ensuring_twice_gives_the_same_row() {
     for Fixture { store, .. } in stores().await {
         let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
         assert_eq!(store.ensure_user(&AuditContext::command(), "ada").await.unwrap(), user);
-        assert_ne!(store.ensure_user(&AuditContext::command(), "Ada").await.unwrap().id, user.id);
+        assert_eq!(store.ensure_user(&AuditContext::command(), "Ada").await.unwrap(), user, "it is the same name");
         assert_eq!(
             (user.role, &user.groups[..], user.has_password),
             (UserRole::Member, &["default".to_owned()][..], false)

@@ -162,6 +162,9 @@ pub(crate) trait UsageStore: UsageDetailStore {
     /// can have cost.
     async fn budget_spending(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError>;
 
+    /// Returns the cost of the dearest response of a subject since that day that has cost more than it had reserved.
+    async fn dearest_excess(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError>;
+
     /// Returns the total usage of each of these keys. A key without an entry has no usage that is still stored.
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
 

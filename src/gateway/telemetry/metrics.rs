@@ -44,6 +44,7 @@ pub(crate) struct Metrics {
     body_bytes: Gauge,
     spool_bytes: Gauge,
     refused_for_space: Counter,
+    refused_work: Family<LimitLabels, Counter>,
     /// Locked while the current values are set and rendered. Otherwise two concurrent calls of `render` would clear
     /// each other's values.
     render_lock: Mutex<()>,
@@ -140,6 +141,11 @@ struct OperationLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    limit: StaticLabel,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AccountLabels {
     account: String,
 }
@@ -169,6 +175,7 @@ impl Metrics {
             body_bytes: Gauge::default(),
             spool_bytes: Gauge::default(),
             refused_for_space: Counter::default(),
+            refused_work: Family::default(),
             render_lock: Mutex::default(),
         };
         let registry = &mut metrics.registry;
@@ -184,10 +191,16 @@ impl Metrics {
         registry.register("waiting_requests", "Requests that wait for a slot", metrics.waiting.clone());
         registry.register("unsettled_records", "Records without a durable outcome", metrics.unsettled.clone());
         registry.register("log_lines_dropped", "Lines of the log that could not be written", dropped_lines());
-        registry.register("body_bytes", "Request bodies in memory that are still arriving", metrics.body_bytes.clone());
+        registry.register(
+            "body_bytes",
+            "Memory of requests: bodies, decoders and JSON values",
+            metrics.body_bytes.clone(),
+        );
         registry.register("spool_bytes", "Uploads on disk", metrics.spool_bytes.clone());
         let help = "Request bodies that a budget of memory or disk has refused";
         registry.register("bodies_refused_for_space", help, metrics.refused_for_space.clone());
+        let help = "Requests that a limit has refused before their work was done";
+        registry.register("refused_work", help, metrics.refused_work.clone());
         metrics.accounts.register(registry);
         metrics.connections.register(registry);
         metrics
@@ -201,6 +214,11 @@ impl Metrics {
     /// Counts an answer that has begun.
     pub(crate) fn count_response(&self, operation: &str, status: u16) {
         self.answers.get_or_create(&AnswerLabels { operation: operation.to_owned(), status }).inc();
+    }
+
+    /// Counts a request that this limit has refused before its body was read or its stored answer was sent.
+    pub(crate) fn count_refused_work(&self, limit: &'static str) {
+        self.refused_work.get_or_create(&LimitLabels { limit: StaticLabel(limit) }).inc();
     }
 
     /// Counts a job that has ended.

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
-use super::reply::{AttemptFailure, FailureCause, FailureClass};
+use super::reply::{AttemptFailure, BoundContext, FailureCause, FailureClass};
 use crate::tables::IMAGE_EDIT_FIELDS;
 use answer_signals::AnswerSignals;
 
@@ -42,15 +42,14 @@ pub(super) const IMAGE_FAULT_SCOPE: CallerFaultScope =
 pub(super) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
     CallerFaultScope { is_body_from_caller: true, is_parameter: is_response_parameter };
 
-/// Classifies an answer whose status is not a success.
+/// Classifies an answer whose status is not a success; `body` is its JSON value, if it has one.
 pub(super) fn classify_status(
     status: StatusCode,
     headers: &HeaderMap,
-    body: &[u8],
+    body: Option<&Value>,
     fault_scope: CallerFaultScope,
 ) -> AttemptFailure {
-    let error = serde_json::from_slice::<Value>(body).ok();
-    let error = error.as_ref().and_then(error_object);
+    let error = body.and_then(error_object);
     let (class, cause) = classify_error(status, headers, error, fault_scope);
     let upstream_message =
         error.and_then(|error| message_redaction::redact_message(&cause, error_detail(error).as_deref()));
@@ -65,6 +64,9 @@ pub(crate) fn classify_imageless_answer(members: &Map<String, Value>, has_possib
     let is_paid = has_possible_image || has_usage(members);
     let (class, cause) = match (error_detail(members), is_paid) {
         _ if signals.is_refused => (FailureClass::R, FailureCause::Refused),
+        (detail, false) if signals.bound_context.is_some() => {
+            bound_context_failure(&signals, detail.as_deref(), RESPONSE_FAULT_SCOPE)
+        }
         (_, false) if signals.unknown_model => (FailureClass::N, FailureCause::NotOffered),
         (_, false) if signals.oversized && signals.is_account_limit() => declined_failure(TOO_LARGE_MESSAGE),
         (_, false) if signals.is_account_limit() => classify_account_limit(&signals, &HeaderMap::new(), Some(members)),
@@ -112,6 +114,9 @@ fn classify_error(
         400 | 403 | 404 | 422 if signals.unknown_model && !signals.is_account_limit() => {
             (FailureClass::N, unknown_model_cause(fault_scope))
         }
+        400 | 404 | 422 if fault_scope.is_body_from_caller && signals.bound_context.is_some() => {
+            bound_context_failure(&signals, body.and_then(error_detail).as_deref(), fault_scope)
+        }
         413 | 429 if signals.oversized => declined_failure(TOO_LARGE_MESSAGE),
         400 | 403 | 413 | 415 | 422 if signals.is_account_limit() => classify_account_limit(&signals, headers, body),
         429 => classify_account_limit(&signals, headers, body),
@@ -145,6 +150,20 @@ fn classify_error(
         504 | 524 => (FailureClass::X, FailureCause::Timeout),
         _ => (FailureClass::X, FailureCause::Broken),
     }
+}
+
+/// Classifies the rejection of context that belongs to another account: the upstream has read it before it did anything.
+fn bound_context_failure(
+    signals: &AnswerSignals,
+    detail: Option<&Map<String, Value>>,
+    fault_scope: CallerFaultScope,
+) -> (FailureClass, FailureCause) {
+    let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
+    let param = text("param").filter(|param| (fault_scope.is_parameter)(param)).map(str::to_owned);
+    let message = text("message").map(|message| clip(message, 1000)).filter(|message| is_safe_for_caller(message));
+    let message = message.unwrap_or_else(|| DECLINED_MESSAGE.to_owned());
+    let kind = signals.bound_context.unwrap_or(BoundContext::Stored);
+    (FailureClass::N, FailureCause::BoundElsewhere { kind, param, message })
 }
 
 fn declined_failure(message: &str) -> (FailureClass, FailureCause) {

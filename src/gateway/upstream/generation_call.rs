@@ -1,6 +1,7 @@
 //! Makes one call that creates an image or a response, for every protocol, and classifies an error status or a missing
 //! response.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,8 +10,10 @@ use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::failure_classification::{self, CallerFaultScope};
+use super::masked_body::MaskedBody;
 use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
 use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport, compression};
+use crate::gateway::accounts::SecretMask;
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 
 /// The limit for the size of an error's body. An error is classified even if its body never ends.
@@ -21,9 +24,10 @@ const REQUEST_ID_MAX: usize = 128;
 /// The limit for the time to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// Makes the call, which ends at the deadline `until`. `fault_scope` decides which errors are the caller's fault.
+/// Makes the call, which ends at the deadline `until`. `fault_scope` decides which errors are the caller's fault. Whatever
+/// the upstream says passes the mask of the account's secrets, so that none leaves or is stored.
 pub(super) async fn send_request(
-    transport: &Transport,
+    (transport, secrets): (&Transport, Arc<SecretMask>),
     request: Result<Request<RequestBody>, impl std::fmt::Display>,
     until: Instant,
     fault_scope: CallerFaultScope,
@@ -34,31 +38,31 @@ pub(super) async fn send_request(
     })?;
     let response = transport.send(request, until).await.map_err(|error| classify_send_error(&error))?;
     if response.status() != StatusCode::OK {
-        return Err(classify_error_response(response, fault_scope).await);
+        return Err(classify_error_response(response, &secrets, fault_scope).await);
     }
     if let Some(coding) = compression(response.headers()) {
         // An upstream's header can have any value, so only a known coding goes into the log.
         let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
         tracing::warn!(coding, "the upstream compressed an answer although the request did not allow it");
-        let request_id = request_id(response.headers());
+        let request_id = request_id(response.headers(), &secrets);
         return Err(AttemptFailure {
             request_id,
             ..AttemptFailure::new(FailureClass::X, FailureCause::Broken).with_status(200)
         });
     }
-    let request_id = request_id(response.headers());
-    let body = ReplyBody::Network(Box::new(response.into_body()));
+    let request_id = request_id(response.headers(), &secrets);
+    let body = ReplyBody::Network(Box::new(MaskedBody::new(response.into_body(), secrets)));
     Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id })
 }
 
 /// Returns the upstream's id of a call, by which the support of the upstream can find the call. Characters that do not
-/// occur in ids are removed, because a header can have any value.
-fn request_id(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get("x-request-id")?.to_str().ok()?;
+/// occur in ids are removed, because a header can have any value. An id with a secret is none.
+fn request_id(headers: &HeaderMap, secrets: &SecretMask) -> Option<String> {
+    let text = headers.get("x-request-id")?.to_str().ok().filter(|text| !secrets.reveals(text))?;
     let is_id_character =
         |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':');
     let id: String = text.chars().filter(is_id_character).take(REQUEST_ID_MAX).collect();
-    (!id.is_empty()).then_some(id)
+    (!id.is_empty() && !secrets.reveals(&id)).then_some(id)
 }
 
 /// Classifies a call that failed before the headers of an answer arrived.
@@ -72,11 +76,17 @@ fn classify_send_error(error: &SendError) -> AttemptFailure {
 }
 
 /// Classifies an answer whose status is not 200.
-async fn classify_error_response(response: Response<ResponseBody>, fault_scope: CallerFaultScope) -> AttemptFailure {
+async fn classify_error_response(
+    response: Response<ResponseBody>,
+    secrets: &SecretMask,
+    fault_scope: CallerFaultScope,
+) -> AttemptFailure {
     let (head, body) = response.into_parts();
     let body = read_error_body(body).await;
-    let failure = failure_classification::classify_status(head.status, &head.headers, &body, fault_scope);
-    let failure = AttemptFailure { request_id: request_id(&head.headers), ..failure };
+    let mut error = serde_json::from_slice(&body).ok();
+    error.iter_mut().for_each(|error| secrets.mask_value(error));
+    let failure = failure_classification::classify_status(head.status, &head.headers, error.as_ref(), fault_scope);
+    let failure = AttemptFailure { request_id: request_id(&head.headers, secrets), ..failure };
     tracing::warn!(
         status = head.status.as_u16(),
         class = failure.class.as_str(),

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::service_calls::{ServiceCall, ServiceCallError};
-use super::transport::{AddressPolicy, ResponseBody, Transport, TransportError, TransportSettings, compression};
-use crate::gateway::config::RemoteImageConfig;
+use super::transport::{ResponseBody, Transport, TransportError, TransportSettings, compression};
+use crate::gateway::config::{AddressPolicy, RemoteImageConfig};
 use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 

@@ -39,7 +39,7 @@ pub(super) async fn send(
     let request = build_request(host, lease.authorization(), job);
     let fault_scope =
         CallerFaultScope { is_parameter: is_caller_parameter, ..failure_classification::IMAGE_FAULT_SCOPE };
-    let reply = generation_call::send_request(transport, request, until, fault_scope)
+    let reply = generation_call::send_request((transport, lease.secret_mask()), request, until, fault_scope)
         .await
         .map_err(restore_caller_field_names)?;
     Ok(Reply { is_from_image_tool: true, ..reply })

@@ -20,7 +20,13 @@ pub(super) async fn send(
     until: Instant,
 ) -> Result<Reply, AttemptFailure> {
     let request = build_request(address, lease.authorization(), job);
-    generation_call::send_request(transport, request, until, failure_classification::IMAGE_FAULT_SCOPE).await
+    generation_call::send_request(
+        (transport, lease.secret_mask()),
+        request,
+        until,
+        failure_classification::IMAGE_FAULT_SCOPE,
+    )
+    .await
 }
 
 fn build_request(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use super::masked_body::MaskedBody;
 use super::simulated_upstream::{SimulatedBody, SimulatedResponse};
 use super::transport::ResponseBody;
 
@@ -27,7 +28,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// Bytes from a socket.
-    Network(Box<ResponseBody>),
+    Network(Box<MaskedBody<ResponseBody>>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
     /// Bytes of a response from the simulator.
@@ -116,6 +117,15 @@ pub(crate) enum FailureCause {
         /// The message for the caller: that of the upstream, if it is safe to show.
         message: String,
     },
+    /// The account cannot read context of the request, because another account has made it.
+    BoundElsewhere {
+        /// The kind of the context.
+        kind: BoundContext,
+        /// The parameter that the upstream names, if any.
+        param: Option<String>,
+        /// The message for the caller: that of the upstream, if it is safe to show.
+        message: String,
+    },
     /// Too many requests for this account right now.
     Throttled {
         /// The wait that the upstream advises.
@@ -125,6 +135,15 @@ pub(crate) enum FailureCause {
     SpoolFailed,
     /// The gateway is stopping and no longer waits for the answer.
     Cutoff,
+}
+
+/// A kind of context that belongs to one account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BoundContext {
+    /// Encrypted content of an item, which only the account that made it can read.
+    Ciphertext,
+    /// An earlier response that the account stores.
+    Stored,
 }
 
 // === impl FailureClass ===

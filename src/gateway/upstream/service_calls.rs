@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::UpstreamClient;
 use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport, compression};
 use crate::gateway::accounts::{
-    CredentialService, CredentialServiceError, TokenRequest, TokenResponse, UpstreamAddress,
+    CredentialService, CredentialServiceError, SecretMask, TokenRequest, TokenResponse, UpstreamAddress,
 };
 use crate::gateway::config::ModerationConfig;
 
@@ -114,7 +114,8 @@ impl UpstreamClient {
     ) -> Result<Bytes, ServiceCallError> {
         let mut headers = address.headers().clone();
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
-        self.fetch_model_list(&address.join("/models"), headers).await
+        let secrets = SecretMask::of_call(&headers, None, None);
+        self.fetch_model_list(&address.join("/models"), headers).await.map(|list| secrets.mask_bytes(list))
     }
 
     /// Sends a request for an image that the upstream is expected to refuse. Returns the status of the answer, and its body
@@ -132,6 +133,7 @@ impl UpstreamClient {
         let mut headers = address.headers().clone();
         headers.insert(CONTENT_TYPE, JSON);
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+        let secrets = SecretMask::of_call(&headers, None, None);
         let body = serde_json::to_string(fields).map_err(|_| ServiceCallError::Unusable)?;
         let call =
             ServiceCall { log_name: "refusal", method: Method::POST, headers, body, max_bytes: MAX_ANSWER_BYTES };
@@ -143,7 +145,7 @@ impl UpstreamClient {
         }
         let body = read_whole_body(response.into_body(), MAX_ANSWER_BYTES);
         let body = timeout_at(until, body).await.unwrap_or(Err(ServiceCallError::Timeout))?;
-        Ok((status.as_u16(), body))
+        Ok((status.as_u16(), secrets.mask_bytes(body)))
     }
 
     async fn fetch_model_list(&self, url: &str, headers: HeaderMap) -> Result<Bytes, ServiceCallError> {

@@ -8,7 +8,6 @@
 //! The HTTP/1.1 reader, hyper, was chosen by measurement. `exchange` is the interface behind which it can be replaced;
 //! apart from it, only `body` and `error` use types of hyper.
 
-mod address_policy;
 mod body;
 mod buffer_budget;
 mod dialer;
@@ -32,7 +31,8 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-pub(crate) use address_policy::AddressPolicy;
+use crate::gateway::config::AddressPolicy;
+
 pub(crate) use body::{RequestBody, ResponseBody};
 pub(crate) use error::{SendError, SendErrorKind, SendProgress, TransportError};
 
@@ -109,7 +109,7 @@ impl Default for TransportSettings {
             buffer_budget: 8 * 1024 * 1024,
             small_read: 64 * 1024,
             max_head: 64 * 1024,
-            addresses: AddressPolicy::Any,
+            addresses: AddressPolicy::default(),
             extra_roots: Vec::new(),
         }
     }

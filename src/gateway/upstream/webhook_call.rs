@@ -11,7 +11,8 @@ use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
 use super::service_calls::{JSON, ServiceCall, ServiceCallError};
-use super::transport::{AddressPolicy, Transport, TransportError, TransportSettings};
+use super::transport::{Transport, TransportError, TransportSettings};
+use crate::gateway::config::AddressPolicy;
 
 /// The longest wait for a name, a connection, and the head of the answer together (our choice).
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -48,7 +49,7 @@ impl WebhookClient {
 /// Returns a transport that keeps no connection, and refuses link-local addresses unless they are allowed.
 pub(super) fn checked_transport(allows_link_local: bool) -> Result<Transport, TransportError> {
     Transport::new(TransportSettings {
-        addresses: if allows_link_local { AddressPolicy::Any } else { AddressPolicy::NoLinkLocal },
+        addresses: AddressPolicy::for_services(allows_link_local),
         max_idle_per_origin: 0,
         ..TransportSettings::default()
     })

@@ -9,10 +9,14 @@ use super::{
     limits, set_member, string, text,
 };
 use crate::manifest::check::nearest;
-use crate::manifest::package::archive::ArchiveFault;
+use crate::manifest::files::MemoryFiles;
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::package::front::{self, SkillFile};
 use crate::manifest::package::skill::{self, FrontMatterFault};
-use crate::manifest::package::{PackageContents, SKILL_FILE, Sha256Sum, pack};
+use crate::manifest::package::{
+    CheckScope, PackageContents, PackageFile, RepositoryChecker, SKILL_FILE, Sha256Sum, pack,
+};
 use crate::manifest::text::SourceFile;
 
 type FilesByPath = BTreeMap<String, Vec<u8>>;
@@ -79,7 +83,7 @@ pub(super) fn skill_entry(
     set_member(&mut members, "path", string(root));
     set_member(&mut members, "package", string(package));
     set_member(&mut members, "sha256", string(packed.sum.to_string()));
-    set_member(&mut members, "size_bytes", JsonNode::new(JsonValue::Number(packed.size.to_string())));
+    set_member(&mut members, "size_bytes", JsonNode::new(JsonValue::Number(packed.bytes.len().to_string())));
     for key in [API_DOCS, "tags", "agents"] {
         if let Some(value) = file.front.metadata.get(key) {
             set_member(
@@ -93,7 +97,24 @@ pub(super) fn skill_entry(
     if !(is_unchanged && members.iter().any(|member| member.key == "updated_at")) {
         set_member(&mut members, "updated_at", string(format_time(input.now)));
     }
-    Ok(JsonNode::new(JsonValue::Object(members)))
+    let entry = JsonNode::new(JsonValue::Object(members));
+    verify_package(&entry, packed.bytes, &files)?;
+    Ok(entry)
+}
+
+/// Checks a package as an installer does, and that it holds these files: otherwise it must not be published.
+fn verify_package(entry: &JsonNode, bytes: Vec<u8>, files: &FilesByPath) -> Result<(), Vec<BuildProblem>> {
+    let path = text(entry, "package").unwrap_or_default();
+    let mut findings = FindingCollector::default();
+    let entry = LocatedNode::root(entry, findings.add(SourceFile::new(path, Vec::new())));
+    let mut package_file = MemoryFiles::new();
+    package_file.insert(path, bytes);
+    let checker = RepositoryChecker::new(&package_file, "", CheckScope::Packages);
+    match checker.verified_package(&entry, &mut findings) {
+        Some(package) if has_exactly_files(package.files(), files) => Ok(()),
+        Some(_) => Err(vec![BuildProblem::new(path, "does not contain the files that were packed into it")]),
+        None => Err(findings.error_messages().map(|message| BuildProblem::new(path, message)).collect()),
+    }
 }
 
 pub(super) fn are_equal_except_spans(first: &[JsonMember], second: &[JsonMember]) -> bool {
@@ -169,11 +190,11 @@ fn title(file: &SkillFile<'_>, name: &str) -> String {
 }
 
 struct PackageDescriptor {
-    size: usize,
+    bytes: Vec<u8>,
     sum: Sha256Sum,
 }
 
-/// Returns size and checksum of the package at `path`. The existing package is kept if it contains exactly these files
+/// Returns the package at `path` with its checksum. The existing package is kept if it contains exactly these files
 /// and has the checksum of the `published` entry, if there is one. Otherwise a new one is built and added to `built`.
 ///
 /// Returns an error if that would replace an existing package or a published checksum, unless `overwrite` is set.
@@ -191,26 +212,19 @@ fn find_or_build_package(
         let matches_published = published_sum.is_none_or(|stated| stated.eq_ignore_ascii_case(&sum.to_string()));
         if matches_published && package_has_files(&bytes, files) {
             built.kept += 1;
-            return Ok(PackageDescriptor { size: bytes.len(), sum });
+            return Ok(PackageDescriptor { bytes, sum });
         }
         if !input.overwrite {
             return Err(BuildProblem::new(path, if matches_published { CONTENT_CHANGED } else { PACKAGE_CHANGED }));
         }
     }
     let bytes = pack(files, input.timestamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
-    // The new package is read back: if it is too large, unsafe, or has other files, it must not be published.
-    let contents =
-        PackageContents::read(&bytes, &limits()).map_err(|faults| BuildProblem::new(path, fault_list(&faults)))?;
-    if !has_exactly_files(&contents, files) {
-        return Err(BuildProblem::new(path, "does not contain the files that were packed into it, and is not written"));
-    }
     let sum = Sha256Sum::of(&bytes);
     if published_sum.is_some_and(|stated| !stated.eq_ignore_ascii_case(&sum.to_string())) && !input.overwrite {
         return Err(BuildProblem::new(path, CONTENT_CHANGED));
     }
-    let packed = PackageDescriptor { size: bytes.len(), sum };
-    built.packages.push((path.to_owned(), bytes));
-    Ok(packed)
+    built.packages.push((path.to_owned(), bytes.clone()));
+    Ok(PackageDescriptor { bytes, sum })
 }
 
 const CONTENT_CHANGED: &str = "was published with other content under this version; raise `metadata.version` (or pass \
@@ -218,19 +232,16 @@ const CONTENT_CHANGED: &str = "was published with other content under this versi
 const PACKAGE_CHANGED: &str = "is not the package that the manifest promises; restore it, or raise `metadata.version` \
                                (or pass --overwrite if the version is not in use yet)";
 
-fn fault_list(faults: &[ArchiveFault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
 /// Returns true if a package contains these files and no others.
 fn package_has_files(package: &[u8], files: &FilesByPath) -> bool {
-    PackageContents::read(package, &limits()).is_ok_and(|contents| has_exactly_files(&contents, files))
+    PackageContents::read(package, &limits()).is_ok_and(|contents| {
+        let packed = contents.files.iter().map(|(path, file)| (path.as_str(), file));
+        has_exactly_files(packed, files)
+    })
 }
 
-fn has_exactly_files(contents: &PackageContents, files: &FilesByPath) -> bool {
-    contents.root() == Some("")
-        && contents.files.len() == files.len()
-        && files
-            .iter()
-            .all(|(path, bytes)| contents.files.get(path).is_some_and(|content| content.sum == Sha256Sum::of(bytes)))
+fn has_exactly_files<'a>(packed: impl Iterator<Item = (&'a str, &'a PackageFile)>, files: &FilesByPath) -> bool {
+    let packed: BTreeMap<&str, Sha256Sum> = packed.map(|(path, file)| (path, file.sum)).collect();
+    packed.len() == files.len()
+        && files.iter().all(|(path, bytes)| packed.get(path.as_str()) == Some(&Sha256Sum::of(bytes)))
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::{BuildInput, BuildOutput, BuildProblem, FileKind, limits};
 use crate::manifest::package::{UnwantedFileKind, unwanted};
 
-/// Reads all files below a folder. Junk is listed in `left_out`; every other file that cannot be packed is a problem.
+/// Reads all files below a folder. Junk and files that other programs read on their own are listed in
+/// `left_out`; every other file that cannot be packed is a problem.
 pub(super) fn skill_files(
     input: &BuildInput<'_>,
     root: &str,
@@ -24,7 +25,7 @@ pub(super) fn skill_files(
             let path = if subfolder.is_empty() { entry.name } else { format!("{subfolder}/{}", entry.name) };
             let full_path = format!("{root}/{path}");
             match (unwanted(&path), entry.metadata.kind) {
-                (Some(UnwantedFileKind::Junk), _) => built.left_out.push(full_path),
+                (Some(UnwantedFileKind::Junk | UnwantedFileKind::AutoLoaded), _) => built.left_out.push(full_path),
                 (Some(UnwantedFileKind::Secret), _) => {
                     problems.push(BuildProblem::new(
                         full_path,

@@ -10,15 +10,18 @@ use url::Url;
 use super::CheckOptions;
 use crate::manifest::finding::{FindingCollector, SourceSpan};
 use crate::manifest::located::LocatedNode;
-use crate::manifest::rules::{M020, M021, M022, M023, M024, M025, M026, M027, Rule};
+use crate::manifest::rules::{M020, M021, M022, M023, M024, M025, M026, M027, M028, Rule};
+
+/// The schemes that lead to another machine and start no program of the manifest's choice. All but https have warnings.
+const REMOTE_SCHEMES: [&str; 4] = ["https", "http", "ssh", "git"];
 
 /// Returns true if a request may be sent to an address.
 ///
-/// The address must use https and contain no credentials. Unless `allow_private` is true, its host must be publicly
-/// reachable. The addresses to which the host name resolves are checked separately ([`is_public`]).
+/// The address must use https and contain no credentials, and its host must not be a link-local address. Unless
+/// `allow_private` is true, its host must be publicly reachable. The addresses to which the host name resolves are checked separately ([`is_public`]).
 #[must_use]
 pub fn may_be_requested(url: &Url, allow_private: bool) -> bool {
-    let is_reachable = |host| allow_private || !hosts::is_private(&host);
+    let is_reachable = |host| !hosts::is_link_local(&host) && (allow_private || !hosts::is_private(&host));
     url.scheme() == "https"
         && url.username().is_empty()
         && url.password().is_none()
@@ -32,6 +35,7 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
+    check_unsafe(manifest, findings);
     if let Some(repository) = manifest.get("repository") {
         check_repository(&repository, options, findings);
     }
@@ -40,6 +44,43 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
             let _ = check_address(&M022, text, &source, options, findings);
         }
     }
+}
+
+/// Reports addresses of the repository that make an installation unsafe.
+pub(super) fn check_unsafe(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let Some(repository) = manifest.get("repository") else { return };
+    for key in ["git_url", "raw_base_url"] {
+        if let Some((text, location)) = repository.text_of(key)
+            && let Some(reason) = danger(text)
+        {
+            findings.report_at(&M028, &location, reason);
+        }
+    }
+}
+
+/// Returns the reason why no program should request an address or pass it to git, in whatever form it is written.
+fn danger(text: &str) -> Option<&'static str> {
+    let text = text.trim();
+    if text.starts_with('-') || text.contains("//-") || text.contains("@-") {
+        return Some("the address or its host begins with `-`, as an option of a command does");
+    }
+    // `ext::sh -c …` and every other `<transport>::<address>` starts a program of that name (git-remote-helpers).
+    if text
+        .find("::")
+        .is_some_and(|at| text[..at].chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)))
+    {
+        return Some("the address names a transport of git, which is a program");
+    }
+    let Ok(url) = Url::parse(text) else {
+        let is_path = text.starts_with(['/', '\\', '.', '~']);
+        return is_path.then_some("the address is a path of the reader's own machine");
+    };
+    if !REMOTE_SCHEMES.contains(&url.scheme()) {
+        return Some("the address does not lead to another machine by a protocol of git or the web");
+    }
+    // Only under a scheme of the web, every spelling of an IP address is read as one.
+    let host_url = Url::parse(&format!("https://{}/", url.host_str()?)).ok()?;
+    host_url.host().filter(hosts::is_link_local).map(|_| "the host is a link-local address or a metadata service")
 }
 
 fn check_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {

@@ -59,6 +59,8 @@ pub enum ArchiveFaultKind {
     Kind,
     /// Programs could disagree about the content.
     Ambiguous,
+    /// Other programs read an entry on their own.
+    AutoLoaded,
 }
 
 /// A file or a folder of an archive. Its path is safe: relative, with `/`, within the limits, valid on all systems.

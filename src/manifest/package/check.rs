@@ -10,6 +10,7 @@ mod package;
 mod tests;
 mod tree;
 mod unlisted;
+mod verified_package;
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,11 @@ use crate::manifest::files::{FileKind, RepositoryFiles};
 use crate::manifest::finding::FindingCollector;
 use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{
-    M003, M070, M071, M072, M073, M074, M075, M076, M079, M080, M081, M082, M083, M084, M085, M086, M087, M088, M091,
-    Rule, RuleClass,
+    M003, M028, M070, M071, M072, M073, M074, M075, M076, M079, M080, M081, M082, M083, M084, M085, M086, M087, M088,
+    M091, M097, Rule, RuleClass,
 };
 use tree::{CheckoutCache, PathLookupOutcome};
+pub use verified_package::VerifiedPackage;
 
 /// The scope of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +36,10 @@ pub(in crate::manifest) enum CheckScope {
 }
 
 /// The rules of the scope `Packages`, apart from those of the class `Shape`: each needs only the manifest and a package.
+/// `M028` is about the address from which packages are downloaded.
 const PACKAGE_RULES: &[&Rule] = &[
-    &M003, &M071, &M072, &M073, &M074, &M075, &M076, &M080, &M081, &M082, &M083, &M084, &M085, &M086, &M087, &M088,
-    &M091,
+    &M003, &M028, &M071, &M072, &M073, &M074, &M075, &M076, &M080, &M081, &M082, &M083, &M084, &M085, &M086, &M087,
+    &M088, &M091, &M097,
 ];
 
 // === impl CheckScope ===
@@ -83,7 +86,16 @@ impl<'a> RepositoryChecker<'a> {
     /// Checks the packages that these skills name and, in the scope `Everything`, their folders.
     pub(in crate::manifest) fn check_skills(&self, skills: &[LocatedNode<'_>], findings: &mut FindingCollector) {
         let mut check = self.worker(findings);
-        skills.iter().for_each(|skill| check.check_skill(skill));
+        skills.iter().for_each(|skill| drop(check.check_skill(skill)));
+    }
+
+    /// Checks the package of one skill, and returns it if nothing forbids to install it.
+    pub(in crate::manifest) fn verified_package(
+        &self,
+        skill: &LocatedNode<'_>,
+        findings: &mut FindingCollector,
+    ) -> Option<VerifiedPackage> {
+        self.worker(findings).check_skill(skill)
     }
 
     /// Checks the documents of the API references, and reports skills and packages that the manifest does not list.
@@ -107,9 +119,9 @@ impl<'a> RepositoryChecker<'a> {
 // === impl CheckWorker ===
 
 impl CheckWorker<'_, '_> {
-    fn check_skill(&mut self, skill: &LocatedNode<'_>) {
+    fn check_skill(&mut self, skill: &LocatedNode<'_>) -> Option<VerifiedPackage> {
         let folder = if self.scope == CheckScope::Everything { self.skill_folder_files(skill) } else { None };
-        self.check_package(skill, folder.as_ref());
+        self.check_package(skill, folder.as_ref())
     }
 
     /// Returns the path, kind and size of the entry that a field names, or reports why there is no such entry.

@@ -121,8 +121,8 @@ rules! {
 
     M091 "secret-file" Package Error
     "The package contains no files with secrets."
-    "Keys, `.env` files, credentials of tools and folders of version control get into packages by mistake, and cannot \
-     be withdrawn after publication. Remove the file, publish a new version, and replace the secret itself."
+    "Keys, `.env` files and credentials of tools get into packages by mistake, and cannot be withdrawn after \
+     publication. Remove the file, publish a new version, and replace the secret itself."
 
     M092 "junk-file" Package Warning
     "The package contains no leftovers of systems, editors and tools."
@@ -149,4 +149,11 @@ rules! {
     "Agent Skills defines `name`, `description`, `license`, `compatibility`, `allowed-tools` and `metadata`. Some \
      agents know more fields; others, and the reference validator, refuse a skill with a field that they do not know. \
      Put it under `metadata`."
+
+    M097 "auto-loaded-file" Package Error
+    "The package contains no files that other programs read on their own."
+    "git runs commands that a `.git/config` names, agents those of `.claude/` and `.mcp.json`, editors those of \
+     `.vscode/`, shells those of `.envrc`, and Python runs every `.pth` file and `sitecustomize.py`. Such a file acts as \
+     soon as a program looks at the installed skill. `imagate skills build` leaves these files out; remove them from \
+     the package."
 }

@@ -1,24 +1,25 @@
 //! Detects files that do not belong in a package, by their names.
 
+use super::auto_loaded::auto_loader;
+
 /// The reason why a file does not belong in a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnwantedFileKind {
     /// The file may contain a secret.
     Secret,
+    /// Other programs read the file on their own.
+    AutoLoaded,
     /// The file was left behind by an editor, a system or a tool.
     Junk,
 }
 
 const SECRET_NAMES: &[&str] = &[
     ".env",
-    ".git",
     ".git-credentials",
-    ".hg",
     ".netrc",
     "_netrc",
     ".npmrc",
     ".pypirc",
-    ".svn",
     ".ssh",
     ".aws",
     ".gnupg",
@@ -38,17 +39,13 @@ const JUNK_NAMES: &[&str] = &[
     "__macosx",
     "thumbs.db",
     "ehthumbs.db",
-    "desktop.ini",
     "__pycache__",
     ".pytest_cache",
     ".mypy_cache",
     ".ruff_cache",
     "node_modules",
     ".venv",
-    ".idea",
-    ".vscode",
     ".gitignore",
-    ".gitattributes",
     ".directory",
 ];
 const JUNK_ENDINGS: &[&str] = &[".pyc", ".pyo", ".swp", ".swo", ".tmp", ".bak", ".orig", "~"];
@@ -66,6 +63,8 @@ fn segment_kind(name: &str) -> Option<UnwantedFileKind> {
         None
     } else if SECRET_NAMES.contains(&name) || name.starts_with(".env.") || has_ending(name, SECRET_ENDINGS) {
         Some(UnwantedFileKind::Secret)
+    } else if auto_loader(name).is_some() {
+        Some(UnwantedFileKind::AutoLoaded)
     } else if JUNK_NAMES.contains(&name) || name.starts_with("._") || has_ending(name, JUNK_ENDINGS) {
         Some(UnwantedFileKind::Junk)
     } else {
@@ -82,9 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_and_junk_are_detected() {
-        for path in [".env", "a/.env.local", ".git/config", "keys/ID_RSA", "server.pem", "a.key", ".ssh/known_hosts"] {
+    fn unwanted_files_are_detected() {
+        for path in [".env", "a/.env.local", "keys/ID_RSA", "server.pem", "a.key", ".ssh/known_hosts"] {
             assert_eq!(unwanted(path), Some(UnwantedFileKind::Secret), "{path}");
+        }
+        for path in [".git/config", "a/.vscode", ".MCP.json", "lib/x.pth"] {
+            assert_eq!(unwanted(path), Some(UnwantedFileKind::AutoLoaded), "{path}");
         }
         for path in [".DS_Store", "a/Thumbs.db", "__MACOSX/x", "._x", "a/__pycache__/x.py", "x.pyc", "SKILL.md~"] {
             assert_eq!(unwanted(path), Some(UnwantedFileKind::Junk), "{path}");

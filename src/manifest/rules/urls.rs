@@ -48,4 +48,11 @@ rules! {
     "No git repository can have a branch with another name: names contain no spaces, `..`, `~`, `^`, `:`, `?`, `*`, \
      `[`, `\\\\` or `@{`, do not begin with `-`, `.` or `/`, and do not end with `/`, `.` or `.lock` (`git help \
      check-ref-format`)."
+
+    M028 "unsafe-address" Static Error
+    "`git_url` and `raw_base_url` lead to another machine, and to no link-local address."
+    "A `file:` address reads files of the reader's own machine, `ext::` and a leading `-` make git run a command, and \
+     link-local addresses (`169.254.169.254`, `fe80::`) are the metadata services of clouds, which give out \
+     credentials. It is an error because it makes an installation unsafe: a program that downloads from such an address \
+     reads what the author of the manifest must not reach. Write the https address of the repository."
 }

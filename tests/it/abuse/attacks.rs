@@ -15,21 +15,37 @@ pub(super) struct Attack {
     /// The time after which the last connection must be gone.
     pub(super) deadline: Duration,
     pub(super) begin: fn(&AbuseFixture, usize) -> Vec<HostileConnection>,
+    /// The number of file descriptors that the gateway may have.
+    pub(super) descriptors: usize,
 }
 
+// === impl Attack ===
+
+impl Attack {
+    pub(super) const fn new(name: &'static str, begin: fn(&AbuseFixture, usize) -> Vec<HostileConnection>) -> Self {
+        Self { name, count: 1, deadline: HEAD, begin, descriptors: FEW_DESCRIPTORS }
+    }
+}
+
+/// The file descriptors of a small machine, and those that many connections need.
+pub(super) const FEW_DESCRIPTORS: usize = 256;
+pub(super) const MANY_DESCRIPTORS: usize = 8192;
+
 pub(super) const UNREAD_LOG: &str = "an unread log";
+/// They fill the disk of the small machine, whose part of one user is larger than the disk.
+pub(super) const ENDLESS_UPLOADS: &str = "uploads that never end";
 
 /// The gateway waits 10 s for the head of a request. It gives up a body after 30 s, and its connection soon after.
-const HEAD: Duration = Duration::from_secs(20);
-const BODY: Duration = Duration::from_secs(75);
+pub(super) const HEAD: Duration = Duration::from_secs(20);
+pub(super) const BODY: Duration = Duration::from_secs(75);
 
 pub(super) const ALL: [Attack; 6] = [
-    Attack { name: "silent sockets", count: 600, deadline: HEAD, begin: silent },
-    Attack { name: "half prefaces of HTTP/2", count: 600, deadline: HEAD, begin: half_prefaces },
-    Attack { name: "streams of HTTP/2 without a window", count: 200, deadline: HEAD, begin: streams_without_window },
-    Attack { name: "unfinished JSON bodies of one key", count: 600, deadline: BODY, begin: unfinished_bodies },
-    Attack { name: "uploads that never end", count: 16, deadline: BODY, begin: endless_uploads },
-    Attack { name: UNREAD_LOG, count: 3_000, deadline: HEAD, begin: send_logged_requests },
+    Attack { count: 600, ..Attack::new("silent sockets", silent) },
+    Attack { count: 600, ..Attack::new("half prefaces of HTTP/2", half_prefaces) },
+    Attack { count: 200, ..Attack::new("streams of HTTP/2 without a window", streams_without_window) },
+    Attack { count: 600, deadline: BODY, ..Attack::new("unfinished JSON bodies of one key", unfinished_bodies) },
+    Attack { count: 16, deadline: BODY, ..Attack::new(ENDLESS_UPLOADS, endless_uploads) },
+    Attack { count: 3_000, ..Attack::new(UNREAD_LOG, send_logged_requests) },
 ];
 
 /// Streams on each connection.
@@ -40,7 +56,7 @@ const JSON_BYTES: usize = 1 << 20;
 const FILE_BYTES: usize = 40 << 20;
 
 /// Opens this many connections, each of which sends `text` and then this many filler bytes.
-fn many(scene: &AbuseFixture, count: usize, text: &[u8], filler: usize) -> Vec<HostileConnection> {
+pub(super) fn many(scene: &AbuseFixture, count: usize, text: &[u8], filler: usize) -> Vec<HostileConnection> {
     (0..count).map(|number| HostileConnection::connect(number, scene.address(), text.to_vec(), filler)).collect()
 }
 
@@ -53,12 +69,13 @@ fn half_prefaces(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
 }
 
 fn unfinished_bodies(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
-    let head = head(scene, "/v1/images/generations", "application/json", JSON_BYTES);
+    let head = head(scene, scene.hostile_key(), "/v1/images/generations", "application/json", JSON_BYTES);
     many(scene, count, &[head.as_slice(), b"{\"model\":"].concat(), JSON_BYTES - 64)
 }
 
 fn endless_uploads(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection> {
-    let mut text = head(scene, "/v1/images/edits", "multipart/form-data; boundary=x", 20 * FILE_BYTES);
+    let mut text =
+        head(scene, scene.hostile_key(), "/v1/images/edits", "multipart/form-data; boundary=x", 20 * FILE_BYTES);
     for (name, value) in [("model", "gpt-image-2"), ("prompt", "a red cube")] {
         text.extend(format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").bytes());
     }
@@ -69,10 +86,10 @@ fn endless_uploads(scene: &AbuseFixture, count: usize) -> Vec<HostileConnection>
     many(scene, count, &text, FILE_BYTES)
 }
 
-fn head(scene: &AbuseFixture, path: &str, kind: &str, length: usize) -> Vec<u8> {
-    let (address, eve) = (scene.address(), scene.hostile_key());
+pub(super) fn head(scene: &AbuseFixture, key: &str, path: &str, kind: &str, length: usize) -> Vec<u8> {
+    let address = scene.address();
     format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {eve}\r\ncontent-type: {kind}\r\n\
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\ncontent-type: {kind}\r\n\
          content-length: {length}\r\n\r\n"
     )
     .into_bytes()

@@ -89,6 +89,12 @@ impl Account {
         self.with_line("protocol = \"responses\"")
     }
 
+    /// With this token instead of the one that its name makes.
+    pub(crate) fn with_token(mut self, token: &str) -> Self {
+        token.clone_into(&mut self.token);
+        self
+    }
+
     /// Adds a line to its table.
     pub(crate) fn with_line(mut self, line: &str) -> Self {
         self.lines.push_str(line);

@@ -15,8 +15,8 @@ pub(crate) struct VerbatimUpstream {
 
 #[derive(Default)]
 struct SharedState {
-    /// The content type and the body.
-    answer: Mutex<(&'static str, String)>,
+    /// The status, the headers and the body.
+    answer: Mutex<(u16, String, String)>,
     attempts: AtomicUsize,
     closed: AtomicBool,
 }
@@ -45,7 +45,12 @@ impl VerbatimUpstream {
 
     /// From now on this is the answer.
     pub(crate) fn set_answer(&self, content_type: &'static str, body: String) {
-        *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (content_type, body);
+        self.set_response(200, &format!("content-type: {content_type}\r\n"), body);
+    }
+
+    /// From now on this is the answer, with these header lines.
+    pub(crate) fn set_response(&self, status: u16, headers: &str, body: String) {
+        *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (status, headers.to_owned(), body);
     }
 
     /// The number of POST requests.
@@ -73,16 +78,14 @@ fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
     } else {
         skip_chunks(&mut reader)?;
     }
-    let (content_type, body) = if line.starts_with("POST ") {
+    let (status, headers, body) = if line.starts_with("POST ") {
         shared.attempts.fetch_add(1, Ordering::SeqCst);
         shared.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     } else {
-        ("application/json", r#"{"object": "list", "data": []}"#.to_owned())
+        (200, "content-type: application/json\r\n".to_owned(), r#"{"object": "list", "data": []}"#.to_owned())
     };
     let length = body.len();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
-    );
+    let head = format!("HTTP/1.1 {status} Answer\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n");
     reader.get_mut().write_all((head + &body).as_bytes())
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::NodePair;
 use crate::kit::{FakeUpstream, Gateway};
+use crate::pages::first_form::send_at_once;
 use crate::pages::users::{
     ADA, ADAS_PASSWORD, BEN, invite, secret_in, setup_path, sign_in, sign_in_ada, watch_cookies,
 };
@@ -42,6 +43,31 @@ fn a_form_of_one_node_is_accepted_once_by_all_nodes() {
     nodes.second.start();
     let mut ada = Visitor::with_cookies(&nodes.first, &cookies);
     check_used_once(&mut ada, &form, &[&nodes.second, &nodes.first]);
+}
+
+#[test]
+fn the_first_form_of_a_new_user_makes_one_key_and_one_payment_on_two_nodes() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    let mut ada = sign_in_ada(&nodes.second);
+    for name in ["ben", "cora", "dora"] {
+        let invitation = invite(&mut ada, name, "member");
+        let mut member = Visitor::new(&nodes.first);
+        let password = [("password", ADAS_PASSWORD), ("again", ADAS_PASSWORD)];
+        assert_eq!(member.submit(&invitation, &invitation, &password).status, 303);
+        watch_cookies(&nodes.first, &member.cookies);
+        let form = member.form("/studio", "/studio").with(&[("prompt", "a fox")]);
+        let before = upstream.attempt_count();
+        let there = member.at_gateway(&nodes.second);
+        let visitors = vec![member.clone(), there.clone(), member.clone(), there.clone(), member.clone()];
+        let paths = send_at_once(visitors, &form);
+        assert!(paths.iter().all(|path| *path == paths[0]), "{paths:?}");
+        assert_eq!(upstream.attempt_count(), before + 1, "{name} pays once");
+        assert_eq!(member.get("/keys").text().matches("<bdi>Playground</bdi>").count(), 1, "one key was created");
+        for mut visitor in [member, there] {
+            assert_eq!(visitor.get(&format!("{}/0", paths[0])).status, 200, "each node shows the picture");
+        }
+    }
 }
 
 #[test]

@@ -323,7 +323,7 @@ fn cookies(tab: &Tab<'_>) -> std::collections::BTreeMap<String, String> {
 
 /// The form of the playground, filled in for a key.
 #[track_caller]
-fn playground_form(visitor: &mut Visitor<'_>, prompt: &str) -> Form {
+pub(super) fn playground_form(visitor: &mut Visitor<'_>, prompt: &str) -> Form {
     visitor.form("/studio", "/studio").with(&[("prompt", prompt)])
 }
 

@@ -100,7 +100,8 @@ fn a_member_that_is_given_twice_is_refused_in_every_body() {
         ("/v1/images/estimates", format!(r#"{{{generation},"size":"3840x2160","size":"1024x1024"}}"#), "size"),
         ("/v1/images/edits", format!(r#"{{{generation},"n":9,"n":1,"images":[]}}"#), "n"),
     ] {
-        let sent = Call::post(path).key(gateway.secret()).header("content-type", "application/json").bytes(body.clone());
+        let sent =
+            Call::post(path).key(gateway.secret()).header("content-type", "application/json").bytes(body.as_bytes());
         let error = sent.send(gateway.address()).error_object(400);
         assert_eq!(error["param"], param, "{body}: {error}");
     }

@@ -47,7 +47,7 @@ fn conversations_stay_with_one_account_and_use_all_accounts() {
             "{session}"
         );
     }
-    // The choice is not stored; the gateway computes it again from the session.
+    // The account that served a conversation is stored.
     gateway.kill();
     gateway.start();
     for (session, account) in &accounts {
@@ -56,7 +56,7 @@ fn conversations_stay_with_one_account_and_use_all_accounts() {
 }
 
 #[test]
-fn a_conversation_leaves_an_account_in_cooldown_and_returns() {
+fn a_conversation_leaves_an_account_in_cooldown_and_stays_with_the_next() {
     let upstream = FakeUpstream::start();
     let gateway = gateway_with_three_accounts(&upstream);
     let ask = || token_for(&gateway, &upstream, "session-id", "0199a213");
@@ -65,11 +65,13 @@ fn a_conversation_leaves_an_account_in_cooldown_and_returns() {
     let other_account = ask();
     assert_ne!(other_account, account, "the account is exhausted");
     assert_eq!(ask(), other_account, "during the cooldown the conversation must stay with one other account");
-    eventually("the conversation returns to its account", || (ask() == account).then_some(()));
+    let others = || token_for(&gateway, &upstream, "session-id", &format!("0199a213-{}", upstream.attempt_count()));
+    eventually("the account serves again", || (others() == account).then_some(()));
+    assert_eq!(ask(), other_account, "the other account has cached the conversation");
 }
 
 #[test]
-fn priority_and_tier_outrank_the_account_of_a_conversation() {
+fn priority_and_tier_decide_where_a_conversation_begins() {
     let upstream = FakeUpstream::start();
     let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
     let accounts = [
@@ -84,7 +86,7 @@ fn priority_and_tier_outrank_the_account_of_a_conversation() {
 }
 
 #[test]
-fn a_conversation_does_not_wait_for_its_account_while_another_is_free() {
+fn a_conversation_waits_only_briefly_for_its_account_while_another_is_free() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with(
         "",

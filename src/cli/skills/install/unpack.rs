@@ -1,4 +1,4 @@
-//! Unpacks a package, which has already been checked and found safe, into a new folder.
+//! Unpacks a verified package into a new folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use tempfile::TempDir;
 
-use crate::manifest::package::PackageLimits;
-use crate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError, walk};
+use crate::manifest::package::VerifiedPackage;
+use crate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError};
 
 /// The prefix of the folder that holds a staged skill.
 pub(super) const STAGING_PREFIX: &str = ".installing-";
@@ -57,6 +57,15 @@ pub(super) struct StagedSkill {
 }
 
 impl StagedSkill {
+    /// Creates an empty folder for the files of a skill in `parent`.
+    pub(super) fn new_in(parent: &Path) -> anyhow::Result<Self> {
+        let staging = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(parent);
+        let staged = Self { folder: staging.with_context(|| parent.display().to_string())? };
+        let folder = staged.paths().folder();
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        Ok(staged)
+    }
+
     pub(super) fn paths(&self) -> StagingPaths {
         StagingPaths::new(self.folder.path().to_owned())
     }
@@ -67,14 +76,12 @@ impl StagedSkill {
     }
 }
 
-/// Unpacks the files below `root` in the package into a new folder in `parent`.
-pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, parent: &Path) -> anyhow::Result<StagedSkill> {
-    let staging = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(parent);
-    let staged = StagedSkill { folder: staging.with_context(|| parent.display().to_string())? };
+/// Unpacks the files of the skill into a new folder in `parent`.
+pub(super) fn unpack(package: &VerifiedPackage, parent: &Path) -> anyhow::Result<StagedSkill> {
+    let staged = StagedSkill::new_in(parent)?;
     let folder = staged.paths().folder();
-    fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-    let mut writer = SkillFileWriter { folder: &folder, root, open_file: None };
-    match walk(bytes, limits, &mut writer) {
+    let mut writer = SkillFileWriter { folder: &folder, open_file: None };
+    match package.unpack(&mut writer) {
         Ok(()) => {}
         Err(WalkError::Sink(error)) => return Err(anyhow!(error).context("the skill cannot be written")),
         Err(WalkError::Unsafe(faults)) => {
@@ -88,7 +95,6 @@ pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, parent: &
 /// Writes the files of a skill. Each file is created anew, so an existing file or link is never opened.
 struct SkillFileWriter<'a> {
     folder: &'a Path,
-    root: &'a str,
     open_file: Option<File>,
 }
 
@@ -103,8 +109,7 @@ impl ArchiveSink for SkillFileWriter<'_> {
 
     fn entry(&mut self, entry: &ArchiveEntry) -> io::Result<()> {
         self.close()?;
-        let Some(path) = entry.path.strip_prefix(self.root) else { return Ok(()) };
-        let path = path.split('/').fold(self.folder.to_owned(), |path, part| path.join(part));
+        let path = entry.path.split('/').fold(self.folder.to_owned(), |path, part| path.join(part));
         if entry.folder {
             return fs::create_dir_all(path);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::store::testing::CallFailure;
-use crate::gateway::store::{KeyId, TokenRow, UserId};
+use crate::gateway::store::{AccountBinding, TokenRow};
 
 /// A wrapper of a store that counts calls and can let every call fail.
 pub(super) struct AccountStoreDouble {
@@ -55,13 +55,8 @@ impl AccountStore for AccountStoreDouble {
         self.inner()?.mark_others_absent(in_file, at).await
     }
 
-    async fn account_of_response(
-        &self,
-        response_id: &str,
-        user: &UserId,
-        key: &KeyId,
-    ) -> Result<Option<String>, StoreError> {
-        self.inner()?.account_of_response(response_id, user, key).await
+    async fn find_bindings(&self, digests: &[&str]) -> Result<Vec<AccountBinding>, StoreError> {
+        self.inner()?.find_bindings(digests).await
     }
 }
 

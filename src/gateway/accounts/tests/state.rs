@@ -385,6 +385,7 @@ async fn debug_output_of_leases_and_pool_contains_no_secret() {
             .acquire_lease(
                 &RequesterId::from_name("k"),
                 AccountRequirements { tried_accounts: vec!["t".to_owned()], ..requirements() },
+                SLOT_WAIT_MAX,
             )
             .await
             .unwrap(),

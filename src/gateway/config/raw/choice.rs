@@ -84,6 +84,16 @@ pub(crate) enum DeliveryPolicy {
     Fail,
 }
 
+/// The ids of stored context that callers may name if the gateway does not know who made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StoredContextPolicy {
+    /// All ids, except those that are known as another user's.
+    Any,
+    /// Only ids that answers of this gateway have given to the same user.
+    Own,
+}
+
 /// The treatment of files and of stored content if there is a content filter, which cannot see their texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,6 +102,19 @@ pub(crate) enum FilterFilePolicy {
     Refuse,
     /// They are sent without a check.
     Pass,
+}
+
+/// The rule by which responses, whose cost their text model decides, keep within budgets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BudgetMode {
+    /// A response reserves what it can cost at most by the limits of its model, or runs alone if that does not fit or is
+    /// not known. A budget is passed by at most one request.
+    #[default]
+    Paced,
+    /// The gateway limits the tokens and the tool calls of a response, and refuses what it cannot limit. A budget is never
+    /// passed.
+    Strict,
 }
 
 /// The fallback for an image of 3840x2160 or 2160x3840 in high or medium quality that fails.
@@ -296,6 +319,18 @@ impl DeliveryPolicy {
     }
 }
 
+// === impl StoredContextPolicy ===
+
+impl StoredContextPolicy {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Own => "own",
+        }
+    }
+}
+
 // === impl FilterFilePolicy ===
 
 impl FilterFilePolicy {
@@ -304,6 +339,18 @@ impl FilterFilePolicy {
         match self {
             Self::Refuse => "refuse",
             Self::Pass => "pass",
+        }
+    }
+}
+
+// === impl BudgetMode ===
+
+impl BudgetMode {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paced => "paced",
+            Self::Strict => "strict",
         }
     }
 }

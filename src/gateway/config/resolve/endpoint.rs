@@ -4,7 +4,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::ConfigResolver;
 use crate::gateway::config::raw::{CredentialKind, RawAccount, RawHeader, UpstreamProtocol};
-use crate::gateway::config::{AccountCredentials, ConfigSecret, EndpointConfig, UpstreamConfig, address, headers};
+use crate::gateway::config::{
+    AccountCredentials, AddressPolicy, ConfigSecret, EndpointConfig, UpstreamConfig, address, headers,
+};
 
 /// The model that runs the image tool if an account names none (our choice): the text model in the examples of the API.
 const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
@@ -95,7 +97,20 @@ impl ConfigResolver<'_> {
             return None;
         };
         let uri = address::base_url(text, account.allow_http.unwrap_or_default());
-        uri.map_err(|fault| self.report(setting, fault)).ok()
+        let uri = uri.map_err(|fault| self.report(setting, fault)).ok()?;
+        self.check_link_local(setting, &uri);
+        Some(uri)
+    }
+
+    /// Reports an address at which clouds offer the credentials of a machine, unless the file allows it.
+    pub(super) fn check_link_local(&mut self, setting: &str, uri: &Uri) {
+        let policy = AddressPolicy::for_services(self.layers.file.raw.allow_link_local.unwrap_or_default());
+        if !policy.allows_host(uri.host().unwrap_or_default()) {
+            self.report(
+                setting,
+                "is a link-local address, which only `allow_link_local = true` in the settings file allows",
+            );
+        }
     }
 
     fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<ConfigSecret> {

@@ -12,8 +12,9 @@ use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::stored_config::without_nulls;
 use crate::gateway::config::{
     DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterConfig, FilterFilePolicy,
-    GroupConfig, ModerationConfig, RequestLimits, address,
+    GroupConfig, ModerationConfig, RequestLimits, ResponseBudget, address,
 };
+use crate::gateway::money::Usd;
 
 /// The maximum number of tool types that a group can name: one less than `HOSTED_MAX` of the module `rules::response`,
 /// the number of types that are remembered for a request. So at least one type that is not allowed is always seen.
@@ -43,6 +44,8 @@ impl ConfigResolver<'_> {
                 deadlines,
                 fallback: FallbackPolicy::Never,
                 inject_image_tool: false,
+                stored_context: None,
+                response_budget: ResponseBudget::default(),
                 dialects: DialectSet::default(),
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
@@ -72,6 +75,12 @@ impl ConfigResolver<'_> {
             deadlines: DeadlineConfig { image: image.unwrap_or(deadlines.image), ..deadlines },
             fallback: raw.fallback.unwrap_or(FallbackPolicy::Never),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
+            stored_context: raw.stored_context,
+            // The schema check has already reported an amount that is out of range.
+            response_budget: ResponseBudget {
+                mode: raw.budget_mode.unwrap_or_default(),
+                max_response: raw.max_response_usd.and_then(Usd::from_dollars),
+            },
             dialects: raw.dialects.iter().flatten().copied().collect(),
             text_models: raw
                 .text_models
@@ -130,7 +139,9 @@ impl ConfigResolver<'_> {
     fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<ModerationConfig> {
         let base_url = raw.base_url.as_ref().and_then(|text| {
             let uri = address::base_url(text, raw.allow_http.unwrap_or_default());
-            uri.map_err(|fault| self.report(&format!("{path}.base_url"), fault)).ok()
+            let uri = uri.map_err(|fault| self.report(&format!("{path}.base_url"), fault)).ok()?;
+            self.check_link_local(&format!("{path}.base_url"), &uri);
+            Some(uri)
         });
         let api_key = raw.api_key.as_ref().map(|source| self.header_secret(&format!("{path}.api_key"), source));
         let timeout = self.duration(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);

@@ -33,6 +33,7 @@ impl ConfigResolver<'_> {
             requests_per_minute: raw.requests_per_minute,
             images_per_minute: raw.images_per_minute,
             concurrent_jobs: raw.concurrent_jobs,
+            work_per_minute: raw.work_per_minute,
             images_per_day: raw.images_per_day,
             max_size,
             max_quality: raw.max_quality,

@@ -35,7 +35,9 @@ impl ConfigResolver<'_> {
             return None;
         };
         let uri = address::token_url(text, account.allow_http.unwrap_or_default());
-        uri.map_err(|fault| self.report(setting, fault)).ok()
+        let uri = uri.map_err(|fault| self.report(setting, fault)).ok()?;
+        self.check_link_local(setting, &uri);
+        Some(uri)
     }
 
     fn grant(&mut self, path: &str, account: &RawAccount) -> Option<GrantConfig> {

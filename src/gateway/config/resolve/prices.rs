@@ -6,7 +6,7 @@ use chrono::NaiveDate;
 
 use super::ConfigResolver;
 use crate::gateway::config::raw::RawPrice;
-use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFault, PriceInput};
+use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFault, PriceInput, TermsInput};
 
 impl ConfigResolver<'_> {
     pub(super) fn prices(&mut self) -> Vec<ModelPrice> {
@@ -34,7 +34,15 @@ impl ConfigResolver<'_> {
             raw.image_output,
             raw.text_output,
             raw.per_image,
+            raw.cache_write,
+            raw.cache_write_1h,
         ];
+        let terms = TermsInput {
+            context_tokens: raw.context_tokens,
+            max_output_tokens: raw.max_output_tokens,
+            tiers: raw.tiers.clone().unwrap_or_default(),
+            tools: raw.tools.clone().unwrap_or_default(),
+        };
         let model = raw.model.as_deref().unwrap_or_default();
         if !used_days.insert((model.to_owned(), from)) {
             self.report(&format!("{path}.from"), "is the day of an earlier price of this model");
@@ -43,7 +51,7 @@ impl ConfigResolver<'_> {
         if FIGURE_NAMES.iter().any(|name| self.layers.file.is_flagged(&format!("{path}.{name}"))) {
             return None;
         }
-        let price = ModelPrice::new(PriceInput { model, from, dollars, source: raw.source.as_deref() });
+        let price = ModelPrice::new(PriceInput { model, from, dollars, terms, source: raw.source.as_deref() });
         price.map_err(|PriceFault { field, reason }| self.report(&format!("{path}.{field}"), &reason)).ok()
     }
 }

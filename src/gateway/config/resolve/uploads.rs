@@ -23,18 +23,28 @@ impl ConfigResolver<'_> {
         let defaults = UploadLimits::DEFAULT;
         let memory = bytes(raw.memory_megabytes, defaults.memory);
         let disk = bytes(raw.disk_megabytes, defaults.disk);
+        let memory_per_key = bytes(raw.memory_megabytes_per_key, defaults.memory_per_key.min(memory));
+        let disk_per_key = bytes(raw.disk_megabytes_per_key, defaults.disk_per_key.min(disk));
+        // A user may have as much as one of its keys, and the default leaves a half to the others.
+        let per_user = |value, default: u64, all: u64, key: u64| bytes(value, default.min(all / 2).max(key).min(all));
         let limits = UploadLimits {
             memory,
-            memory_per_key: bytes(raw.memory_megabytes_per_key, defaults.memory_per_key.min(memory)),
+            memory_per_user: per_user(raw.memory_megabytes_per_user, defaults.memory_per_user, memory, memory_per_key),
+            memory_per_key,
             disk,
-            disk_per_key: bytes(raw.disk_megabytes_per_key, defaults.disk_per_key.min(disk)),
+            disk_per_user: per_user(raw.disk_megabytes_per_user, defaults.disk_per_user, disk, disk_per_key),
+            disk_per_key,
             min_free: bytes(raw.min_free_megabytes, defaults.min_free),
         };
-        if limits.memory_per_key > memory {
-            self.report("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
-        }
-        if limits.disk_per_key > disk {
-            self.report("uploads.disk_megabytes_per_key", "must not be above `disk_megabytes`");
+        for (setting, part, all, name) in [
+            ("uploads.memory_megabytes_per_key", limits.memory_per_key, memory, "memory_megabytes"),
+            ("uploads.memory_megabytes_per_user", limits.memory_per_user, memory, "memory_megabytes"),
+            ("uploads.disk_megabytes_per_key", limits.disk_per_key, disk, "disk_megabytes"),
+            ("uploads.disk_megabytes_per_user", limits.disk_per_user, disk, "disk_megabytes"),
+        ] {
+            if part > all {
+                self.report(setting, &format!("must not be above `{name}`"));
+            }
         }
         limits
     }

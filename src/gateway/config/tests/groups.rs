@@ -27,6 +27,7 @@ name = "a"
 delivery = "fail"
 image_deadline = "90s"
 inject_image_tool = true
+stored_context = "own"
 text_models = ["gpt-5.5"]
 tools = ["web_search"]
 [groups.filter]
@@ -41,7 +42,7 @@ timeout = "2s"
     let mut from_file =
         load_from(test_host().variable("A_MODERATION_KEY", "sk-judge"), text).unwrap().groups.swap_remove(0);
     let written = json!({
-        "delivery": "fail", "image_deadline": "90s", "inject_image_tool": true, "text_models": ["gpt-5.5"],
+        "delivery": "fail", "image_deadline": "90s", "inject_image_tool": true, "stored_context": "own", "text_models": ["gpt-5.5"],
         "tools": ["web_search"],
         "filter": {
             "words": [" nemo "], "patterns": ["x+"],

@@ -1,37 +1,33 @@
 //! Tests of JSON bodies: frames of any size, and the memory limit of each API key.
 
+use std::sync::Arc;
+
 use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::front::framed_body::{FRAME_SIZES, contents, framed, in_each_coding, incompressible_bytes};
-
-struct AnonymousPrincipal;
-
-impl AuthPrincipal for AnonymousPrincipal {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-}
 
 fn json_body(coding: &str, body: Body, max_bytes: usize) -> JsonBody<()> {
     let request = hyper::Request::post("/").header("content-type", "application/json");
     let request = request.header("content-encoding", coding).body(body).unwrap();
-    JsonBody { request, unread: UnreadBody::default(), max_bytes, described: PhantomData }
+    JsonBody { request, unread: UnreadBody::default(), max_bytes, has_large_windows: true, described: PhantomData }
 }
 
 /// Reads a body with `read` and `read_to_spool`, in frames of each of these sizes. Each call must return the bytes
 /// `expected`, or an error with the status 413 if `expected` is `None`.
 async fn assert_read(encoded: &(&str, Bytes), max_bytes: usize, frame_sizes: &[usize], expected: Option<&[u8]>) {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::new(folder.path()).unwrap();
+    let budgets = RequestBudgets::default_for_test();
+    let spool = (Arc::clone(&budgets), Spool::with_budgets(folder.path(), &budgets).unwrap());
     for frame_size in frame_sizes {
         assert_read_with_frame_size(&spool, encoded, max_bytes, *frame_size, expected).await;
     }
 }
 
 async fn assert_read_with_frame_size(
-    spool: &Spool,
+    (budgets, spool): &(Arc<RequestBudgets>, Spool),
     encoded: &(&str, Bytes),
     max_bytes: usize,
     frame_size: usize,
@@ -39,9 +35,12 @@ async fn assert_read_with_frame_size(
 ) {
     let (coding, body) = encoded;
     let case = format!("{coding}, {} bytes in frames of {frame_size}, at most {max_bytes}", body.len());
-    let in_memory = json_body(coding, framed(body, frame_size).0, max_bytes).read(&AnonymousPrincipal, spool).await;
-    let spooled =
-        json_body(coding, framed(body, frame_size).0, max_bytes).read_to_spool(&AnonymousPrincipal, spool).await;
+    let admission = || budgets.admit_for_test("usr_a", "key_a");
+    let in_memory = json_body(coding, framed(body, frame_size).0, max_bytes)
+        .read(&admission())
+        .await
+        .map(|json| json.text().clone());
+    let spooled = json_body(coding, framed(body, frame_size).0, max_bytes).read_to_spool(&admission(), spool).await;
     for result in [in_memory.map(|bytes| bytes.to_vec()), spooled.map(|bytes| contents(&bytes))] {
         match expected {
             Some(expected) => assert!(result.unwrap_or_else(|error| panic!("{case}: {error}")) == expected, "{case}"),
@@ -64,20 +63,11 @@ async fn a_body_up_to_its_limit_is_read_in_frames_of_any_size() {
 
 #[tokio::test]
 async fn a_body_that_decodes_to_too_much_is_refused_in_frames_of_any_size() {
-    let zeros = vec![0; usize::try_from(ALWAYS_ALLOWED_BYTES).unwrap() + 1];
+    let zeros = vec![0; usize::try_from(EXPANSION_MAX + (EXPANSION_MAX >> 3)).unwrap()];
     for encoded in in_each_coding(&zeros).into_iter().skip(1) {
         // gzip does not reach an expansion ratio that is refused, so only the size limit stops it.
         let max_bytes = if encoded.0 == "gzip" { zeros.len() - 1 } else { zeros.len() };
         assert_read(&encoded, max_bytes, &FRAME_SIZES, None).await;
-    }
-}
-
-/// A caller with this key.
-struct KeyPrincipal(&'static str);
-
-impl AuthPrincipal for KeyPrincipal {
-    fn key(&self) -> Option<&str> {
-        Some(self.0)
     }
 }
 
@@ -93,36 +83,82 @@ impl http_body::Body for UnfinishedBody {
     }
 }
 
-/// Reads a body for an API key, to the spool or into memory, and returns the status of the error if it is refused.
-async fn refusal_status(body: Body, key: &'static str, to_spool: bool, spool: &Spool) -> Option<u16> {
-    let body = json_body("identity", body, 1000);
-    let error = if to_spool {
-        body.read_to_spool(&KeyPrincipal(key), spool).await.err()
-    } else {
-        body.read(&KeyPrincipal(key), spool).await.err()
-    };
-    error.map(|error| error.code().status())
+/// Reads a body into memory, and returns the status of the error if it is refused.
+async fn refusal_status(body: Body, admission: &Admission) -> Option<u16> {
+    json_body("identity", body, 1000).read(admission).await.err().map(|error| error.code().status())
+}
+
+fn body_of(length: usize) -> Body {
+    framed(&vec![b' '; length].into(), 10).0
 }
 
 #[tokio::test]
-async fn a_body_counts_against_the_memory_of_its_key_until_it_is_read() {
-    for to_spool in [false, true] {
-        let folder = TempDir::new().unwrap();
-        let spool = Spool::with_memory_per_key(folder.path(), 100).unwrap();
-        let complete_body = |length: usize| framed(&vec![b' '; length].into(), 10).0;
-        let unfinished = Body::wrap(UnfinishedBody(Some(vec![b' '; 60].into())));
-        let mut unfinished = Box::pin(refusal_status(unfinished, "key_a", to_spool, &spool));
-        assert!(poll_fn(|cx| Poll::Ready(unfinished.as_mut().poll(cx))).await.is_pending());
-        assert_eq!(spool.usage().memory, 60, "to_spool: {to_spool}");
-        assert_eq!(
-            refusal_status(complete_body(41), "key_a", to_spool, &spool).await,
-            Some(429),
-            "to_spool: {to_spool}"
-        );
-        assert_eq!(refusal_status(complete_body(40), "key_a", to_spool, &spool).await, None, "to_spool: {to_spool}");
-        assert_eq!(refusal_status(complete_body(41), "key_b", to_spool, &spool).await, None, "to_spool: {to_spool}");
-        drop(unfinished);
-        assert_eq!(refusal_status(complete_body(41), "key_a", to_spool, &spool).await, None, "to_spool: {to_spool}");
-        assert_eq!(spool.usage().memory, 0, "to_spool: {to_spool}");
+async fn a_body_counts_against_the_memory_of_its_key_until_its_bytes_are_dropped() {
+    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 100);
+    let [admission, other] = ["key_a", "key_b"].map(|key| budgets.admit_for_test("usr_a", key));
+    let unfinished = Body::wrap(UnfinishedBody(Some(vec![b' '; 60].into())));
+    let mut unfinished = Box::pin(refusal_status(unfinished, &admission));
+    assert!(poll_fn(|cx| Poll::Ready(unfinished.as_mut().poll(cx))).await.is_pending());
+    assert_eq!(budgets.usage().memory, 60);
+    assert_eq!(refusal_status(body_of(41), &admission).await, Some(429));
+    assert_eq!(refusal_status(body_of(41), &other).await, None);
+    let read = json_body("identity", body_of(40), 1000).read(&admission).await.unwrap();
+    drop(unfinished);
+    let slice = read.text().slice(..1);
+    drop(read);
+    assert_eq!(refusal_status(body_of(61), &admission).await, Some(429), "a part of the body is still held");
+    drop(slice);
+    assert_eq!(refusal_status(body_of(61), &admission).await, None);
+    assert_eq!(budgets.usage().memory, 0);
+}
+
+#[tokio::test]
+async fn a_body_for_which_there_is_no_memory_is_written_to_the_spool() {
+    let folder = TempDir::new().unwrap();
+    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 100);
+    let spool = Spool::with_budgets(folder.path(), &budgets).unwrap();
+    let admission = budgets.admit_for_test("usr_a", "key_a");
+    let read = async |length| json_body("identity", body_of(length), 1000).read_to_spool(&admission, &spool).await;
+    let (first, second) = (read(60).await.unwrap(), read(41).await.unwrap());
+    assert!(matches!(first, SpooledBytes::Memory(_)) && matches!(second, SpooledBytes::Disk { .. }));
+    assert_eq!((budgets.usage().memory, budgets.usage().disk), (60, 41));
+    drop((first, second));
+    assert_eq!((budgets.usage().memory, budgets.usage().disk), (0, 0));
+}
+
+/// A compressed body of few bytes, which decodes to this many and then stalls.
+fn stalling_body(length: usize) -> Body {
+    let encoded = zstd::bulk::compress(&vec![b' '; length], 19).unwrap();
+    Body::wrap(UnfinishedBody(Some(encoded.into())))
+}
+
+#[tokio::test]
+async fn compressed_bodies_of_a_user_share_what_they_expand_to() {
+    let folder = TempDir::new().unwrap();
+    let budgets = RequestBudgets::default_for_test();
+    let spool = Spool::with_budgets(folder.path(), &budgets).unwrap();
+    let read = |user: &str, key: &str, body: Body, max_bytes: usize| {
+        let (admission, spool) = (budgets.admit_for_test(user, key), spool.clone());
+        let body = json_body("zstd", body, max_bytes);
+        async move { (body.read_to_spool(&admission, &spool).await.map(drop), admission) }
+    };
+    let large = usize::try_from(EXPANSION_MAX).unwrap();
+    let mut first = Box::pin(read("usr_a", "key_a", stalling_body(large), large));
+    // The last decoded bytes may not be written yet.
+    while budgets.usage().disk < EXPANSION_MAX - (256 << 10) {
+        assert!(poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await.is_pending());
+        tokio::task::yield_now().await;
     }
+    let status = |(result, _): (Result<(), Error>, Admission)| result.err().map(|error| error.code().status());
+    let whole = |length: usize| Body::from(Bytes::from(zstd::bulk::compress(&vec![b' '; length], 19).unwrap()));
+    assert_eq!(status(read("usr_a", "key_b", whole(2 << 20), large).await), Some(429), "another key of the user");
+    assert_eq!(status(read("usr_a", "key_b", whole(64 << 10), large).await), None, "a small body needs no room");
+    assert_eq!(status(read("usr_b", "key_c", whole(2 << 20), large).await), None, "another user");
+    assert_eq!(status(read("usr_b", "key_c", whole(2 * large), 2 * large).await), Some(413), "more than all of it");
+    drop(first);
+    let (result, admission) = read("usr_a", "key_a", whole(large), large).await;
+    assert!(result.is_ok());
+    assert_eq!(status(read("usr_a", "key_b", whole(2 << 20), large).await), Some(429), "the first request still runs");
+    admission.end();
+    assert_eq!(status(read("usr_a", "key_b", whole(2 << 20), large).await), None);
 }

@@ -111,7 +111,7 @@ async fn the_limits_depend_on_the_file_descriptors() {
 
 #[test]
 fn an_ipv6_64_network_counts_as_one_address() {
-    let network = |text: &str| network_prefix(text.parse().unwrap()).to_string();
+    let network = |text: &str| network_of(text.parse().unwrap()).to_string();
     assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
     assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
     assert_eq!(network("192.0.2.1"), "192.0.2.1");

@@ -10,11 +10,14 @@ use serde_json::Value;
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
 use super::image_url::{ImageSource, ImageUrl, ImageUrlError};
-use super::{EditImages, FormSettings, NON_IMAGE_MAX_BYTES, RemoteImage, spool_error};
+use super::{EditImages, FormSettings, NON_IMAGE_MAX_BYTES, RemoteImage, spool_error, too_many_values};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::admission::{JSON_VALUE_BYTES, JSON_VALUES_MAX};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
-use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
+use crate::stream::json::{
+    CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonValueCounter, JsonVisitor, ValueInterest,
+};
 
 /// Only data URLs are large, and they are not captured; all captured values together are bounded.
 const CAPTURE_LIMITS: CaptureLimits = CaptureLimits { value: NON_IMAGE_MAX_BYTES, total: NON_IMAGE_MAX_BYTES };
@@ -73,22 +76,30 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool, settings: Fo
         seen_members: SeenMembers::default(),
         current: CurrentImage::default(),
     };
-    let (mut memory, mut buffer) = (spool.memory(), FormBuffer::default());
+    let (mut memory, mut buffer) = (incoming.admission().memory(), FormBuffer::default());
+    let mut counter = JsonValueCounter::default();
     while let Some(data) = incoming.next_data().await? {
+        counter.push(&data);
+        if counter.values() > JSON_VALUES_MAX {
+            return Err(too_many_values());
+        }
+        let trees = counter.values() * JSON_VALUE_BYTES;
         // Only the text of an image is buffered. Everything else is read at once, so that errors are reported early.
         let chunks = if reader.is_in_image() { buffer.push(data) } else { Some(vec![data]) };
         if let Some(chunks) = chunks {
             (json, reader) = push(spool, json, reader, chunks).await?;
         }
-        memory.set_bytes(json.captured_total() + buffer.len() as u64).map_err(|error| spool_error(&error))?;
+        let held = json.captured_total() + buffer.len() as u64 + trees;
+        memory.set_bytes(held).map_err(|error| spool_error(&error))?;
     }
     if let Some(chunks) = buffer.take_all() {
         (json, reader) = push(spool, json, reader, chunks).await?;
     }
     json.finish()?;
     if let Some(downloader) = downloader {
-        reader.images.download(&downloader, spool).await?;
+        reader.images.download(&downloader, spool, incoming.admission()).await?;
     }
+    incoming.admission().hold(memory);
     reader.images.finish("images", reader.fields)
 }
 

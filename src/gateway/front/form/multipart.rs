@@ -11,10 +11,12 @@ use multer::Multipart;
 
 use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, FormNames, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error};
+use super::{EditImages, FormNames, ImagePageForm, NON_IMAGE_MAX_BYTES, spool_error, too_many_values};
 use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::admission::{ByteShare, JSON_VALUE_BYTES, JSON_VALUES_MAX};
 use crate::gateway::front::body::IncomingBody;
-use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
+use crate::gateway::spool::{EditForm, ImageUpload, Spool};
+use crate::stream::json::JsonValueCounter;
 use crate::stream::multipart::{PartEvent, PartScanner, SEARCH_MAX};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
@@ -49,7 +51,9 @@ struct MultipartFormReader<'a> {
     page_fields: Option<PageFields>,
     text_parts: usize,
     text_bytes: u64,
-    memory: BodyMemoryShare,
+    /// The number of values in the texts that may be JSON.
+    values: u64,
+    memory: ByteShare,
 }
 
 /// The fields of a page's form that the API does not have.
@@ -127,6 +131,7 @@ async fn read_parts(
     fields: EditFields,
     page_fields: Option<PageFields>,
 ) -> Result<(EditImages, EditFields, Option<PageFields>), Error> {
+    let memory = incoming.admission().memory();
     let mut reader = MultipartFormReader {
         spool,
         parts: FormParts { incoming, scanner: PartScanner::new(boundary) },
@@ -135,12 +140,14 @@ async fn read_parts(
         page_fields,
         text_parts: 0,
         text_bytes: 0,
-        memory: spool.memory(),
+        values: 0,
+        memory,
     };
     while let PartEvent::Head(head) = reader.parts.next().await? {
         reader.read_part(head).await?;
     }
-    let MultipartFormReader { parts, images, fields, page_fields, .. } = reader;
+    let MultipartFormReader { parts, images, fields, page_fields, memory, .. } = reader;
+    parts.incoming.admission().hold(memory);
     parts.read_epilogue().await?;
     Ok((images, fields, page_fields))
 }
@@ -244,7 +251,7 @@ impl MultipartFormReader<'_> {
             if let Some(chunks) = buffer.push(chunk) {
                 writer = writer.append_all(chunks).await.map_err(|error| spool_error(&error))?;
             }
-            self.memory.set_bytes(self.text_bytes + buffer.len() as u64).map_err(|error| spool_error(&error))?;
+            self.charge(buffer.len())?;
         }
         if let Some(chunks) = buffer.take_all() {
             writer = writer.append_all(chunks).await.map_err(|error| spool_error(&error))?;
@@ -265,13 +272,33 @@ impl MultipartFormReader<'_> {
         let text = self.read_utf8(headers, name).await?;
         match (kind, &mut self.page_fields) {
             (None, Some(page_fields)) => page_fields.values.push((name.to_owned(), text)),
-            (None, None) => self.fields.insert(name, text.into())?,
+            (None, None) => {
+                self.count_values(&text)?;
+                self.fields.insert(name, text.into())?;
+            }
             (Some(kind), _) if !text.is_empty() => {
                 self.fields.insert(name, edit_fields::from_text(kind, text))?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Counts the values of the text of a field that only added models have, which may be JSON.
+    fn count_values(&mut self, text: &str) -> Result<(), Error> {
+        let mut counter = JsonValueCounter::default();
+        counter.push(text.as_bytes());
+        self.values += counter.values();
+        if self.values > JSON_VALUES_MAX {
+            return Err(too_many_values());
+        }
+        self.charge(0)
+    }
+
+    /// Charges the texts, the trees that may be made of them, and this many buffered bytes.
+    fn charge(&mut self, buffered: usize) -> Result<(), Error> {
+        let held = self.text_bytes + self.values * JSON_VALUE_BYTES + buffered as u64;
+        self.memory.set_bytes(held).map_err(|error| spool_error(&error))
     }
 
     async fn read_utf8(&mut self, headers: &HeaderMap, name: &str) -> Result<String, Error> {
@@ -282,7 +309,7 @@ impl MultipartFormReader<'_> {
                 let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
                 return Err(Rejection::new(name, RejectionReason::StringAboveMax, message).into());
             }
-            self.memory.set_bytes(self.text_bytes).map_err(|error| spool_error(&error))?;
+            self.charge(0)?;
             text.extend_from_slice(&chunk);
         }
         let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(headers));

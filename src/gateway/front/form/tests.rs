@@ -15,12 +15,14 @@ use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::front::framed_body::{FramedBody, contents};
 use crate::image::ByteSource as _;
 
 /// A spool in its own temporary directory.
 struct TestSpool {
     spool: Spool,
+    admission: Admission,
     names: FormNames,
     folder: TempDir,
 }
@@ -30,7 +32,9 @@ struct TestSpool {
 impl TestSpool {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        Self { spool: Spool::new(folder.path()).unwrap(), names: FormNames::default(), folder }
+        let budgets = RequestBudgets::default_for_test();
+        let (spool, names) = (Spool::with_budgets(folder.path(), &budgets).unwrap(), FormNames::default());
+        Self { spool, admission: budgets.admit_for_test("usr_a", "key_a"), names, folder }
     }
 
     fn settings(&self) -> FormSettings {
@@ -50,7 +54,7 @@ impl TestSpool {
         let pulled = Arc::new(AtomicU64::new(0));
         let body = FramedBody { frames: Box::new(pieces), read_bytes: Arc::clone(&pulled), is_waiting: false };
         let request = hyper::Request::post("/").header("content-type", content_type);
-        let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool, self.settings()).await;
+        let result = read(request.body(Body::wrap(body)).unwrap(), &self.admission, &self.spool, self.settings()).await;
         (result, pulled.load(Ordering::Relaxed))
     }
 
@@ -104,7 +108,8 @@ async fn unsupported_content_types_and_encodings_are_refused_unread() {
         let request = hyper::Request::post("/").header("content-type", content_type);
         let request = request.header("content-encoding", "identity").header("content-encoding", "br");
         assert_refused(
-            read(request.body(Body::empty()).unwrap(), &fixture.spool, FormSettings::default()).await,
+            read(request.body(Body::empty()).unwrap(), &fixture.admission, &fixture.spool, FormSettings::default())
+                .await,
             415,
             None,
         );
@@ -120,7 +125,11 @@ async fn an_announced_length_above_the_limit_is_refused_unread() {
         for (length, status) in [(max_bytes + 1, 413), (max_bytes, 400)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
             let request = request.header("content-length", length).body(Body::empty()).unwrap();
-            assert_refused(read(request, &fixture.spool, FormSettings::default()).await, status, None);
+            assert_refused(
+                read(request, &fixture.admission, &fixture.spool, FormSettings::default()).await,
+                status,
+                None,
+            );
         }
     }
 }
@@ -143,7 +152,7 @@ async fn a_body_that_arrives_too_slowly_is_refused() {
         let start = tokio::time::Instant::now();
         let body = Body::wrap(Slow(tokio::time::interval(std::time::Duration::from_millis(10))));
         let request = hyper::Request::post("/").header("content-type", content_type).body(body).unwrap();
-        assert_refused(read(request, &fixture.spool, FormSettings::default()).await, 400, None);
+        assert_refused(read(request, &fixture.admission, &fixture.spool, FormSettings::default()).await, 400, None);
         let seconds = start.elapsed().as_secs();
         assert!((29..=31).contains(&seconds), "{seconds}");
     }
@@ -168,7 +177,7 @@ async fn a_fast_start_extends_the_deadline_by_at_most_one_window() {
     let start = tokio::time::Instant::now();
     let request = hyper::Request::post("/").header("content-type", "multipart/form-data; boundary=b");
     let request = request.body(Body::wrap(Stalling(Some(form.into())))).unwrap();
-    assert_refused(read(request, &fixture.spool, FormSettings::default()).await, 400, None);
+    assert_refused(read(request, &fixture.admission, &fixture.spool, FormSettings::default()).await, 400, None);
     let seconds = start.elapsed().as_secs();
     assert!((29..=31).contains(&seconds), "{seconds}");
 }
@@ -176,7 +185,8 @@ async fn a_fast_start_extends_the_deadline_by_at_most_one_window() {
 #[tokio::test]
 async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
     let folder = TempDir::new().unwrap();
-    let spool = Spool::with_memory_per_key(folder.path(), 1000).unwrap().owned_by(Some("key_a"));
+    let budgets = RequestBudgets::with_limits(|limits| limits.memory_per_key = 1900);
+    let spool = Spool::with_budgets(folder.path(), &budgets).unwrap();
     // A form within the limit is refused later, because it has no image.
     for (length, status) in [(500, 400), (2000, 429)] {
         let prompt = "a".repeat(length);
@@ -184,11 +194,12 @@ async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
         let form = format!("--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n");
         for (content_type, body) in [("application/json", json), ("multipart/form-data; boundary=b", form)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
-            let error = read(request.body(Body::from(body)).unwrap(), &spool, FormSettings::default())
+            let admission = budgets.admit_for_test("usr_a", "key_a");
+            let error = read(request.body(Body::from(body)).unwrap(), &admission, &spool, FormSettings::default())
                 .await
                 .expect_err("an error");
             assert_eq!(error.code().status(), status, "{content_type}");
         }
-        assert_eq!(spool.usage().memory, 0);
+        assert_eq!(budgets.usage().memory, 0);
     }
 }

@@ -12,8 +12,9 @@ use tokio::sync::Notify;
 use super::super::connection_activity::ConnectionDeadlines;
 use super::super::response::ResponseCounter;
 use super::*;
+use crate::gateway::admission::{Admission, Principal, RequestBudgets};
 use crate::gateway::config::{CorsOrigins, TrustedProxies};
-use crate::gateway::front::FormBody;
+use crate::gateway::front::{AdmittingServer, FormBody, admission_of};
 use crate::gateway::telemetry::ConnectionMetrics;
 
 /// The time limit on events that must happen. Only a test that fails takes this long.
@@ -29,8 +30,8 @@ const LARGE_BODY_BYTES: usize = 32 << 20;
 const ALLOWED_ORIGIN: &str = "https://studio.example.com";
 
 /// The state of the test server.
-#[derive(Default)]
 struct TestServerState {
+    budgets: Arc<RequestBudgets>,
     response_count: AtomicUsize,
     /// True while the handler of `/slow` runs, and from the call of `/endless` until the body of its answer is dropped.
     is_slow_running: AtomicBool,
@@ -50,6 +51,16 @@ impl Drop for RunningGuard {
 impl ResponseCounter for Arc<TestServerState> {
     fn count_response(&self, _operation: &str, _status: u16) {
         self.response_count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl AdmittingServer for Arc<TestServerState> {
+    fn begin_admission(&self, peer: SocketAddr, _: &http::HeaderMap) -> Admission {
+        Admission::begin(&self.budgets, peer.ip())
+    }
+
+    fn request_budgets(&self) -> Arc<RequestBudgets> {
+        Arc::clone(&self.budgets)
     }
 }
 
@@ -94,16 +105,17 @@ async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
 }
 
-async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
-    drop(body.read(1 << 20).await);
+async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+    drop(body.read(&admission_of(&context), 1 << 20).await);
     Ok(Response::new(Body::from("upload")))
 }
 
 /// Answers with an error and leaves the body unread.
-async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+async fn refuse_upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+    admission_of(&context).set_principal(Principal::of_actor(None));
     let unread = body.unread();
     drop(body);
-    Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text, true)))
+    Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text)))
 }
 
 struct EndlessBody(#[expect(dead_code, reason = "its drop is observed")] RunningGuard);
@@ -152,7 +164,12 @@ fn build_api() -> Result<ApiDescription<Arc<TestServerState>>, ApiDescriptionReg
 }
 
 async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
-    let site = Arc::<TestServerState>::default();
+    let site = Arc::new(TestServerState {
+        budgets: RequestBudgets::default_for_test(),
+        response_count: AtomicUsize::default(),
+        is_slow_running: AtomicBool::default(),
+        end_notify: Notify::default(),
+    });
     let metrics = ConnectionMetrics::default();
     let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
     let server = start(build_api, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);

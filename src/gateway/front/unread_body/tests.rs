@@ -13,7 +13,7 @@ async fn a_body_is_drained_up_to_the_limit_in_frames_of_any_size() {
     for frame_size in FRAME_SIZES {
         for length in [0, 1, MAX_BYTES - 1, MAX_BYTES, MAX_BYTES + 1, 3 * MAX_BYTES] {
             let (body, pulled) = framed(&vec![b'x'; length].into(), frame_size);
-            drain(body, MAX_BYTES).await;
+            drain(body, MAX_BYTES, None).await;
             // Draining stops after the frame that exceeds the limit.
             let max_pulled = (MAX_BYTES / frame_size + 1) * frame_size;
             assert_eq!(
@@ -41,7 +41,7 @@ async fn assert_rest_is_recovered(frame_size: usize, frames_read: usize) {
     // Only a poll after the last frame shows that the body has ended; then no rest is left.
     assert_eq!(unread_body.is_none(), frames_read > bytes.len().div_ceil(frame_size), "{case}");
     if let Some(unread_body) = unread_body {
-        drain(unread_body, MAX_BYTES).await;
+        drain(unread_body, MAX_BYTES, None).await;
         assert_eq!(pulled.load(Ordering::Relaxed), bytes.len() as u64, "{case}");
     }
 }

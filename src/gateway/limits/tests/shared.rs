@@ -78,6 +78,25 @@ async fn a_job_that_does_not_begin_gives_its_money_back_to_all_nodes() {
 }
 
 #[tokio::test]
+async fn a_repeat_counts_as_a_request_on_all_nodes_and_takes_no_place() {
+    let Some(fixture) = SharedFixture::new().await else { return };
+    let limits = RequestLimits { requests_per_minute: Some(3), concurrent_jobs: Some(1), ..RequestLimits::default() };
+    let repeat = async |number: usize| {
+        let id = format!("req_repeat_{number}");
+        fixture.limiters[number % 2].count_repeat(&id.as_str().into(), vec![key_limits(&limits)]).await
+    };
+    assert!(fixture.run(0, &limits, 0.0).await);
+    repeat(1).await.unwrap();
+    repeat(2).await.unwrap();
+    let refused = repeat(3).await;
+    assert!(matches!(refused, Err(LimitError::Reached(refusal)) if refusal.limit == "requests_per_minute"));
+    let usage = fixture.limiters[0].usage(&[key_limits(&limits)]).await.unwrap();
+    let used = |name: &str| usage[0].iter().find(|limit| limit.name == name).unwrap().amounts;
+    assert_eq!(used("requests_per_minute"), LimitAmounts::Count { limit: 3, used: 3 });
+    assert_eq!(used("concurrent_jobs"), LimitAmounts::Count { limit: 1, used: 0 });
+}
+
+#[tokio::test]
 async fn the_requests_and_places_of_a_minute_count_on_all_nodes() {
     let Some(fixture) = SharedFixture::new().await else { return };
     let limits = RequestLimits { requests_per_minute: Some(3), concurrent_jobs: Some(2), ..RequestLimits::default() };

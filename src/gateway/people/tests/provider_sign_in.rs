@@ -82,6 +82,15 @@ async fn a_user_connects_and_disconnects() {
 }
 
 #[tokio::test]
+async fn a_user_of_the_provider_gets_no_name_that_differs_from_another_by_case_only() {
+    let (fixture, _) = Fixture::set_up().await;
+    for name in ["Ada", "ADA", "ａda"] {
+        let refused = sign_in(&fixture, &identity("person-9", Some(name)), true).await;
+        assert!(matches!(refused, Err(IdentityError::NameTaken)), "{name}: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_admin_removes_a_connection_and_all_sessions() {
     let (fixture, _) = Fixture::set_up().await;
     let kim = identity("person-1", Some("kim"));

@@ -125,19 +125,44 @@ async fn guesses_of_a_code_are_limited_even_with_the_right_password() {
     let (fixture, issued) = Fixture::set_up().await;
     let (uri, _) = enrol(&fixture, &issued).await;
     fixture.people.clock.advance(STEP);
-    for guess in 0..10 {
+    let guess = async |address: &str| {
         // A right password between the guesses resets nothing.
         let waiting = pending(&fixture, "192.0.2.1").await;
-        let origin = origin_at(&format!("198.51.100.{guess}"));
-        let refused = fixture.people.complete_sign_in(waiting.expose(), "aaaaaa", &origin).await;
-        assert!(matches!(refused, Err(IdentityError::WrongCredentials)), "{guess}");
+        let refused = fixture.people.complete_sign_in(waiting.expose(), "aaaaaa", &origin_at(address)).await;
+        match refused {
+            Err(IdentityError::WrongCredentials) => true,
+            Err(IdentityError::TooManyAttempts { .. }) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    for number in 0..10 {
+        assert!(guess(&format!("2001:db8::{number}")).await, "{number}");
     }
-    let waiting = pending(&fixture, "192.0.2.1").await;
-    let refused = complete(&fixture, &waiting, &code_of(&fixture, &uri)).await;
-    assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })));
+    assert!(!guess("2001:db8::1:0").await, "the network has used up its guesses");
+    for network in 1..=40 {
+        assert!(guess(&format!("198.51.100.{network}")).await, "{network}");
+    }
+    assert!(!guess("198.51.100.41").await, "all networks together have used up their guesses");
     fixture.people.clock.advance(Duration::from_secs(300));
+    assert!(guess("198.51.100.41").await && !guess("198.51.100.42").await);
+    // The owner signs in all the same, from a network that is known, with either kind of code.
     let waiting = pending(&fixture, "192.0.2.1").await;
     complete(&fixture, &waiting, &code_of(&fixture, &uri)).await.unwrap();
+}
+
+#[tokio::test]
+async fn wrong_codes_of_an_app_do_not_use_up_the_recovery_codes() {
+    let (fixture, issued) = Fixture::set_up().await;
+    let (_, codes) = enrol(&fixture, &issued).await;
+    for _ in 0..10 {
+        let waiting = pending(&fixture, "192.0.2.1").await;
+        let refused = complete(&fixture, &waiting, "aaaaaa").await;
+        assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
+    }
+    let waiting = pending(&fixture, "192.0.2.1").await;
+    let refused = complete(&fixture, &waiting, "aaaaaa").await;
+    assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })));
+    complete(&fixture, &waiting, codes[0].expose()).await.unwrap();
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn all_wrong_credentials_give_the_same_error() {
     let user = fixture.people.find_user("ada").await.unwrap();
     for (name, password) in [
         ("ada", WRONG),
-        ("Ada", PASSWORD),
+        ("Adam", PASSWORD),
         (user.id.as_str(), PASSWORD),
         ("nobody", PASSWORD),
         ("", ""),
@@ -317,7 +317,8 @@ async fn a_user_who_has_signed_in_from_an_ipv6_network_is_not_locked_out_at_its_
 async fn sessions_and_tokens_are_valid_while_the_time_of_their_use_cannot_be_stored() {
     let (fixture, issued) = Fixture::set_up().await;
     let user = fixture.people.find_user("ada").await.unwrap();
-    let (_, token) = fixture.people.create_token(&AuditContext::command(), &user, "deploy", None).await.unwrap();
+    let (_, token) =
+        fixture.people.create_token(&AuditContext::command(), &user, new_token("deploy", None)).await.unwrap();
     let used_at = async || fixture.people.tokens(None).await.unwrap()[0].last_used_at;
     execute(
         &fixture.dir,

@@ -79,7 +79,7 @@ async fn no_file_or_debug_output_holds_a_credential() {
     let audit = AuditContext::command();
     let ada = fixture.people.find_user("ada").await.unwrap();
     let (_, invitation) = fixture.people.invite(&audit, new_user("bob", UserRole::Member, &[])).await.unwrap();
-    let (token, secret) = fixture.people.create_token(&audit, &ada, "ci", None).await.unwrap();
+    let (token, secret) = fixture.people.create_token(&audit, &ada, new_token("ci", None)).await.unwrap();
     let keys = ApiKeys::new(&(Arc::clone(&fixture.store) as _), Pepper::new(fixture.store.pepper_key()));
     let new_key = NewKey {
         name: "k",

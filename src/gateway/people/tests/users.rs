@@ -128,7 +128,7 @@ async fn an_admin_token_has_the_current_permissions_of_its_user() {
     fixture.join("bob", UserRole::Admin).await;
     let audit = AuditContext::command();
     let bob = fixture.people.find_user("bob").await.unwrap();
-    let (token, secret) = fixture.people.create_token(&audit, &bob, "ci", None).await.unwrap();
+    let (token, secret) = fixture.people.create_token(&audit, &bob, new_token("ci", None)).await.unwrap();
     let admit = async || fixture.people.authenticate_token(secret.expose().as_bytes()).await.unwrap();
     let actor = admit().await.unwrap();
     assert!(
@@ -155,12 +155,83 @@ async fn an_admin_token_has_the_current_permissions_of_its_user() {
 }
 
 #[tokio::test]
+async fn a_token_makes_no_token_that_outlives_it() {
+    let (fixture, _) = Fixture::set_up().await;
+    let (audit, people) = (AuditContext::command(), &fixture.people);
+    let ada = people.find_user("ada").await.unwrap();
+    let at = |seconds: u64| people.clock.now() + Duration::from_secs(seconds);
+    let admit = async |secret: &SecretText| people.authenticate_token(secret.expose().as_bytes()).await.unwrap();
+    let make = async |maker: &SecretText, expires_at| {
+        let actor = admit(maker).await.unwrap();
+        let new = NewToken { maker: actor.token(), ..new_token("child", expires_at) };
+        people.create_token(&audit, &ada, new).await
+    };
+    let (parent, parent_secret) = people.create_token(&audit, &ada, new_token("ci", Some(at(3600)))).await.unwrap();
+    for too_late in [None, Some(at(3601))] {
+        let refused = make(&parent_secret, too_late).await;
+        assert!(matches!(refused, Err(IdentityError::InvalidField { field: "expires_at", .. })), "{too_late:?}");
+    }
+    let (_, child) = make(&parent_secret, parent.expires_at).await.unwrap();
+    let (_, grandchild) = make(&child, Some(at(60))).await.unwrap();
+    assert!(admit(&grandchild).await.is_some());
+    people.revoke_token(&audit, parent.id.as_str(), None).await.unwrap();
+    assert!(admit(&child).await.is_none() && admit(&grandchild).await.is_none(), "they end with their maker");
+    assert!(people.tokens(None).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_tokens_that_a_disabled_user_made_for_others_do_not_work() {
+    let (fixture, _) = Fixture::set_up().await;
+    fixture.join("bob", UserRole::Admin).await;
+    let (audit, people) = (AuditContext::command(), &fixture.people);
+    let (ada, bob) = (people.find_user("ada").await.unwrap(), people.find_user("bob").await.unwrap());
+    let (_, bobs) = people.create_token(&audit, &bob, new_token("ci", None)).await.unwrap();
+    let actor = people.authenticate_token(bobs.expose().as_bytes()).await.unwrap().unwrap();
+    let new = NewToken { maker: actor.token(), ..new_token("for ada", None) };
+    let (_, adas) = people.create_token(&audit, &ada, new).await.unwrap();
+    let is_valid = async || people.authenticate_token(adas.expose().as_bytes()).await.unwrap().is_some();
+    assert!(is_valid().await);
+    people.change_user(&audit, "bob", UserChange::Disable).await.unwrap();
+    assert!(!is_valid().await);
+    people.change_user(&audit, "bob", UserChange::Enable).await.unwrap();
+    assert!(is_valid().await);
+}
+
+#[tokio::test]
+async fn a_user_has_a_limited_number_of_tokens() {
+    let (fixture, _) = Fixture::set_up().await;
+    let (audit, people) = (AuditContext::command(), &fixture.people);
+    let ada = people.find_user("ada").await.unwrap();
+    let make = async |expires_at| {
+        let audit = AuditContext { at: people.clock.now(), ..audit.clone() };
+        people.create_token(&audit, &ada, NewToken { max_tokens: 2, ..new_token("ci", expires_at) }).await
+    };
+    make(None).await.unwrap();
+    make(Some(people.clock.now() + Duration::from_secs(60))).await.unwrap();
+    assert!(matches!(make(None).await, Err(IdentityError::TooManyTokens(2))));
+    people.clock.advance(Duration::from_secs(61));
+    make(None).await.expect("a token that has ended does not count");
+}
+
+#[tokio::test]
+async fn names_that_differ_by_case_only_are_one_name() {
+    let (fixture, _) = Fixture::set_up().await;
+    let audit = AuditContext::command();
+    for name in ["ada", "ADA", "Ada", "ａｄａ"] {
+        let refused = fixture.people.invite(&audit, new_user(name, UserRole::Member, &[])).await;
+        assert!(matches!(refused, Err(IdentityError::NameTaken)), "{name}");
+        assert_eq!(fixture.people.find_or_create_user(&audit, name).await.unwrap().name, "ada", "{name}");
+    }
+    assert!(fixture.people.sign_in("Ada", PASSWORD, &home_origin()).await.is_ok());
+}
+
+#[tokio::test]
 async fn an_invalid_token_is_refused() {
     let (fixture, _) = Fixture::set_up().await;
     let audit = AuditContext::command();
     let ada = fixture.people.find_user("ada").await.unwrap();
     let end = fixture.people.clock.now() + Duration::from_secs(3600);
-    let (_, secret) = fixture.people.create_token(&audit, &ada, "ci", Some(end)).await.unwrap();
+    let (_, secret) = fixture.people.create_token(&audit, &ada, new_token("ci", Some(end))).await.unwrap();
     let valid = secret.expose();
     let key = BearerSecret::generate(BearerSecretKind::Key).unwrap();
     let unknown = BearerSecret::generate(BearerSecretKind::AdminToken).unwrap();
@@ -174,7 +245,7 @@ async fn an_invalid_token_is_refused() {
     assert!(fixture.people.authenticate_token(valid.as_bytes()).await.unwrap().is_none());
 
     for (name, end, expected_field) in [("", None, "name"), ("a", Some(audit.at), "expires_at")] {
-        let result = fixture.people.create_token(&audit, &ada, name, end).await;
+        let result = fixture.people.create_token(&audit, &ada, new_token(name, end)).await;
         assert!(matches!(result, Err(IdentityError::InvalidField { field, .. }) if field == expected_field));
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::AnswerSchema;
+use super::ciphertext::CiphertextHash;
 use super::image_text::{ImageText, unescaped_byte};
 use crate::gateway::relay::event::{ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use crate::gateway::relay::relay_error::MalformedAnswer;
@@ -17,6 +18,7 @@ const ELEMENT_DEPTH: usize = 2;
 pub(super) struct DecoderVisitor<'a> {
     pub(super) schema: &'a mut AnswerSchema,
     pub(super) text: &'a mut ImageText,
+    pub(super) ciphertext: &'a mut CiphertextHash,
     /// The framer of the events, if the JSON is that of an event.
     pub(super) framer: Option<&'a SseFramer>,
     pub(super) piece: &'a Bytes,
@@ -51,6 +53,11 @@ impl DecoderVisitor<'_> {
     /// True for a JSON answer of the image endpoints, whose items are the elements of `data`.
     const fn has_elements(&self) -> bool {
         matches!(self.schema, AnswerSchema::Images) && self.framer.is_none()
+    }
+
+    /// True if the value at this position is an encrypted content, of which only the hash is wanted.
+    fn is_ciphertext(&self, at: JsonPosition<'_>) -> bool {
+        matches!(self.schema, AnswerSchema::Response) && CiphertextHash::is_at(at)
     }
 
     /// Returns the place of the image, if the value at this position is one.
@@ -103,6 +110,9 @@ impl JsonVisitor for DecoderVisitor<'_> {
                 return Ok(ValueInterest::Text);
             }
         }
+        if self.is_ciphertext(at) && first == b'"' {
+            return Ok(ValueInterest::Text);
+        }
         if self.has_elements() {
             match (at.depth, at.key, first) {
                 (1, "data", b'[') => return Ok(ValueInterest::Skip),
@@ -134,6 +144,9 @@ impl JsonVisitor for DecoderVisitor<'_> {
     }
 
     fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), MalformedAnswer> {
+        if self.is_ciphertext(at) {
+            self.ciphertext.add(base64);
+        }
         let Some(place) = self.image_place(at) else { return Ok(()) };
         if base64.as_ptr_range().end == self.piece.as_ptr_range().end {
             self.text.leave_open(place);
@@ -144,6 +157,9 @@ impl JsonVisitor for DecoderVisitor<'_> {
     }
 
     fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), MalformedAnswer> {
+        if self.is_ciphertext(at) {
+            self.ciphertext.add_unit(unit);
+        }
         let Some(place) = self.image_place(at) else { return Ok(()) };
         let checked =
             unescaped_byte(unit).and_then(|byte| self.check_text(place, byte.as_slice()).map(Bytes::copy_from_slice));
@@ -156,6 +172,11 @@ impl JsonVisitor for DecoderVisitor<'_> {
     }
 
     fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
+        if self.is_ciphertext(at) {
+            let value = Value::String(self.ciphertext.finish());
+            let (scope, name) = self.scope(at);
+            self.push(RelayEvent::Member { scope, name, value });
+        }
         if let Some(place) = self.image_place(at) {
             let before = self.text.end_scheme();
             self.push_image(place, Bytes::from_static(before));

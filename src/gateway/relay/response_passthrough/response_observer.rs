@@ -3,8 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::gateway::relay::answer_members::{self, AnswerUsage};
+use crate::gateway::relay::decoder::CIPHERTEXT;
 use crate::gateway::relay::event::{AnswerSummary, DeliveredImage, ImagePlace, MemberScope, RelayEvent};
 use crate::gateway::relay::image_item::ImageProbe;
+use crate::gateway::store::BindingDigest;
 use crate::gateway::upstream::is_refusal;
 use crate::image::ImageProperties;
 use crate::stream::json::ValueInterest;
@@ -15,8 +17,10 @@ const CALLS_MAX: usize = 64;
 /// The most images that are recorded (our choice).
 const IMAGES_MAX: usize = 256;
 
-/// The most bytes of a response id that is recorded (our choice).
+/// The most bytes of an id that is recorded (our choice).
 const ID_MAX: usize = 256;
+/// The most ids and encrypted contents of one response that are recorded (our choice).
+const BINDINGS_MAX: usize = 256;
 
 /// The error code for a conversation that is too long for the model.
 const CONTEXT_TOO_LONG: &str = "context_length_exceeded";
@@ -44,6 +48,8 @@ pub(super) struct ResponseObserver {
     has_image: bool,
     /// The image calls in progress: the output index and the id of each.
     image_calls: Vec<(Value, Value)>,
+    /// The ids and encrypted contents that were passed on, which belong to the account.
+    bindings: Vec<BindingDigest>,
     /// The sequence number of the next event that the gateway adds.
     next_sequence_number: u64,
     failure: Option<Map<String, Value>>,
@@ -91,9 +97,11 @@ impl ResponseObserver {
     pub(super) fn interest(scope: MemberScope, name: &str) -> ValueInterest {
         let names: &[&str] = match scope {
             MemberScope::Event => &["type", "sequence_number", "output_index", "error", "code", "message", "param"],
-            MemberScope::Item => &["type", "id", "quality"],
+            MemberScope::Item => &["type", "id", "quality", CIPHERTEXT, "container_id"],
             MemberScope::Tool => &["type", "model"],
-            MemberScope::Answer => &["id", "created_at", "status", "error", "model", "usage", "tool_usage"],
+            MemberScope::Answer => {
+                &["id", "created_at", "status", "error", "model", "usage", "tool_usage", "conversation"]
+            }
         };
         if names.contains(&name) { ValueInterest::Value } else { ValueInterest::Skip }
     }
@@ -142,12 +150,22 @@ impl ResponseObserver {
     /// Ends an item, and returns its members. If the item has an image, its quality is that of the item.
     fn end_item(&mut self) -> Map<String, Value> {
         let item = std::mem::take(&mut self.item);
+        let text = |name: &str| item.get(name).and_then(Value::as_str);
+        let ids = ["id", "container_id"].into_iter().filter_map(text).filter_map(id_digest);
+        ids.chain(text(CIPHERTEXT).map(BindingDigest::of_ciphertext)).for_each(|digest| self.bind(digest));
         if std::mem::take(&mut self.is_item_open)
             && let Some(image) = self.delivered.last_mut()
         {
             image.quality = answer_members::quality(&item).map(str::to_owned);
         }
         item
+    }
+
+    /// Notes an id or an encrypted content. The end of a stream repeats its items.
+    fn bind(&mut self, digest: BindingDigest) {
+        if self.bindings.len() < BINDINGS_MAX && !self.bindings.contains(&digest) {
+            self.bindings.push(digest);
+        }
     }
 
     /// Returns the kind of the current event, as far as it has been read.
@@ -214,13 +232,16 @@ impl ResponseObserver {
     }
 
     pub(super) fn summary(&self) -> AnswerSummary {
-        let id = self.response.get("id").and_then(Value::as_str).filter(|id| id.len() <= ID_MAX);
+        let conversation = self.response.get("conversation");
+        let conversation = conversation.and_then(|named| named.get("id").unwrap_or(named).as_str());
+        let id = self.response.get("id").and_then(Value::as_str);
+        let ids = [id, conversation].into_iter().flatten().filter_map(id_digest);
         AnswerSummary {
             delivered: self.delivered.clone(),
             usage: self.usage(),
             image_model: self.image_model.clone(),
             host_model: answer_members::model_name(&self.response).map(str::to_owned),
-            response_id: id.map(str::to_owned),
+            bindings: ids.chain(self.bindings.iter().cloned()).collect(),
             ..AnswerSummary::default()
         }
     }
@@ -299,4 +320,9 @@ impl ResponseObserver {
             _ => "server_error",
         }
     }
+}
+
+/// Returns the digest of an id; `None` for a text that is no id.
+fn id_digest(id: &str) -> Option<BindingDigest> {
+    (!id.is_empty() && id.len() <= ID_MAX).then(|| BindingDigest::of_id(id))
 }

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use sha2::Digest as _;
 use tokio::time::Instant;
 
 use super::*;
 use crate::gateway::relay::answer_relay::{AnswerSource as _, UpstreamRelay};
 use crate::gateway::relay::fixtures::{self, PNG_HEAD, RelayOutcomes, broken_body, channel_body, pieces};
 use crate::gateway::relay::{AnswerTimeouts, ProofError, ProvenAnswer, RelayBody, RelayOutcome};
+use crate::gateway::store::BindingDigest;
 use crate::gateway::upstream::ReplyBody;
 
 const ERROR: &str = r#"{"type":"error","code":"upstream_error","message":"m","error":{"message":"m"}}"#;
@@ -355,6 +359,33 @@ async fn an_open_image_call_gets_progress_events() {
         (&event["item_id"], &event["output_index"], &event["sequence_number"]),
         (&json!("ig_\u{2028}1"), &json!(0), &json!(4))
     );
+}
+
+#[tokio::test]
+async fn every_id_and_encrypted_content_of_an_answer_is_observed() {
+    // Larger than any member that is held, and with characters that some encoders escape.
+    let ciphertext = format!("gAAA/{}+/", "AbC/".repeat(40_000));
+    let hash = URL_SAFE_NO_PAD.encode(sha2::Sha256::digest(&ciphertext));
+    let items = [
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": ciphertext}),
+        json!({"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1"}),
+    ];
+    let whole = response("completed", &json!({"output": items, "conversation": {"id": "conv_1"}}));
+    let done = items.iter().map(|item| frame("response.output_item.done", json!({"output_index": 0, "item": item})));
+    let stream: String = done.chain([frame("response.completed", json!({ "response": whole }))]).collect();
+    let mut expected: Vec<_> =
+        ["resp_1", "conv_1", "rs_1", "ci_1", "cntr_1"].into_iter().map(BindingDigest::of_id).collect();
+    expected.push(BindingDigest::of_ciphertext(&hash));
+    expected.sort_unstable();
+    for (text, is_stream) in [(whole.to_string(), false), (stream, true)] {
+        for text in [text.clone(), text.replace('/', "\\/")] {
+            let (passed, _, summary) = relay_to_end(pieces(&text, 1_000), is_stream).await;
+            assert_eq!(passed.as_deref(), Some(text.as_str()), "byte for byte");
+            let mut bindings = summary.bindings;
+            bindings.sort_unstable();
+            assert_eq!(bindings, expected, "stream: {is_stream}");
+        }
+    }
 }
 
 #[tokio::test]

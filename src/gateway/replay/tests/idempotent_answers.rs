@@ -274,6 +274,24 @@ async fn a_start_reads_no_claims_and_a_sweep_removes_expired_ones() {
 }
 
 #[tokio::test]
+async fn the_answers_of_a_deleted_key_are_removed_with_the_next_sweep() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    for caller in [&fixture.ada, &fixture.bob] {
+        claim(&replay, caller, &job).await.record(Ok(ChannelAnswer::complete(&bytes(100_000)))).await;
+    }
+    replay.idempotent_answers.sweep().await.unwrap();
+    assert_eq!(fixture.files().len(), 2);
+    let delete = "UPDATE keys SET deleted_at = '2026-01-01T00:00:00.000Z' WHERE name = 'ada'";
+    crate::gateway::store::testing::execute(&fixture.dir, delete).await;
+    replay.idempotent_answers.sweep().await.unwrap();
+    let [(file, _)] = &fixture.files()[..] else { panic!("{:?}", fixture.files()) };
+    assert!(file.file_name().unwrap().to_string_lossy().starts_with(fixture.bob.key().as_str()), "{file:?}");
+    assert_eq!(read(follow(&replay, &fixture.bob, &job).await).await.unwrap(), bytes(100_000));
+    assert_eq!(replay.idempotent_answers.folder.owners(), [fixture.bob.key().to_string()]);
+}
+
+#[tokio::test]
 async fn an_answer_beyond_the_disk_space_is_passed_on_once() {
     let mut fixture = ReplayFixture::new().await;
     (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 300_000);

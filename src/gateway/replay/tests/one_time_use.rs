@@ -1,5 +1,7 @@
 //! Tests of what may happen once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 const SCOPE: [u8; 32] = [9; 32];
@@ -58,4 +60,48 @@ async fn a_failure_of_the_store_is_no_permission() {
     let replay = fixture.open().await;
     fixture.double.failure.set(Some(|| StoreError::Busy));
     assert!(replay.claim_once(SCOPE, Timestamp::now() + hours(12)).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_of_one_scope_runs_alone_on_all_nodes() {
+    let fixture = ReplayFixture::new().await;
+    let nodes = [fixture.open().await, fixture.open_as(NodeId::from("other")).await].map(Arc::new);
+    let running = Arc::new(AtomicUsize::new(0));
+    let mut requests = tokio::task::JoinSet::new();
+    for number in 0..10 {
+        let (node, running) = (Arc::clone(&nodes[number % 2]), Arc::clone(&running));
+        requests.spawn(async move {
+            let work = async move {
+                let others = running.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                others
+            };
+            node.run_alone(SCOPE, work).await.unwrap()
+        });
+    }
+    assert_eq!(requests.join_all().await, [0; 10]);
+    assert_eq!(fixture.store.list_replays().await.unwrap(), [], "every turn has ended");
+}
+
+#[tokio::test]
+async fn work_continues_and_its_turn_ends_if_its_caller_leaves() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let (open, gate) = tokio::sync::oneshot::channel::<()>();
+    let is_done = Arc::new(AtomicUsize::new(0));
+    let done = Arc::clone(&is_done);
+    let work = async move {
+        begun.send(()).unwrap();
+        gate.await.unwrap();
+        done.store(1, Ordering::SeqCst);
+    };
+    tokio::select! {
+        _ = replay.run_alone(SCOPE, work) => panic!("the gate is closed"),
+        result = has_begun => result.unwrap(),
+    }
+    open.send(()).unwrap();
+    let seen = replay.run_alone(SCOPE, async move { is_done.load(Ordering::SeqCst) }).await.unwrap();
+    assert_eq!(seen, 1, "the first work was completed before the second began");
 }

@@ -7,8 +7,9 @@ use http::header::USER_AGENT;
 const AGENT_NAME_PREFIX: &[u8] = b"codex";
 /// The header in which an agent names itself, besides `User-Agent`.
 const ORIGINATOR: &str = "originator";
-/// The headers that can state the id of the conversation, the newer name first.
-const SESSION_HEADERS: [&str; 2] = ["session-id", "session_id"];
+/// The headers that can state the id of the conversation, in the order in which they count: that of the session before
+/// those of a part of it, and newer names first.
+const SESSION_HEADERS: [&str; 4] = ["session-id", "session_id", "thread-id", "conversation_id"];
 
 /// True if one of the two headers names an official coding agent as the sender.
 pub(super) fn is_official(headers: &HeaderMap) -> bool {
@@ -52,10 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn the_conversation_id_is_found_under_either_header_name() {
+    fn the_first_header_that_names_the_conversation_counts() {
         assert_eq!(conversation(&headers(&[("session_id", "old")])), Some(&b"old"[..]));
         assert_eq!(conversation(&headers(&[("session_id", "old"), ("session-id", "new")])), Some(&b"new"[..]));
         assert_eq!(conversation(&headers(&[("session_id", "old"), ("session-id", "")])), Some(&b"old"[..]));
-        assert_eq!(conversation(&headers(&[("thread-id", "t")])), None);
+        assert_eq!(conversation(&headers(&[("thread-id", "t"), ("session_id", "s")])), Some(&b"s"[..]));
+        assert_eq!(conversation(&headers(&[("conversation_id", "c"), ("thread-id", "t")])), Some(&b"t"[..]));
+        assert_eq!(conversation(&headers(&[("conversation_id", "c")])), Some(&b"c"[..]));
+        assert_eq!(conversation(&headers(&[("x-codex-window-id", "w")])), None);
     }
 }

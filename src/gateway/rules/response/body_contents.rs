@@ -105,6 +105,11 @@ impl BodyContents {
         &self.stored
     }
 
+    /// Returns a part that could not be judged if the request names more of the upstream's stores than is kept.
+    pub(crate) fn unlisted_stored(&self) -> Option<&UnjudgedPart> {
+        self.unjudged.as_ref().filter(|_| self.stored.len() == STORED_MAX)
+    }
+
     /// Returns the ids of reasoning and compaction items, and the digests of ciphertexts, the last ones of the request.
     /// Only the account that made one can read it.
     pub(crate) const fn makers(&self) -> &VecDeque<StoredId> {

@@ -7,10 +7,11 @@ use chrono::{DateTime, Utc};
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::body_contents::BodyContents;
+use super::body_contents::{BodyContents, StoredKind};
 use super::body_edits::{BodyEdit, BodyEdits};
 use super::body_members::{self, JsonType, ValueSpan};
 use super::request_text::{TextScope, TextWindows};
+use super::serving_accounts::ServingAccounts;
 use super::tool_summary::{HostedTool, ImageTool};
 use super::{agent, request_text, tool};
 use crate::error::Error;
@@ -36,14 +37,12 @@ pub(crate) struct ResponseJob {
     pub(super) has_stored_prompt: bool,
     /// The image tool that the gateway has added, if it has added one.
     pub(super) injection: Option<BodyEdit>,
-    /// The id of the response that this job continues.
-    pub(super) previous_response_id: Option<String>,
     /// The most tokens that the text model may write, if the request limits them.
     pub(super) max_output_tokens: Option<u64>,
     /// The most calls of hosted tools, if the request limits them.
     pub(super) max_tool_calls: Option<u64>,
-    /// The name of the account that must serve the job, because it made the response that this job continues.
-    pub(super) only_account: Option<String>,
+    /// The accounts to which the context of the job belongs.
+    pub(super) accounts: ServingAccounts,
     pub(super) turn: Option<String>,
     /// The changes that were made to image tools.
     pub(super) adapted: Option<String>,
@@ -245,6 +244,8 @@ impl ResponseJob {
         };
         self.edits.add(BodyEdit { start, end, pieces: vec![Bytes::from(text).into()] });
         self.join_pieces();
+        let change = format!("{name} unset->{value}");
+        self.adapted = Some(self.adapted.map_or_else(|| change.clone(), |adapted| format!("{adapted}, {change}")));
         self
     }
 
@@ -270,19 +271,14 @@ impl ResponseJob {
         &self.body
     }
 
-    /// Returns the id of the response that this job continues.
-    pub(crate) fn previous_response_id(&self) -> Option<&str> {
-        self.previous_response_id.as_deref()
+    /// Sets the accounts to which the context of the job belongs.
+    pub(crate) fn for_accounts(self, accounts: ServingAccounts) -> Self {
+        Self { accounts, ..self }
     }
 
-    /// Restricts the job to the account with this name.
-    pub(crate) fn for_account(self, account: String) -> Self {
-        Self { only_account: Some(account), ..self }
-    }
-
-    /// Returns the name of the account that must serve the job, if only one can.
-    pub(crate) fn only_account(&self) -> Option<&str> {
-        self.only_account.as_deref()
+    /// Returns the accounts to which the context of the job belongs.
+    pub(crate) const fn serving_accounts(&self) -> &ServingAccounts {
+        &self.accounts
     }
 
     /// True if an image tool was injected.
@@ -295,9 +291,13 @@ impl ResponseJob {
         &self.headers
     }
 
-    /// Returns the id of the conversation, if a header states it.
+    /// Returns the id of the conversation: that of a header, or else the key of its cache, or else that of a conversation
+    /// which the upstream stores.
     pub(crate) fn session(&self) -> Option<&[u8]> {
-        agent::conversation(&self.headers)
+        let stored = || self.contents.stored().iter().find(|stored| stored.kind == StoredKind::Conversation);
+        let cache_key = self.prompt_cache_key().filter(|key| !key.is_empty());
+        let in_body = || cache_key.or_else(|| stored().map(|stored| stored.id.as_str())).map(str::as_bytes);
+        agent::conversation(&self.headers).or_else(in_body)
     }
 
     /// Returns the pieces of the body that is sent upstream: the caller's bytes, and the injected tool, if there is

@@ -17,7 +17,7 @@ use super::connection::DatabaseUrl;
 use super::error_conversion::{during, is_connection_lost, may_succeed_again};
 use super::record_rows::{self, RecordStatement};
 use super::replay_writes;
-use crate::gateway::store::{NodeId, Record, ReplayWrite, RowWrite, RowWriteOutcome, StoreError};
+use crate::gateway::store::{NodeId, Record, ReplayWrite, RowWrite, RowWriteOutcome, StoreError, Timestamp};
 
 /// The longest time for one try of a batch, with the connection if there is none (our choice). It is shorter than the
 /// time that a job waits for its intent, so that a second try fits.
@@ -228,6 +228,10 @@ async fn write_all(
             }
             _ => {}
         }
+    }
+    // Last, so that the other nodes wait for these rows only until the commit.
+    if let Some(rows) = record_rows::bindings_json(writes, Timestamp::now().into())? {
+        sqlx::query(record_rows::BIND).bind(rows).execute(&mut *transaction).await?;
     }
     transaction.commit().await?;
     Ok(outcomes)

@@ -25,7 +25,7 @@ use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteSto
 /// The tables, in an order in which each row comes after the rows that it refers to, and the columns that identify a row
 /// in both databases. The rows of `write_check`, `key_revision` and `audit_removal` belong to a database and not to an
 /// installation.
-const TABLES: [(&str, &str); 23] = [
+const TABLES: [(&str, &str); 24] = [
     ("data_keys", "purpose"),
     ("users", "id"),
     ("groups", "id"),
@@ -47,6 +47,7 @@ const TABLES: [(&str, &str); 23] = [
     (AUDIT, "seq"),
     ("records", "request_id"),
     ("replays", "scope"),
+    ("account_bindings", "digest, owner"),
     ("alerts", "id"),
     ("alert_deliveries", "alert_id, channel"),
 ];

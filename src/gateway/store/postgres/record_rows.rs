@@ -3,10 +3,12 @@
 //! The rows are sent as one JSON list, so a batch of any size is one statement of a kind that the server has prepared,
 //! and one journey over the network. A trigger of the database counts each record in the statement that closes it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::gateway::money::Usd;
-use crate::gateway::store::{CostBasis, CostReason, NodeId, Record, RowWrite, TokenDetails};
+use crate::gateway::store::{CostBasis, CostReason, NodeId, Record, RowWrite, TokenDetails, UtcDay};
 
 /// The kinds of writes.
 pub(super) const ALL_KINDS: [RecordStatement; 3] =
@@ -38,7 +40,7 @@ const CLOSE: &str = "UPDATE records SET state = new.state, error_code = new.erro
     output_image_tokens = new.output_image_tokens, output_text_tokens = new.output_text_tokens, \
     total_tokens = new.total_tokens, cost_nano_usd = new.cost_nano_usd, latency_ms = new.latency_ms, \
     first_byte_ms = new.first_byte_ms, attempts = new.attempts, account = new.account, fallback = new.fallback, \
-    response_id = new.response_id, error_reason = new.error_reason, error_detail = new.error_detail, \
+    error_reason = new.error_reason, error_detail = new.error_detail, \
     image_model = new.image_model, host_model = new.host_model, host_input_tokens = new.host_input_tokens, \
     host_output_tokens = new.host_output_tokens, host_total_tokens = new.host_total_tokens, \
     maybe_paid_twice = new.maybe_paid_twice, input_cached_image_tokens = new.input_cached_image_tokens, \
@@ -46,6 +48,12 @@ const CLOSE: &str = "UPDATE records SET state = new.state, error_code = new.erro
     cost_basis = new.cost_basis, cost_reason = new.cost_reason, price_version = new.price_version \
     FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) AS new \
     WHERE records.request_id = new.request_id AND records.state = 'running' RETURNING records.request_id";
+
+/// Adds the values that belong to accounts. The only value is a list of rows, each with another digest or owner, in the
+/// order of the digests.
+pub(super) const BIND: &str = "INSERT INTO account_bindings (digest, owner, account, used_on) \
+    SELECT digest, owner, account, used_on FROM json_populate_recordset(NULL::account_bindings, CAST($1 AS JSON)) \
+    ON CONFLICT (digest, owner) DO UPDATE SET account = excluded.account, used_on = excluded.used_on";
 
 // === impl RecordStatement ===
 
@@ -85,6 +93,26 @@ pub(super) fn to_json_list<'a>(
         .collect::<sqlx::Result<_>>()?;
     let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
     Ok(replace_null_characters(json))
+}
+
+/// Returns the values that the closed records bind to their accounts, as the value of [`BIND`]; `None` if there are none.
+/// If two records bind the same value of an owner, the later one counts.
+pub(super) fn bindings_json(writes: &[RowWrite<'_>], today: UtcDay) -> sqlx::Result<Option<String>> {
+    let mut rows = BTreeMap::new();
+    for write in writes.iter().filter(|write| write.has_bindings()) {
+        let Some((_, record)) = RecordStatement::of_write(write) else { continue };
+        rows.extend(record.binding_rows(today).into_iter().map(|row| ((row.digest.clone(), row.owner.clone()), row)));
+    }
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let rows: Vec<_> = rows
+        .into_values()
+        .map(|row| {
+            json!({"digest": row.digest.as_str(), "owner": row.owner, "account": row.account, "used_on": row.used_on})
+        })
+        .collect();
+    serde_json::to_string(&rows).map(Some).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 fn intent_row(node: &NodeId, record: &Record) -> Value {
@@ -144,7 +172,6 @@ fn outcome_row(record: &Record) -> sqlx::Result<Value> {
         "attempts": to_json(&record.attempts)?,
         "account": record.account,
         "fallback": record.fallback,
-        "response_id": record.response_id,
         "image_model": record.image_model,
         "host_model": record.host_model,
         "host_input_tokens": to_sql_integer(host.input_tokens),

@@ -4,16 +4,16 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use sqlx::{QueryBuilder, Row};
 
+use super::account_bindings;
 use super::audit_trail::{self, AuditEvent};
 use super::decode::{optional_timestamp, parsed, text};
 use super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::records;
 use super::transaction::{SqlStatement, transact};
 use crate::gateway::store::{
-    AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, KeyId, NewAccount, NewCredentials,
-    SharedSlots, StoreError, StoredAccountSettings, Timestamp, TokenChange, UserId,
+    AccountBinding, AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, NewAccount,
+    NewCredentials, SharedSlots, StoreError, StoredAccountSettings, Timestamp, TokenChange,
 };
 
 const AUDIT_TARGET_KIND: &str = "account";
@@ -50,15 +50,8 @@ impl AccountStore for SqlStore {
         mark_others_absent(&self.writer, in_file, at).await.map_err(during("marking accounts that left the file"))
     }
 
-    async fn account_of_response(
-        &self,
-        response_id: &str,
-        user: &UserId,
-        key: &KeyId,
-    ) -> Result<Option<String>, StoreError> {
-        records::account_of_response(&self.readers, response_id, user, key)
-            .await
-            .map_err(during("looking up a response"))
+    async fn find_bindings(&self, digests: &[&str]) -> Result<Vec<AccountBinding>, StoreError> {
+        account_bindings::find(&self.readers, digests).await.map_err(during("looking up the accounts of ids"))
     }
 
     fn shared_slots(&self) -> Option<&dyn SharedSlots> {

@@ -8,6 +8,7 @@
 
 use super::{dialect, error_conversion};
 
+mod account_bindings;
 mod accounts;
 mod alerts;
 mod audit_trail;

@@ -235,8 +235,10 @@ impl PeopleStore for SqlStore {
         audit: &AuditContext,
         token: &AdminTokenRow,
         hash: &SecretHash,
-    ) -> Result<(), StoreError> {
-        tokens::insert(&self.writer, audit, token, hash).await.map_err(during("storing an admin token"))
+        max_tokens: u32,
+    ) -> Result<bool, StoreError> {
+        let added = tokens::insert(&self.writer, audit, (token, hash), max_tokens).await;
+        added.map_err(during("storing an admin token"))
     }
 
     async fn find_admin_token(

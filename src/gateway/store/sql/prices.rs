@@ -37,12 +37,13 @@ async fn set(pool: &DbPool, audit: &AuditContext, price: &ModelPrice) -> sqlx::R
         let before = find(&mut transaction, &price.model, price.from).await?;
         let mut insert = sqlx::query(
             "INSERT INTO prices (model, valid_from, changed_at, source, text_input, cached_text_input, \
-             image_input, cached_image_input, image_output, text_output, per_image) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (model, valid_from) DO UPDATE SET \
+             image_input, cached_image_input, image_output, text_output, per_image, cache_write, cache_write_1h, terms) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (model, valid_from) DO UPDATE SET \
              changed_at = excluded.changed_at, source = excluded.source, text_input = excluded.text_input, \
              cached_text_input = excluded.cached_text_input, image_input = excluded.image_input, \
              cached_image_input = excluded.cached_image_input, image_output = excluded.image_output, \
-             text_output = excluded.text_output, per_image = excluded.per_image",
+             text_output = excluded.text_output, per_image = excluded.per_image, \
+             cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h, terms = excluded.terms",
         )
         .bind(&price.model)
         .bind(price.from.to_string())
@@ -51,6 +52,8 @@ async fn set(pool: &DbPool, audit: &AuditContext, price: &ModelPrice) -> sqlx::R
         for value in price.figures.values() {
             insert = insert.bind(value.map(|usd| usd.nanos().cast_signed()));
         }
+        let terms = serde_json::to_string(&price.terms).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        insert = insert.bind(terms);
         insert.execute(&mut *transaction).await?;
         let event = audit_event("price.set", &price.model, price.from)
             .with_change(before.as_ref().map_or(Value::Null, figures_as_json), figures_as_json(price));
@@ -80,7 +83,9 @@ fn price_from_row(row: &DbRow) -> sqlx::Result<ModelPrice> {
     for (value, name) in values.iter_mut().zip(FIGURE_NAMES) {
         *value = optional_usd(row, name)?;
     }
+    let terms: String = text(row, "terms")?;
     Ok(ModelPrice {
+        terms: serde_json::from_str(&terms).map_err(|error| sqlx::Error::Decode(error.into()))?,
         model: text(row, "model")?,
         from: parsed(row, "valid_from")?,
         figures: PriceFigures::from_values(values),
@@ -97,6 +102,8 @@ fn figures_as_json(price: &ModelPrice) -> Value {
     let figures = FIGURE_NAMES.into_iter().zip(price.figures.values());
     let known = figures.filter_map(|(name, value)| Some((name.to_owned(), json!(value.map(Usd::dollars)?))));
     let mut object: Map<_, _> = known.collect();
+    let terms = serde_json::to_value(&price.terms).ok().and_then(|terms| terms.as_object().cloned());
+    object.extend(terms.unwrap_or_default());
     object.insert("from".to_owned(), json!(price.from.to_string()));
     Value::Object(object)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::decode::{optional_count, parsed};
 use super::dialect::{DbPool, unknown_attempt_json};
-use crate::gateway::store::{JobProgress, JobState, KeyId, NodeId, RequestId, Timestamp, UserId};
+use crate::gateway::store::{JobProgress, JobState, NodeId, RequestId, Timestamp};
 
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
 /// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
@@ -56,20 +56,4 @@ pub(super) async fn job_progress(pool: &DbPool, request_id: &RequestId) -> sqlx:
     let duration = optional_count(&row, "latency_ms")?.map(Duration::from_millis);
     let ended_at = duration.map(|duration| created_at + duration);
     Ok(Some(JobProgress { state: parsed(&row, "state")?, ended_at }))
-}
-
-/// Returns the account that made this response for this user, or for this key if there is no user. If an upstream uses
-/// an id twice, the newest record counts.
-pub(super) async fn account_of_response(
-    pool: &DbPool,
-    response_id: &str,
-    user: &UserId,
-    key: &KeyId,
-) -> sqlx::Result<Option<String>> {
-    let query = sqlx::query_scalar(
-        "SELECT account FROM records WHERE response_id = $1 AND user_id = $2 AND ($3 IS NULL OR key_id = $3) \
-         AND account IS NOT NULL ORDER BY seq DESC LIMIT 1",
-    );
-    let key = user.is_nobody().then_some(key.as_str());
-    query.bind(response_id).bind(user.as_str()).bind(key).fetch_optional(pool).await
 }

@@ -14,6 +14,9 @@ use crate::gateway::store::{
 
 pub(in super::super) const FIND: &str = "SELECT * FROM replays WHERE scope = $1";
 
+/// The number of keys of one query (our choice): below the limits of both databases on parameters.
+const KEYS_PER_QUERY: usize = 500;
+
 #[async_trait]
 impl ReplayStore for SqlStore {
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
@@ -27,6 +30,10 @@ impl ReplayStore for SqlStore {
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
         self.remove_expired_shared_answers(now).await?;
         remove_expired(&self.writer, now, except, limit).await.map_err(during("removing expired answers"))
+    }
+
+    async fn deleted_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
+        deleted_keys(&self.readers, keys).await.map_err(during("looking for deleted keys"))
     }
 
     async fn states_by_fingerprint(
@@ -52,6 +59,21 @@ impl ReplayStore for SqlStore {
 async fn find(pool: &DbPool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
     let query = sqlx::query_as::<_, ReplayColumns>(FIND).bind(scope.as_slice());
     query.fetch_optional(pool).await?.map(ReplayColumns::decode_for_pool).transpose()
+}
+
+async fn deleted_keys(pool: &DbPool, keys: &[String]) -> sqlx::Result<Vec<String>> {
+    let mut deleted = Vec::new();
+    for keys in keys.chunks(KEYS_PER_QUERY) {
+        let mut query: QueryBuilder<Db> =
+            QueryBuilder::new("SELECT id FROM keys WHERE deleted_at IS NOT NULL AND id IN (");
+        let mut ids = query.separated(", ");
+        for key in keys {
+            ids.push_bind(key.as_str());
+        }
+        query.push(")");
+        deleted.extend(query.build_query_scalar::<String>().fetch_all(pool).await?);
+    }
+    Ok(deleted)
 }
 
 async fn list(pool: &DbPool) -> sqlx::Result<Vec<StoredReplay>> {

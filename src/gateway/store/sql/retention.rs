@@ -41,6 +41,14 @@ pub(in super::super) const DELETE_USAGE_DETAILS: &str = concat!(
     WHERE day < $1 ORDER BY day LIMIT $2)"
 );
 
+pub(in super::super) const DELETE_BINDINGS: &str = concat!(
+    "DELETE FROM account_bindings WHERE (digest, owner) IN \
+    (SELECT digest, owner FROM account_bindings",
+    indexed_by!("account_bindings_by_day"),
+    " \
+    WHERE used_on < $1 ORDER BY used_on LIMIT $2)"
+);
+
 pub(in super::super) async fn remove_expired(
     pool: &DbPool,
     class: RetentionClass,
@@ -61,6 +69,9 @@ pub(in super::super) async fn remove_expired(
             Ok(removed)
         }
         RetentionClass::Audit => remove_audit(pool, before, limit).await,
+        RetentionClass::AccountBindings => {
+            delete_rows(pool, DELETE_BINDINGS, UtcDay::from(before).to_string(), limit).await
+        }
     }
 }
 

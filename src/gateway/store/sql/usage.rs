@@ -72,6 +72,11 @@ impl UsageStore for SqlStore {
         Ok(self.fetch_rows(spending_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
     }
 
+    async fn dearest_excess(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError> {
+        let from_row = |row: &DbRow| Ok(Usd::from_nanos(count(row, "dearest")?));
+        Ok(self.fetch_rows(excess_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
+    }
+
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
         let rows = self
             .fetch_rows(total_by_key_query(json_list(keys)?), |row| Ok((text(row, "key_id")?, counters_from_row(row)?)))
@@ -194,13 +199,27 @@ fn spending_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Quer
         " AS whole_usd, CAST(coalesce(sum(cost_nano_usd % 1000000000 + assumed_nano_usd % 1000000000), 0) AS BIGINT) ",
         "AS nano_usd FROM usage_days WHERE day >= "
     ));
+    push_subject(&mut query, kind, id, since);
+    query
+}
+
+fn excess_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> QueryBuilder<Db> {
+    let mut query = QueryBuilder::new(
+        "SELECT coalesce(max(cost_nano_usd), 0) AS dearest FROM records WHERE operation = 'create_response' \
+         AND state <> 'running' AND cost_nano_usd > max_job_cost_nano_usd AND created_at >= ",
+    );
+    push_subject(&mut query, kind, id, since);
+    query
+}
+
+/// Adds a day and the condition for a subject.
+fn push_subject(query: &mut QueryBuilder<Db>, kind: ReservationSubjectKind, id: &str, since: UtcDay) {
     let column = match kind {
         ReservationSubjectKind::Key => " AND key_id = ",
         ReservationSubjectKind::User => " AND user_id = ",
         ReservationSubjectKind::Group => " AND group_name = ",
     };
     query.push_bind(since.to_string()).push(column).push_bind(id.to_owned());
-    query
 }
 
 /// Returns the ids as one bound value, so that the statement is the same for any number of ids.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::error_conversion::during_batch;
 use super::open::{BUSY_TIMEOUT, PRAGMAS};
 use super::{record_writes, replay_writes};
-use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError};
+use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError, Timestamp};
 
 /// The further settings of this connection.
 ///
@@ -139,7 +139,9 @@ fn write_all(
     writes: &[RowWrite<'_>],
 ) -> rusqlite::Result<Vec<RowWriteOutcome>> {
     // A single statement is a transaction by itself.
-    if let [write] = writes {
+    if let [write] = writes
+        && !write.has_bindings()
+    {
         return Ok(vec![write_one(connection, node, *write)?]);
     }
     // The statements are prepared once; a transaction of the driver would prepare them for each batch.
@@ -159,7 +161,10 @@ fn write_one(connection: &Connection, node: &NodeId, write: RowWrite<'_>) -> rus
     let changed = match write {
         RowWrite::Open(record) => record_writes::open(connection, node, record)?,
         RowWrite::RecordAttempts(record) => record_writes::update_attempts(connection, record)?,
-        RowWrite::Close(record) => record_writes::close(connection, record)?,
+        RowWrite::Close(record) => {
+            record_writes::bind(connection, record, Timestamp::now().into())?;
+            record_writes::close(connection, record)?
+        }
         RowWrite::Replay(write) => return replay_writes::write(connection, write),
     };
     Ok(RowWriteOutcome::of_changed_rows(changed))

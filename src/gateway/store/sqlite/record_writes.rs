@@ -5,7 +5,7 @@
 use rusqlite::{Connection, params};
 
 use crate::gateway::money::Usd;
-use crate::gateway::store::{CostBasis, CostReason, NodeId, Record};
+use crate::gateway::store::{CostBasis, CostReason, NodeId, Record, UtcDay};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
     output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint, max_cost_nano_usd, \
@@ -16,15 +16,18 @@ const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation
 const CLOSE: &str = "UPDATE records SET state = ?2, error_code = ?3, delivered = ?4, input_tokens = ?5, \
     input_image_tokens = ?6, input_text_tokens = ?7, output_tokens = ?8, output_image_tokens = ?9, \
     output_text_tokens = ?10, total_tokens = ?11, cost_nano_usd = ?12, latency_ms = ?13, first_byte_ms = ?14, \
-    attempts = ?15, account = ?16, fallback = ?17, response_id = ?18, error_reason = ?19, \
-    error_detail = ?20, image_model = ?21, host_model = ?22, host_input_tokens = ?23, host_output_tokens = ?24, \
-    host_total_tokens = ?25, maybe_paid_twice = ?26, \
-    input_cached_image_tokens = ?27, input_cached_text_tokens = ?28, host_input_cached_tokens = ?29, \
-    cost_basis = ?30, cost_reason = ?31, price_version = ?32 \
+    attempts = ?15, account = ?16, fallback = ?17, error_reason = ?18, \
+    error_detail = ?19, image_model = ?20, host_model = ?21, host_input_tokens = ?22, host_output_tokens = ?23, \
+    host_total_tokens = ?24, maybe_paid_twice = ?25, \
+    input_cached_image_tokens = ?26, input_cached_text_tokens = ?27, host_input_cached_tokens = ?28, \
+    cost_basis = ?29, cost_reason = ?30, price_version = ?31 \
     WHERE request_id = ?1 AND state = 'running'";
 
 const UPDATE_ATTEMPTS: &str =
     "UPDATE records SET attempts = ?2, account = ?3, maybe_paid_twice = ?4 WHERE request_id = ?1 AND state = 'running'";
+
+const BIND: &str = "INSERT INTO account_bindings (digest, owner, account, used_on) VALUES (?1, ?2, ?3, ?4) \
+    ON CONFLICT (digest, owner) DO UPDATE SET account = excluded.account, used_on = excluded.used_on";
 
 /// Inserts an intent. Returns 0 if the request id is taken.
 pub(super) fn open(connection: &Connection, node: &NodeId, record: &Record) -> rusqlite::Result<usize> {
@@ -77,7 +80,6 @@ pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Resul
         to_json(&record.attempts)?,
         record.account,
         record.fallback,
-        record.response_id,
         record.error_reason,
         record.error_detail,
         record.image_model,
@@ -93,6 +95,15 @@ pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Resul
         record.cost_reason.map(CostReason::as_str),
         record.price_version,
     ])
+}
+
+/// Writes the values that belong to the account of the record.
+pub(super) fn bind(connection: &Connection, record: &Record, today: UtcDay) -> rusqlite::Result<()> {
+    for row in record.binding_rows(today) {
+        let day = row.used_on.to_string();
+        connection.prepare_cached(BIND)?.execute(params![row.digest.as_str(), row.owner, row.account, day])?;
+    }
+    Ok(())
 }
 
 /// Writes the attempts so far. Returns 0 if there is no running row of the request.

@@ -114,6 +114,10 @@ impl ReplayStore for RecordStoreDouble {
         self.inner()?.remove_expired_replays(now, except, limit).await
     }
 
+    async fn deleted_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
+        self.inner()?.deleted_keys(keys).await
+    }
+
     async fn states_by_fingerprint(
         &self,
         fingerprint: &[u8; 32],

@@ -114,13 +114,16 @@ async fn what_is_used_is_read_for_many_subjects_as_it_is_for_one_reservation() {
                 subjects: subjects.to_vec(),
                 today,
                 images: 2,
-                cost: Usd::from_nanos(5),
+                is_waiting: false,
+                is_open: true,
             };
-            reservations.reserve(&new, &mut |_| true).await.unwrap();
+            let held = HeldMoney { amount: Some(Usd::from_nanos(5)), is_ceiling: false };
+            let decide = &mut |_| ReservationDecision::Reserve(vec![held; subjects.len()]);
+            reservations.reserve(&new, decide).await.unwrap();
         }
         let usages = reservations.read_usage(&subjects, today).await.unwrap();
         let facts: Vec<_> =
-            usages.iter().map(|usage| (usage.jobs, usage.images_today, usage.reserved.nanos())).collect();
+            usages.iter().map(|usage| (usage.jobs, usage.open_images, usage.open.sum().nanos())).collect();
         assert_eq!(facts, [(2, 4, 10), (1, 2, 5), (0, 0, 0)]);
         let recent: Vec<_> =
             usages.iter().map(|usage| usage.last_minute.iter().map(|recent| recent.requests).sum::<u32>()).collect();

@@ -1,7 +1,8 @@
 //! Tests of prices.
 
 use super::*;
-use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures};
+use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures, PriceTerms};
+use crate::gateway::money::Factor;
 
 fn price(model: &str, from: &str, nanos: u64) -> ModelPrice {
     let mut values = [None; FIGURE_NAMES.len()];
@@ -9,7 +10,10 @@ fn price(model: &str, from: &str, nanos: u64) -> ModelPrice {
         *value = (index % 2 == 0).then(|| Usd::from_nanos(nanos + index));
     }
     let (figures, source) = (PriceFigures::from_values(values), Some("a page".to_owned()));
-    ModelPrice { model: model.to_owned(), from: from.parse().unwrap(), figures, source }
+    let tools = [("web_search".to_owned(), Usd::from_nanos(nanos))].into_iter().collect();
+    let tiers = [("flex".to_owned(), Factor::from_tenths(5))].into_iter().collect();
+    let terms = PriceTerms { context_tokens: Some(nanos), max_output_tokens: None, tiers, tools };
+    ModelPrice { model: model.to_owned(), from: from.parse().unwrap(), figures, terms, source }
 }
 
 #[tokio::test]

@@ -231,17 +231,3 @@ async fn the_progress_of_a_job_tells_its_end_from_the_death_of_its_process() {
         assert_eq!(progress("r3").await, None);
     }
 }
-
-#[tokio::test]
-async fn the_account_of_a_response_is_found_only_for_its_user() {
-    for Fixture { store, .. } in stores().await {
-        let closed = finished_record("r1");
-        let write = [RowWrite::Open(&running_record("r1")), RowWrite::Close(&closed)];
-        store.write_rows(&NodeId::only(), &write).await.unwrap();
-        let account_of = async |id: &str, user: &str| {
-            store.account_of_response(id, &user.into(), &"key_other".into()).await.unwrap()
-        };
-        assert_eq!(account_of("resp_1", "usr_1").await.as_deref(), Some("primary"));
-        assert_eq!((account_of("resp_1", "usr_2").await, account_of("resp_2", "usr_1").await), (None, None));
-    }
-}

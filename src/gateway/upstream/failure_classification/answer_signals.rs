@@ -7,6 +7,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::gateway::upstream::BoundContext;
+
 /// The most levels of nested errors that are read (our choice).
 const MAX_DEPTH: u32 = 6;
 /// The longest text that is read as a code, in bytes (our choice).
@@ -123,6 +125,18 @@ const UNFIT_CODES: &[&str] = &[
 
 /// Codes for a model that the upstream does not know, or does not offer to this account.
 const UNKNOWN_MODEL_CODES: &[&str] = &["deploymentnotfound", "modelnotfound"];
+/// Codes for encrypted content that the account cannot read.
+const CIPHERTEXT_CODES: &[&str] = &["invalidencryptedcontent"];
+/// Codes for stored context that the account does not have.
+const STORED_CONTEXT_CODES: &[&str] = &["previousresponsenotfound"];
+/// Parts of sentences about encrypted content that the account cannot read: one of the first and one of the second list.
+const CIPHERTEXT_SENTENCES: [&[&str]; 2] = [
+    &["encrypted content", "encrypted_content"],
+    &["could not be", "cannot be", "did not match", "does not match", "decrypt", "not verified"],
+];
+/// Parts of sentences about stored context that the account does not have.
+const STORED_CONTEXT_SENTENCES: [&[&str]; 2] =
+    [&["previous response", " with id "], &["not found", "does not exist", "no longer exists"]];
 /// Codes for refused credentials.
 const CREDENTIAL_CODES: &[&str] = &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"];
 /// Codes for a wrong request, in `code` or `type`.
@@ -154,6 +168,8 @@ pub(super) struct AnswerSignals {
     pub(super) unfit: bool,
     /// The model is unknown, or not available to this account.
     pub(super) unknown_model: bool,
+    /// The request has context that belongs to another account.
+    pub(super) bound_context: Option<BoundContext>,
     /// The request is invalid, as a code states.
     pub(super) invalid_request: bool,
     /// The request alone exceeds a limit.
@@ -243,8 +259,17 @@ impl AnswerSignals {
             self.is_rate_limited |= is_any(RATE_LIMIT_CODES);
             self.unfit |= is_any(UNFIT_CODES);
             self.unknown_model |= is_any(UNKNOWN_MODEL_CODES);
+            self.note_bound_context(is_any(CIPHERTEXT_CODES), is_any(STORED_CONTEXT_CODES));
             self.has_credentials_code |= is_any(CREDENTIAL_CODES);
             self.invalid_request |= is_any(INVALID_REQUEST_CODES);
+        }
+    }
+
+    fn note_bound_context(&mut self, is_ciphertext: bool, is_stored: bool) {
+        if is_ciphertext {
+            self.bound_context = Some(BoundContext::Ciphertext);
+        } else if is_stored {
+            self.bound_context.get_or_insert(BoundContext::Stored);
         }
     }
 
@@ -265,6 +290,10 @@ impl AnswerSignals {
         self.has_refusal_sentence |= contains_any(REFUSAL_SENTENCES);
         self.has_account_sentence |= contains_any(ACCOUNT_SENTENCES);
         self.oversized |= section == AnswerSection::Error && contains_any(OVERSIZED_SENTENCES);
+        if section == AnswerSection::Error {
+            let contains_all = |parts: [&[&str]; 2]| parts.into_iter().all(contains_any);
+            self.note_bound_context(contains_all(CIPHERTEXT_SENTENCES), contains_all(STORED_CONTEXT_SENTENCES));
+        }
         self.mentions_model |= section == AnswerSection::Error && lowercase.contains("model");
         self.has_text |= section == AnswerSection::Output && !lowercase.is_empty();
     }

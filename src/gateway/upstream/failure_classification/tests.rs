@@ -10,7 +10,7 @@ fn classify_image_error(code: u16, body: &str) -> AttemptFailure {
     classify_status(
         StatusCode::from_u16(code).expect("a valid status"),
         &HeaderMap::new(),
-        body.as_bytes(),
+        serde_json::from_str(body).ok().as_ref(),
         IMAGE_FAULT_SCOPE,
     )
 }
@@ -97,7 +97,8 @@ fn a_rejection_about_the_account_is_not_the_callers_fault() {
 /// request.
 fn classify_response_error(code: u16, body: &str) -> (FailureClass, FailureCause) {
     let status_code = StatusCode::from_u16(code).expect("a valid status");
-    let failure = classify_status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_FAULT_SCOPE);
+    let body = serde_json::from_str(&body).ok();
+    let failure = classify_status(status_code, &HeaderMap::new(), body.as_ref(), RESPONSE_FAULT_SCOPE);
     (failure.class, failure.cause)
 }
 
@@ -179,6 +180,28 @@ fn a_rejection_with_an_invalid_request_code_is_final() {
         let declined = FailureCause::Declined { message: "too many pixels".to_owned() };
         check(code, &error(json!("tools[0].size"), "invalid_request_error"), FailureClass::N, &declined);
         check(code, &error(json!("project"), "invalid_request_error"), FailureClass::N, &FailureCause::Unreachable);
+    }
+}
+
+#[test]
+fn context_of_another_account_is_refused_before_anything_is_done() {
+    let sentence = "The encrypted content gAAA... could not be verified. Reason: organization_id did not match.";
+    let missing = "Previous response with id 'resp_1' not found.";
+    let error = |code: Value, message: &str| json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": code}});
+    for (body, kind) in [
+        (error(json!("invalid_encrypted_content"), "m"), BoundContext::Ciphertext),
+        (error(Value::Null, sentence), BoundContext::Ciphertext),
+        (error(json!("previous_response_not_found"), "m"), BoundContext::Stored),
+        (error(Value::Null, missing), BoundContext::Stored),
+    ] {
+        let text = body.to_string();
+        let failure =
+            classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), text.as_bytes(), RESPONSE_FAULT_SCOPE);
+        let is_bound = matches!(failure.cause, FailureCause::BoundElsewhere { kind: found, .. } if found == kind);
+        assert!(is_bound && failure.class == FailureClass::N, "{text}: {failure:?}");
+        // For an image job, the gateway writes the body, which has no context.
+        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), text.as_bytes(), IMAGE_FAULT_SCOPE);
+        assert!(!matches!(failure.cause, FailureCause::BoundElsewhere { .. }), "{text}: {failure:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::gateway::config::{ConfigSecret, ModerationErrorPolicy};
+use crate::gateway::config::{AddressPolicy, ConfigSecret, ModerationErrorPolicy};
 
 const KEY: &str = "sk-judge-canary";
 
@@ -16,7 +16,7 @@ async fn listen() -> (TcpListener, String) {
 }
 
 fn upstream() -> UpstreamClient {
-    UpstreamClient::new(Duration::from_secs(5), false).unwrap()
+    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), false).unwrap()
 }
 
 fn service(base: &str, timeout: Duration) -> ModerationConfig {

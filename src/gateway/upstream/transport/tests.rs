@@ -243,3 +243,18 @@ fn a_read_size_below_the_minimum_is_refused() {
     let refused = Transport::new(TransportSettings { read_chunk: 100, ..TransportSettings::default() });
     assert!(matches!(refused, Err(TransportError::Setting(_))));
 }
+
+/// A name that resolves to such an address is refused at the same place.
+#[tokio::test]
+async fn no_connection_is_made_to_a_link_local_address_unless_it_is_allowed() {
+    let soon = || Instant::now() + Duration::from_millis(1);
+    for host in ["169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "100.100.100.200", "0.0.0.0"] {
+        let refused =
+            transport().send(post(&format!("http://{host}:9/")), Instant::now() + Duration::from_secs(10)).await;
+        let error = refused.expect_err(host);
+        assert_eq!((error.kind, error.sent), (SendErrorKind::Resolve, SendProgress::Nothing), "{host}");
+    }
+    let settings = TransportSettings { addresses: AddressPolicy::for_services(true), ..TransportSettings::default() };
+    let refused = Transport::new(settings).unwrap().send(post("http://0.0.0.0:9/"), soon()).await;
+    assert!(!matches!(refused, Err(SendError { kind: SendErrorKind::Resolve, .. })), "it is tried");
+}

@@ -18,6 +18,31 @@ pub(super) fn is_private(host: &Host<&str>) -> bool {
     }
 }
 
+/// Returns true for link-local addresses, among them the metadata services of clouds, however they are embedded.
+pub(super) fn is_link_local(host: &Host<&str>) -> bool {
+    match host {
+        // The names by which clouds serve the same metadata.
+        Host::Domain(name) => {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            ["metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"]
+                .contains(&&*name)
+        }
+        Host::Ipv4(address) => is_link_local_v4(*address),
+        Host::Ipv6(address) => is_link_local_v6(*address),
+    }
+}
+
+/// Returns true for the link-local networks and for the metadata addresses outside of them: `fd00:ec2::254` (AWS) and
+/// `100.100.100.200` (Alibaba Cloud).
+fn is_link_local_v4(address: Ipv4Addr) -> bool {
+    address.is_link_local() || address == Ipv4Addr::new(100, 100, 100, 200)
+}
+
+fn is_link_local_v6(address: Ipv6Addr) -> bool {
+    let is_metadata = address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    embedded_v4(address).map_or(address.is_unicast_link_local() || is_metadata, is_link_local_v4)
+}
+
 pub(super) fn is_private_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),

@@ -52,6 +52,7 @@ fn segment_fault(segment: &str) -> Option<&'static str> {
         _ if segment.contains(['<', '>', ':', '"', '|', '?', '*']) => {
             Some("has a character that names cannot have on some systems: one of `<>:\"|?*`")
         }
+        _ if is_short_name(segment) => Some("has the form of a short name, by which Windows finds another file"),
         _ if is_device(segment) => Some("has the name of a device of Windows"),
         _ => None,
     }
@@ -59,7 +60,16 @@ fn segment_fault(segment: &str) -> Option<&'static str> {
 
 /// Returns true for invisible characters that change the displayed text.
 fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Returns true for names such as `GIT~1` and `SITECU~1.PY`, which NTFS and FAT give to longer names.
+fn is_short_name(segment: &str) -> bool {
+    let (stem, extension) = segment.split_once('.').unwrap_or((segment, ""));
+    let is_numbered = stem.rsplit_once('~').is_some_and(|(start, number)| {
+        !start.is_empty() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    is_numbered && stem.chars().count() <= 8 && extension.chars().count() <= 3
 }
 
 /// Returns true for names that Windows treats as devices in every folder, whatever their extension.
@@ -86,9 +96,19 @@ mod tests {
 
     #[test]
     fn ordinary_paths_are_accepted() {
-        for path in
-            ["SKILL.md", "scripts/run.sh", "a/b/c/d/e/f/g/h", ".config", "grüße/日本.md", "com10", "console", "a b"]
-        {
+        for path in [
+            "SKILL.md",
+            "scripts/run.sh",
+            "a/b/c/d/e/f/g/h",
+            ".config",
+            "grüße/日本.md",
+            "com10",
+            "console",
+            "a b",
+            "a~b",
+            "~1",
+            "a~1.json",
+        ] {
             assert_eq!(path_fault(path, &PackageLimits::default()), None, "{path}");
         }
     }
@@ -134,6 +154,9 @@ mod tests {
             "\u{202e}gpj.sh",
             "a\u{200b}",
             "nul .txt",
+            "GIT~1/config",
+            "sitecu~1.py",
+            ".g\u{206a}it",
         ];
         for path in paths {
             assert!(matches!(path_fault(path, &PackageLimits::default()), Some(PathFault::Unsafe(_))), "{path:?}");
@@ -153,6 +176,7 @@ mod tests {
             ("a/...", "ends with a dot"),
             ("C:", "a character that names cannot have"),
             ("nul.txt", "a device of Windows"),
+            ("git~1", "a short name"),
         ] {
             let fault = path_fault(path, &PackageLimits::default());
             assert!(matches!(fault, Some(PathFault::Unsafe(why)) if why.contains(words)), "{path}: {fault:?}");

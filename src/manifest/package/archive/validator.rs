@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use super::{ArchiveEntry, ArchiveFault, ArchiveFaultKind, PathFault, WalkError, fold, path_fault};
 use crate::manifest::package::PackageLimits;
+use crate::manifest::package::auto_loaded::auto_loader;
 
 /// The maximum number of recorded faults (our choice); a hostile archive can have any number.
 const MAX_FAULTS: usize = 20;
@@ -82,8 +83,24 @@ impl<'l> ArchiveValidator<'l> {
         !self.faults.is_empty()
     }
 
-    pub(super) fn finish<E>(self) -> Result<(), WalkError<E>> {
+    pub(super) fn finish<E>(mut self) -> Result<(), WalkError<E>> {
+        if self.has_bare_repository() {
+            let message = "has a bare git repository (`HEAD`, `objects` and `refs`), whose configuration git reads \
+                           on its own and can name commands that every look at the folder runs";
+            self.add_fault(ArchiveFaultKind::AutoLoaded, None, message);
+        }
         if self.faults.is_empty() { Ok(()) } else { Err(WalkError::Unsafe(self.faults)) }
+    }
+
+    /// Returns true if git would take a folder for a bare repository (`is_git_directory` in its source: `HEAD`, with
+    /// `objects` and `refs` beside it or in the folder that `commondir` names).
+    fn has_bare_repository(&self) -> bool {
+        let heads = self.tree.keys().filter(|(_, name)| name == "head");
+        let mut folders = heads.map(|(folder, _)| *folder);
+        folders.any(|folder| {
+            let has = |name: &str| self.tree.contains_key(&(folder, name.to_owned()));
+            has("commondir") || (has("objects") && has("refs"))
+        })
     }
 
     /// Counts one more entry of any kind. Returns false if there are too many; then nothing more may be read.
@@ -114,6 +131,10 @@ impl<'l> ArchiveValidator<'l> {
                 self.add_fault(ArchiveFaultKind::Limit, Some(path), why);
                 return None;
             }
+        }
+        if let Some(loader) = auto_loader(path) {
+            self.add_fault(ArchiveFaultKind::AutoLoaded, Some(path), loader.to_string());
+            return None;
         }
         if header.mode & 0o7000 != 0 {
             self.add_fault(ArchiveFaultKind::Kind, Some(path), "has a set-user-id, set-group-id or sticky bit");

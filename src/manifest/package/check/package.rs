@@ -1,23 +1,30 @@
 //! Checks one package: its file, its archive, and its agreement with its entry and its folder.
 
-use super::{CheckScope, CheckWorker, FolderFileSizes};
+use super::{CheckScope, CheckWorker, FolderFileSizes, VerifiedPackage};
 use crate::manifest::files::FileKind;
 use crate::manifest::located::LocatedNode;
 use crate::manifest::package::archive::{ArchiveFault, ArchiveFaultKind, ArchiveFormat};
 use crate::manifest::package::{PackageContents, PackageFile, Sha256Sum, UnwantedFileKind, skill, unwanted};
 use crate::manifest::rules::{
-    M071, M072, M073, M075, M080, M081, M082, M083, M084, M085, M086, M090, M091, M092, M094, Rule,
+    M071, M072, M073, M075, M080, M081, M082, M083, M084, M085, M086, M090, M091, M092, M094, M097, Rule,
 };
 
 /// The maximum number of differences that are listed (our choice); the remaining ones are only counted.
 const MAX_LISTED: usize = 5;
 
 impl CheckWorker<'_, '_> {
-    pub(super) fn check_package(&mut self, skill: &LocatedNode<'_>, folder: Option<&FolderFileSizes>) {
-        let Some((location, contents)) = self.read_package(skill) else {
+    /// Judges the package of a skill: its file, its archive, its `SKILL.md` and, if the folder is given, its agreement
+    /// with that. Returns the package if nothing forbids to install it.
+    pub(super) fn check_package(
+        &mut self,
+        skill: &LocatedNode<'_>,
+        folder: Option<&FolderFileSizes>,
+    ) -> Option<VerifiedPackage> {
+        let errors_before = self.findings.count_errors();
+        let Some((location, bytes, contents)) = self.read_package(skill) else {
             // The skill itself can be checked without its package.
             self.check_skill_files(skill, folder, None);
-            return;
+            return None;
         };
         self.check_unwanted(&location, &contents);
         let Some(root) = contents.root() else {
@@ -27,7 +34,7 @@ impl CheckWorker<'_, '_> {
             };
             self.findings.report_at(&M086, &location, message);
             self.check_skill_files(skill, folder, None);
-            return;
+            return None;
         };
         if let Some((name, _)) = skill.text_of("name")
             && let Some(inner_folder) = root.strip_suffix('/')
@@ -43,10 +50,12 @@ impl CheckWorker<'_, '_> {
         if let Some(folder) = folder {
             self.compare_with_folder(skill, &location, (&contents, root), folder);
         }
+        let root = root.to_owned();
+        (self.findings.count_errors() == errors_before).then_some(VerifiedPackage { bytes, contents, root })
     }
 
     /// Reads the package, reports a wrong size or checksum, and returns its contents if they are safe.
-    fn read_package<'p>(&mut self, skill: &LocatedNode<'p>) -> Option<(LocatedNode<'p>, PackageContents)> {
+    fn read_package<'p>(&mut self, skill: &LocatedNode<'p>) -> Option<(LocatedNode<'p>, Vec<u8>, PackageContents)> {
         let location = skill.get("package")?;
         let (path, kind, size) = self.find_path(&location, &M071)?;
         if kind != FileKind::File {
@@ -90,7 +99,7 @@ impl CheckWorker<'_, '_> {
             _ => {}
         }
         match PackageContents::read(&bytes, self.limits) {
-            Ok(contents) => Some((location, contents)),
+            Ok(contents) => Some((location, bytes, contents)),
             Err(faults) => {
                 faults.iter().for_each(|fault| self.report_fault(&location, path, fault));
                 None
@@ -131,6 +140,7 @@ impl CheckWorker<'_, '_> {
             ArchiveFaultKind::Collision => &M083,
             ArchiveFaultKind::Kind => &M084,
             ArchiveFaultKind::Ambiguous => &M085,
+            ArchiveFaultKind::AutoLoaded => &M097,
         };
         let message = match &fault.entry {
             Some(entry) => format!("`{}` in `{path}` {}", entry.escape_debug(), fault.message),
@@ -159,7 +169,8 @@ impl CheckWorker<'_, '_> {
                 None if content.executable && self.scope.includes(&M094) => {
                     self.findings.report_at(&M094, location, format!("`{path}` in the package is executable"));
                 }
-                Some(UnwantedFileKind::Junk) | None => {}
+                // The archive reader has refused a package with files that other programs read on their own.
+                Some(UnwantedFileKind::Junk | UnwantedFileKind::AutoLoaded) | None => {}
             }
         }
     }

@@ -309,7 +309,15 @@ impl ResponseStreamBuilder<'_> {
 
     /// The tokens of the text.
     fn usage(&self) -> Value {
-        let counted = usage(&self.input);
+        let mut counted = usage(&self.input);
+        for (word, name) in [("read", "input_tokens"), ("written", "output_tokens")] {
+            if let Some(tokens) = self.script.number(word) {
+                counted[name] = tokens.into();
+                counted["total_tokens"] = (counted["input_tokens"].as_u64().unwrap_or(0)
+                    + counted["output_tokens"].as_u64().unwrap_or(0))
+                .into();
+            }
+        }
         let zero = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0});
         if self.is_image_required && self.script.word("usage") == "zero" { zero } else { counted }
     }

@@ -24,6 +24,7 @@
 //! | `revised=W` | `none`, or `escapes`: a text that needs every kind of JSON escape |
 //! | `usage=W` | `none`, `null`, `zero`, `negative`, `float`, `text`, `huge`, `partial`, `list`, `cached` (5 text and 200 image tokens of the request), `cached-sum` (205 of them) |
 //! | `tokens=N` | this many output tokens |
+//! | `read=N` `written=N` | this many tokens of the text of a response |
 //! | `shape=W` | `pretty`, `usage-first`, `spaced`, `nested` (strange keys of every JSON kind between the known ones) |
 //! | `delay=MS` | waits before the head |
 //! | `gate=NAME` `gate-middle=NAME` | waits for the test before the head, or half-way through the body |
@@ -69,7 +70,7 @@
 
 use std::collections::BTreeMap;
 
-const WORDS: [&str; 58] = [
+const WORDS: [&str; 60] = [
     "models",
     "status",
     "body",
@@ -128,6 +129,8 @@ const WORDS: [&str; 58] = [
     "sour",
     "say",
     "tale",
+    "read",
+    "written",
 ];
 
 /// What the upstream does with one attempt.

@@ -158,7 +158,8 @@ fn nginx_configuration(home: &Path, address: SocketAddr, upstream: SocketAddr) -
 
 fn gateway_configuration(address: SocketAddr, upstream: SocketAddr, settings: &GatewaySettings) -> String {
     let mut file = format!(
-        "listen = \"{address}\"\ndata_dir = \"data\"\nlog_format = \"json\"\ntext_models = [\"gpt-5.5\"]\n{}",
+        "listen = \"{address}\"\ndata_dir = \"data\"\nlog_format = \"json\"\ntext_models = [\"gpt-5.5\"]\n\
+         work_per_minute = 1000000000\n{}",
         settings.lines
     );
     // A build without this setting can still be measured.

@@ -1,8 +1,6 @@
 //! Tests of the folder of installed skills: interrupted installations, and the state of the files.
 
-use super::super::unpack::unpack;
 use super::*;
-use crate::manifest::package::{ZipTimestamp, pack};
 
 /// Creates a folder in which `demo` is installed with `text` as its content, or nothing if `text` is `None`.
 fn folder_with_skill(text: Option<&str>) -> tempfile::TempDir {
@@ -36,9 +34,9 @@ fn write_interrupted(folder: &Path, note: Option<&InstallNote>, files: &[(&str, 
 }
 
 fn stage_skill(folder: &Path, text: &str) -> StagedSkill {
-    let files = BTreeMap::from([("SKILL.md".to_owned(), text.as_bytes().to_vec())]);
-    let package = pack(&files, ZipTimestamp::default(), &PackageLimits::default()).unwrap();
-    unpack(&package, &PackageLimits::default(), "", folder).unwrap()
+    let staged = StagedSkill::new_in(folder).unwrap();
+    fs::write(staged.paths().folder().join("SKILL.md"), text).unwrap();
+    staged
 }
 
 /// Opens the folder again, and returns the text of the skill and the recorded version.

@@ -28,7 +28,8 @@ fn json(images: &[Vec<u8>]) -> Vec<u8> {
 async fn read_framed(body: &Bytes, content_type: &str, coding: &str, frame_size: usize) -> Result<EditForm, Error> {
     let fixture = TestSpool::new();
     let request = hyper::Request::post("/").header("content-type", content_type).header("content-encoding", coding);
-    read(request.body(framed(body, frame_size).0).unwrap(), &fixture.spool, FormSettings::default()).await
+    let request = request.body(framed(body, frame_size).0).unwrap();
+    read(request, &fixture.admission, &fixture.spool, FormSettings::default()).await
 }
 
 /// Asserts that a body with this content type and coding yields these images in frames of each size.

@@ -358,7 +358,8 @@ async fn a_form_that_arrives_byte_by_byte_causes_few_writes() {
 async fn read_form_of_page(parts: &[Vec<u8>]) -> Result<ImagePageForm, Error> {
     let request = hyper::Request::post("/").header("content-type", FORM);
     let request = request.body(Body::from(form(parts))).unwrap();
-    read_page_form(request, &TestSpool::new().spool, &["csrf"]).await
+    let fixture = TestSpool::new();
+    read_page_form(request, &fixture.admission, &fixture.spool, &["csrf"]).await
 }
 
 #[tokio::test]
@@ -397,13 +398,14 @@ async fn a_dialect_has_a_part_for_the_mask_and_fields_that_are_removed() {
         FormSettings { names, downloader: None }
     };
     let fixture = TestSpool::new();
-    let form = read(request(), &fixture.spool, declared([Dialect::LegacyFields].into_iter().collect())).await.unwrap();
+    let read = |settings| read(request(), &fixture.admission, &fixture.spool, settings);
+    let form = read(declared([Dialect::LegacyFields].into_iter().collect())).await.unwrap();
     let mask = form.mask.expect("a mask");
     assert_eq!((mask.param.as_str(), bytes(&mask)), ("mask[]", png(9)));
     assert_eq!(form.fields["style"], "vivid");
     let others = [Dialect::Sizes, Dialect::Url, Dialect::Azure, Dialect::Models].into_iter().collect();
     for dialects in [DialectSet::default(), others] {
-        let error = read(request(), &fixture.spool, declared(dialects)).await.unwrap_err();
+        let error = read(declared(dialects)).await.unwrap_err();
         assert_eq!(error.param(), Some("mask[]"));
         let message = "Unknown parameter: 'mask[]'. The dialect 'legacy-fields' accepts this parameter; an \
                        administrator can declare it for the key or its group.";

@@ -3,9 +3,10 @@
 use chrono::Utc;
 
 use super::*;
-use crate::gateway::money::Usd;
 use crate::gateway::store::UtcDay;
-use crate::gateway::store::reservations::{NewReservation, ReservationSubject, ReservationSubjectKind};
+use crate::gateway::store::reservations::{
+    HeldMoney, NewReservation, ReservationDecision, ReservationSubject, ReservationSubjectKind,
+};
 
 fn today() -> UtcDay {
     UtcDay::from(Utc::now().date_naive())
@@ -22,9 +23,11 @@ async fn reserve(store: &PostgresStore, request_id: &str) {
         subjects: vec![subject()],
         today: today(),
         images: 1,
-        cost: Usd::ZERO,
+        is_waiting: false,
+        is_open: true,
     };
-    SharedReservations::reserve(store, &reservation, &mut |_| true).await.unwrap();
+    let decide = &mut |_| ReservationDecision::Reserve(vec![HeldMoney::default()]);
+    SharedReservations::reserve(store, &reservation, decide).await.unwrap();
 }
 
 /// Returns the number of places that jobs have.

@@ -1,6 +1,7 @@
 //! The statements for admin tokens.
 
 use serde_json::json;
+use sqlx::Row as _;
 
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{hash, optional_timestamp, parsed, text};
@@ -24,16 +25,31 @@ macro_rules! select_tokens {
 pub(super) async fn insert(
     pool: &DbPool,
     audit: &AuditContext,
-    token: &AdminTokenRow,
-    hash: &SecretHash,
-) -> sqlx::Result<()> {
+    (token, hash): (&AdminTokenRow, &SecretHash),
+    max_tokens: u32,
+) -> sqlx::Result<bool> {
     let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
     let event =
         AuditEvent::new("token.create", AUDIT_TARGET_KIND, token.id.as_str(), &token.name).with_details(details);
     transact!(pool, |transaction| {
+        // The lock of the user's row lets no other transaction count the tokens at the same time.
+        sqlx::query("UPDATE users SET name = name WHERE id = $1")
+            .bind(token.user.as_str())
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query("DELETE FROM admin_tokens WHERE user_id = $1 AND expires_at <= $2")
+            .bind(token.user.as_str())
+            .bind(audit.at.to_string())
+            .execute(&mut *transaction)
+            .await?;
+        let count = sqlx::query_scalar("SELECT count(*) FROM admin_tokens WHERE user_id = $1");
+        let count: i64 = count.bind(token.user.as_str()).fetch_one(&mut *transaction).await?;
+        if count >= i64::from(max_tokens) {
+            return Ok(false);
+        }
         sqlx::query(
-            "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at, parent_id) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         )
         .bind(token.id.as_str())
         .bind(token.public_id.as_str())
@@ -42,9 +58,11 @@ pub(super) async fn insert(
         .bind(hash.0.as_slice())
         .bind(token.created_at.to_string())
         .bind(token.expires_at.map(|time| time.to_string()))
+        .bind(token.parent.as_ref().map(|parent| parent.as_str()))
         .execute(&mut *transaction)
         .await?;
         audit_trail::write(&mut transaction, audit, event).await?;
+        true
     })
 }
 
@@ -53,7 +71,14 @@ pub(super) async fn find(
     public_id: &PublicId,
 ) -> sqlx::Result<Option<(AdminTokenRow, SecretHash, UserRow)>> {
     let mut connection = pool.acquire().await?;
-    let query = sqlx::query(select_tokens!("WHERE admin_tokens.public_id = $1")).bind(public_id.as_str());
+    let query = sqlx::query(select_tokens!(
+        "WHERE admin_tokens.public_id = $1 AND NOT EXISTS (\
+         WITH RECURSIVE makers (parent_id, user_id) AS (\
+         SELECT parent_id, user_id FROM admin_tokens AS made WHERE made.public_id = $1 UNION \
+         SELECT maker.parent_id, maker.user_id FROM admin_tokens AS maker JOIN makers ON maker.id = makers.parent_id) \
+         SELECT 1 FROM makers JOIN users AS maker ON maker.id = makers.user_id WHERE maker.disabled_at IS NOT NULL)"
+    ));
+    let query = query.bind(public_id.as_str());
     let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
     let token = token_from_row(&row)?;
     let user = users::get_even_if_deleted(&mut connection, &token.user).await?;
@@ -108,5 +133,6 @@ fn token_from_row(row: &DbRow) -> sqlx::Result<AdminTokenRow> {
         created_at: parsed(row, "created_at")?,
         expires_at: optional_timestamp(row, "expires_at")?,
         last_used_at: optional_timestamp(row, "last_used_at")?,
+        parent: row.try_get::<Option<String>, _>("parent_id")?.map(TokenId::from),
     })
 }

@@ -10,6 +10,7 @@ use super::super::keys;
 use super::super::paging::{ListOrder, fetch_count, like_pattern, split_page};
 use super::super::transaction::transact;
 use super::{groups, links};
+use crate::gateway::names;
 use crate::gateway::store::{
     AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, UserChange,
     UserChangeOutcome, UserFilter, UserId, UserRole, UserRow, UserSort,
@@ -66,13 +67,17 @@ pub(super) async fn ensure(
 
 /// Returns the user with that id or, if no user has that id, with that name.
 pub(super) async fn find(connection: &mut DbConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
-    let query =
-        sqlx::query(select_users!("AND (users.id = $1 OR users.name = $1) ORDER BY users.id = $1 DESC LIMIT 1"));
-    query.bind(handle).fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
+    let query = sqlx::query(select_users!(
+        "AND (users.id = $1 OR users.folded_name = $2 OR users.name = $1) \
+         ORDER BY users.id = $1 DESC, users.name = $1 DESC LIMIT 1"
+    ));
+    let query = query.bind(handle).bind(names::fold(handle));
+    query.fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
 }
 
 pub(super) async fn find_by_name(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<UserRow>> {
-    let query = sqlx::query(select_users!("AND users.name = $1")).bind(name);
+    let query = sqlx::query(select_users!("AND (users.folded_name = $2 OR users.name = $1)"));
+    let query = query.bind(name).bind(names::fold(name));
     query.fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
 }
 
@@ -151,9 +156,10 @@ pub(super) async fn insert(
     id: &UserId,
     new_user: &NewUser,
 ) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO users (id, name, role, created_at, limits) VALUES ($1, $2, $3, $4, $5)")
+    sqlx::query("INSERT INTO users (id, name, folded_name, role, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6)")
         .bind(id.as_str())
         .bind(&new_user.name)
+        .bind(names::fold(&new_user.name))
         .bind(new_user.role.as_str())
         .bind(audit.at.to_string())
         .bind(&new_user.limits)

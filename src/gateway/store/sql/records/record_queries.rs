@@ -202,7 +202,7 @@ fn record_from_row(row: &DbRow) -> sqlx::Result<Record> {
         end_user: row.try_get("end_user")?,
         fallback: row.try_get("fallback")?,
         injected_tool: row.try_get("injected_tool")?,
-        response_id: row.try_get("response_id")?,
+        bindings: Vec::new(),
         fingerprint: optional_hash(row, "fingerprint")?,
         missing: None,
         image_model: row.try_get("image_model")?,

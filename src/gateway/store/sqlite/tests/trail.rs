@@ -180,9 +180,10 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
         created_at: context.at,
         expires_at: None,
         last_used_at: None,
+        parent: None,
     };
     let hash = SecretHash([9; 32]);
-    step!(trail, "insert_admin_token", ["token.create"], store.insert_admin_token(context, &token, &hash));
+    step!(trail, "insert_admin_token", ["token.create"], store.insert_admin_token(context, &token, &hash, 50));
     step!(trail, "delete_admin_token", ["token.delete"], store.delete_admin_token(context, "tok_1", None));
 }
 

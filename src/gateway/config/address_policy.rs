@@ -1,5 +1,5 @@
-//! The resolved addresses to which a transport connects. A name can resolve to any address, so the address counts and
-//! not the name.
+//! The addresses to which the gateway connects. A name can resolve to any address, so the transport asks again for the
+//! address that it connects to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use ipnet::IpNet;
 /// Which addresses may be connected to.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AddressPolicy {
-    /// All.
-    #[default]
+    /// All, because the settings file allows link-local addresses.
     Any,
     /// All but those at which a cloud offers the credentials of a machine, and those that belong to no single other
     /// machine. Services of an operator may be in the network of the operator.
+    #[default]
     NoLinkLocal,
     /// Those of the public Internet, and of these networks.
     PublicAnd(Arc<[IpNet]>),
@@ -22,6 +22,18 @@ pub(crate) enum AddressPolicy {
 // === impl AddressPolicy ===
 
 impl AddressPolicy {
+    /// Returns the policy for the services of an operator.
+    pub(crate) const fn for_services(allows_link_local: bool) -> Self {
+        if allows_link_local { Self::Any } else { Self::NoLinkLocal }
+    }
+
+    /// True if a connection to this host of a URL may be made, as far as its text tells: a name is allowed.
+    pub(crate) fn allows_host(&self, host: &str) -> bool {
+        let text = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let address = text.parse().ok().or_else(|| parse_numbers(host).map(IpAddr::V4));
+        address.is_none_or(|address| self.allows(address))
+    }
+
     /// True if a connection to this address may be made.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         match self {
@@ -33,6 +45,31 @@ impl AddressPolicy {
             }
         }
     }
+}
+
+/// Returns the IPv4 address of a host in a notation that resolvers accept besides four decimal numbers: at most four
+/// decimal, octal or hexadecimal numbers, of which the last fills the bytes that are left, such as `0xa9fea9fe` (the host
+/// parser of the WHATWG URL standard).
+fn parse_numbers(host: &str) -> Option<Ipv4Addr> {
+    let parts: Vec<&str> = host.strip_suffix('.').unwrap_or(host).split('.').collect();
+    let number = |part: &&str| {
+        let lowercase = part.to_ascii_lowercase();
+        match (lowercase.strip_prefix("0x"), lowercase.strip_prefix('0')) {
+            (Some(""), _) => Some(0),
+            (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
+            (None, Some(digits)) if !digits.is_empty() => u32::from_str_radix(digits, 8).ok(),
+            _ => lowercase.parse().ok(),
+        }
+    };
+    let numbers: Vec<u32> = parts.iter().map(number).collect::<Option<_>>()?;
+    let (last, first) = numbers.split_last().filter(|(_, first)| first.len() < 4)?;
+    let places = 24_u32.checked_sub(8 * u32::try_from(first.len()).ok()?);
+    let is_too_large = places.is_none_or(|places| places < 24 && last >> (places + 8) != 0);
+    if is_too_large || first.iter().any(|number| *number > 255) {
+        return None;
+    }
+    let bytes = first.iter().zip([24, 16, 8]).fold(*last, |address, (number, place)| address | number << place);
+    Some(Ipv4Addr::from(bytes))
 }
 
 /// True for a link-local address, in any of its forms, and for addresses that belong to no single other machine. Clouds
@@ -158,6 +195,19 @@ mod tests {
         {
             check(&AddressPolicy::NoLinkLocal, address, true);
         }
+    }
+
+    #[test]
+    fn a_host_of_numbers_is_the_address_that_resolvers_read() {
+        for host in
+            ["0xa9fea9fe", "2852039166", "169.254.43518", "0251.0376.0251.0376", "169.0xfe.1", "0", "169.254.1.1."]
+        {
+            assert!(!AddressPolicy::NoLinkLocal.allows_host(host), "{host}");
+        }
+        for host in ["127.1", "0x7f000001", "10.0.0.7", "a.example", "169.254.example", "1.2.3.4.5", "256.1", "[::1]"] {
+            assert!(AddressPolicy::NoLinkLocal.allows_host(host), "{host}");
+        }
+        assert!(!AddressPolicy::NoLinkLocal.allows_host("[::ffff:169.254.169.254]"));
     }
 
     #[test]

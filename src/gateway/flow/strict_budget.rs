@@ -1,0 +1,54 @@
+//! Bounds the cost of a response for a group with strict budgets: what the gateway can bound, it bounds in the body that is
+//! sent, and what it cannot bound, it refuses. It must not know amounts: the estimate of the cost reads the bounded request.
+
+use chrono::Utc;
+
+use super::cost_estimate::{TOOL_CALLS_MAX, hosted_kinds};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::Gateway;
+use crate::gateway::config::BudgetMode;
+use crate::gateway::keys::Caller;
+use crate::gateway::prices::MAX_OUTPUT_TOKENS;
+use crate::gateway::rules::ResponseJob;
+
+/// True if the group of a caller has strict budgets, and a budget applies to the caller.
+pub(super) fn applies(gateway: &Gateway, caller: &Caller) -> bool {
+    let group = caller.group_name();
+    let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(group)];
+    gateway.response_budget(group).mode == BudgetMode::Strict
+        && limits.into_iter().flatten().any(|limits| limits.budget.is_some())
+}
+
+/// Sets the limits of a response that are absent, if the budgets of its caller are strict.
+///
+/// # Errors
+///
+/// Returns 400 for the first part of the request whose cost cannot be bounded.
+pub(super) fn bound(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
+    if !applies(gateway, caller) {
+        return Ok(job);
+    }
+    let table = gateway.prices().table();
+    let terms = table.price(job.model(), Utc::now().date_naive()).map(|price| &price.price.terms);
+    let is_priced = |kind: &str| terms.is_some_and(|terms| terms.tools.contains_key(kind));
+    if let Some((param, reason)) = first_unbounded(&job, is_priced) {
+        let message =
+            format!("Invalid '{param}': {reason}, so the cost of the response is not bounded, which a budget needs.");
+        return Err(Rejection::new(param, RejectionReason::InvalidValue, message).into());
+    }
+    let largest = terms.and_then(|terms| terms.max_output_tokens).unwrap_or(MAX_OUTPUT_TOKENS);
+    let job = if job.max_output_tokens().is_none() { job.with_max_output_tokens(largest) } else { job };
+    Ok(if job.max_tool_calls().is_none() { job.with_max_tool_calls(TOOL_CALLS_MAX) } else { job })
+}
+
+/// Returns the path of the first part of a request whose cost cannot be bounded, and the reason.
+fn first_unbounded(job: &ResponseJob, is_priced: impl Fn(&str) -> bool) -> Option<(String, &'static str)> {
+    let contents = job.contents();
+    let unpriced = hosted_kinds(job).find(|kind| !is_priced(kind));
+    let tool = unpriced.and_then(|kind| job.hosted_tools().iter().find(|tool| tool.kind == kind));
+    let tool = tool.map(|tool| (tool.path.clone(), "the calls of this tool have no price"));
+    let address = contents.inputs().first_address.clone().map(|path| (path, "the content is at an address"));
+    let stored = contents.stored().first().map(|stored| (stored.path.clone(), "the content is stored at the upstream"));
+    let unjudged = contents.unjudged().map(|part| (part.path.clone(), part.reason));
+    tool.or(address).or(stored).or(unjudged)
+}

@@ -1,0 +1,13 @@
+-- Ids, ciphertexts and conversations, each with the user that it belongs to and the account that serves it. A digest
+-- stands for the value. The owner is a user, or the key if it has no user.
+CREATE TABLE account_bindings (
+    digest  TEXT COLLATE "C" NOT NULL,
+    owner   TEXT COLLATE "C" NOT NULL,
+    account TEXT NOT NULL,
+    used_on TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (digest, owner)
+);
+CREATE INDEX account_bindings_by_day ON account_bindings (used_on);
+
+-- The table has the ids of responses.
+ALTER TABLE records DROP COLUMN response_id;

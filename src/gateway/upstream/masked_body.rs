@@ -1,0 +1,118 @@
+//! The body of an answer, in which the secrets of its account are masked wherever the network cuts it.
+//!
+//! The last bytes of a frame are held back only if they may be the beginning of a secret, so an event is passed on as soon
+//! as it has arrived.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame};
+
+use crate::gateway::accounts::SecretMask;
+
+/// A body whose secrets are masked.
+#[derive(Debug)]
+pub(crate) struct MaskedBody<B> {
+    body: B,
+    cutter: SecretCutter,
+    has_ended: bool,
+}
+
+/// Masks the secrets of bytes that arrive in pieces.
+#[derive(Debug)]
+struct SecretCutter {
+    mask: Arc<SecretMask>,
+    /// The last bytes, as they arrived.
+    held: Bytes,
+    /// The number of held bytes that belong to a part of a secret that has been found.
+    covered: usize,
+}
+
+// === impl MaskedBody ===
+
+impl<B> MaskedBody<B> {
+    /// Wraps the body of an answer to a call with these secrets.
+    pub(super) const fn new(body: B, mask: Arc<SecretMask>) -> Self {
+        Self { body, cutter: SecretCutter { mask, held: Bytes::new(), covered: 0 }, has_ended: false }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        loop {
+            if self.has_ended {
+                return Poll::Ready(self.cutter.finish().map(|rest| Ok(Frame::data(rest))));
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    // Nobody reads the trailers of an answer.
+                    let Ok(data) = frame.into_data() else { continue };
+                    let ready = self.cutter.push(data);
+                    if !ready.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(ready))));
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => self.has_ended = true,
+            }
+        }
+    }
+}
+
+// === impl SecretCutter ===
+
+impl SecretCutter {
+    /// Adds a piece, and returns the bytes that can be passed on.
+    fn push(&mut self, piece: Bytes) -> Bytes {
+        let bytes = if self.held.is_empty() { piece } else { [&self.held[..], &piece].concat().into() };
+        let mut masked = self.mask.mask_bytes(bytes.clone());
+        if self.covered > 0 {
+            let mut covered = BytesMut::from(masked);
+            covered[..self.covered].fill(SecretMask::MASK);
+            masked = covered.freeze();
+        }
+        let end = bytes.len() - self.mask.unfinished(&bytes);
+        self.covered =
+            masked[end..].iter().zip(&bytes[end..]).rposition(|(masked, byte)| masked != byte).map_or(0, |at| at + 1);
+        self.held = bytes.slice(end..);
+        masked.slice(..end)
+    }
+
+    /// Returns the last bytes: what is held back turned out to be no secret, or belongs to one that was found.
+    fn finish(&mut self) -> Option<Bytes> {
+        let mut rest = BytesMut::from(std::mem::take(&mut self.held));
+        rest[..std::mem::take(&mut self.covered)].fill(SecretMask::MASK);
+        (!rest.is_empty()).then(|| rest.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk-live/Qz7w_XA9t-4KpL2m";
+
+    #[test]
+    fn a_secret_is_masked_wherever_the_bytes_are_cut() {
+        let escaped: String = KEY.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+        let text = format!("{{\"id\":\"{KEY}\",\"x\":\"{escaped}\",\"part\":\"{}\"}}\n\n", &KEY[3..12]);
+        let mask = Arc::new(SecretMask::new([KEY]));
+        let expected = mask.mask_bytes(Bytes::from(text.clone()));
+        assert!(!expected.windows(8).any(|part| KEY.as_bytes().windows(8).any(|window| window == part)));
+        for size in 1..text.len() {
+            let mut cutter = SecretCutter { mask: Arc::clone(&mask), held: Bytes::new(), covered: 0 };
+            let mut out = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
+                out.extend_from_slice(&cutter.push(Bytes::copy_from_slice(piece)));
+            }
+            assert!(cutter.held.is_empty(), "the end of an event is not held back");
+            out.extend(cutter.finish().into_iter().flatten());
+            assert_eq!(out, expected, "{size}");
+        }
+    }
+}
