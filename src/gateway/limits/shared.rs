@@ -72,8 +72,7 @@ pub(super) async fn count_repeat(
     let (now, today) = (Instant::now(), Utc::now().date_naive());
     let rows = subjects.iter().map(|subject| reservation_subject(subject, today)).collect();
     let today = UtcDay::from(today);
-    let new =
-        NewReservation { request_id, subjects: rows, today, images: 0, is_waiting: false, is_open: false };
+    let new = NewReservation { request_id, subjects: rows, today, images: 0, is_waiting: false, is_open: false };
     let nothing = HeldMoney { amount: Some(Usd::ZERO), is_ceiling: false };
     let mut outcome = Ok(());
     let mut decide = |usages: Vec<SubjectUsage>| {
