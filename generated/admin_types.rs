@@ -1553,6 +1553,8 @@ impl<'de> ::serde::Deserialize<'de> for DisabledReason {
 /// | `record_not_found` | 404 | No record has this request id. |
 /// | `account_not_found` | 404 | No account has this name or id. |
 /// | `key_limit_reached` | 409 | A member has as many keys as the setting `max_keys_per_member` allows. |
+/// | `token_limit_reached` | 409 | The user has as many admin tokens as the setting `max_tokens_per_user` allows. |
+/// | `rate_limit_exceeded` | 429 | The user has no work left in this minute; `error.limit` names the limit. |
 /// | `user_exists` | 409 | Another user has this name. |
 /// | `group_exists` | 409 | A group with this name already exists. |
 /// | `group_in_use` | 409 | The group is `default`, or keys belong to it. |
@@ -1612,6 +1614,12 @@ pub enum ErrorCode {
     /// The word `key_limit_reached`.
     #[serde(rename = "key_limit_reached")]
     KeyLimitReached,
+    /// The word `rate_limit_exceeded`.
+    #[serde(rename = "rate_limit_exceeded")]
+    RateLimitExceeded,
+    /// The word `token_limit_reached`.
+    #[serde(rename = "token_limit_reached")]
+    TokenLimitReached,
     /// The word `user_exists`.
     #[serde(rename = "user_exists")]
     UserExists,
@@ -1671,6 +1679,8 @@ impl ::std::fmt::Display for ErrorCode {
             Self::RecordNotFound => f.write_str("record_not_found"),
             Self::AccountNotFound => f.write_str("account_not_found"),
             Self::KeyLimitReached => f.write_str("key_limit_reached"),
+            Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
+            Self::TokenLimitReached => f.write_str("token_limit_reached"),
             Self::UserExists => f.write_str("user_exists"),
             Self::GroupExists => f.write_str("group_exists"),
             Self::GroupInUse => f.write_str("group_in_use"),
@@ -1705,6 +1715,8 @@ impl ::std::str::FromStr for ErrorCode {
             "record_not_found" => Ok(Self::RecordNotFound),
             "account_not_found" => Ok(Self::AccountNotFound),
             "key_limit_reached" => Ok(Self::KeyLimitReached),
+            "rate_limit_exceeded" => Ok(Self::RateLimitExceeded),
+            "token_limit_reached" => Ok(Self::TokenLimitReached),
             "user_exists" => Ok(Self::UserExists),
             "group_exists" => Ok(Self::GroupExists),
             "group_in_use" => Ok(Self::GroupInUse),
@@ -1910,6 +1922,9 @@ pub enum ErrorType {
     /// The word `invalid_request_error`.
     #[serde(rename = "invalid_request_error")]
     InvalidRequestError,
+    /// The word `rate_limit_error`.
+    #[serde(rename = "rate_limit_error")]
+    RateLimitError,
     /// The word `server_error`.
     #[serde(rename = "server_error")]
     ServerError,
@@ -1919,6 +1934,7 @@ impl ::std::fmt::Display for ErrorType {
         match *self {
             Self::AuthenticationError => f.write_str("authentication_error"),
             Self::InvalidRequestError => f.write_str("invalid_request_error"),
+            Self::RateLimitError => f.write_str("rate_limit_error"),
             Self::ServerError => f.write_str("server_error"),
         }
     }
@@ -1931,6 +1947,7 @@ impl ::std::str::FromStr for ErrorType {
         match value {
             "authentication_error" => Ok(Self::AuthenticationError),
             "invalid_request_error" => Ok(Self::InvalidRequestError),
+            "rate_limit_error" => Ok(Self::RateLimitError),
             "server_error" => Ok(Self::ServerError),
             _ => Err("invalid value".into()),
         }
@@ -2149,6 +2166,9 @@ pub struct GroupPolicy {
     /// The most that a response costs, in US dollars, in the mode `paced`. What the limits of its model allow when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub max_response_usd: ::std::option::Option<f64>,
+    /// The ids of stored context, such as `previous_response_id`, that callers may name, as in the settings file. When absent, it depends on the users and accounts of the group.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub stored_context: ::std::option::Option<::std::string::String>,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -2286,6 +2306,9 @@ pub struct Key {
     pub previous_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// The public part of the key: the middle of `sk-img-<public id>-<secret>`.
     pub public_id: ::std::string::String,
+    /// The requests with the key that a limit `work_per_minute` has refused on the node that answers, since its start.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refused_work: ::std::option::Option<u64>,
     /// The number of finished requests with the key.
     pub requests: u64,
     /// The state of a key.
@@ -4153,6 +4176,9 @@ pub struct RequestLimits {
     /// The maximum number of requests that begin within any minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub requests_per_minute: ::std::option::Option<u64>,
+    /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A user without this limit has that of the setting `work_per_minute`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub work_per_minute: ::std::option::Option<u64>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -4805,6 +4831,9 @@ pub struct User {
     pub limits: ::std::option::Option<RequestLimits>,
     /// The name to sign in with. Unique.
     pub name: ::std::string::String,
+    /// The requests with keys, tokens and sessions of the user that a limit `work_per_minute` has refused on the node that answers, since its start.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refused_work: ::std::option::Option<u64>,
     /// The role of a user.
     ///
     /// | Role | Meaning |
@@ -8565,6 +8594,10 @@ pub mod builder {
             ::std::option::Option<f64>,
             ::std::string::String,
         >,
+        stored_context: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
         text_models: ::std::result::Result<
             ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
@@ -8591,6 +8624,7 @@ pub mod builder {
                 inject_image_tool: Ok(Default::default()),
                 limits: Ok(Default::default()),
                 max_response_usd: Ok(Default::default()),
+                stored_context: Ok(Default::default()),
                 text_models: Ok(Default::default()),
                 tools: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -8726,6 +8760,19 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `stored_context`.
+        pub fn stored_context<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.stored_context = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for stored_context: {e}")
+                });
+            self
+        }
         /// Sets the member `text_models`.
         pub fn text_models<T>(mut self, value: T) -> Self
         where
@@ -8784,6 +8831,7 @@ pub mod builder {
                 inject_image_tool: value.inject_image_tool?,
                 limits: value.limits?,
                 max_response_usd: value.max_response_usd?,
+                stored_context: value.stored_context?,
                 text_models: value.text_models?,
                 tools: value.tools?,
                 extra: value.extra?,
@@ -8803,6 +8851,7 @@ pub mod builder {
                 inject_image_tool: Ok(value.inject_image_tool),
                 limits: Ok(value.limits),
                 max_response_usd: Ok(value.max_response_usd),
+                stored_context: Ok(value.stored_context),
                 text_models: Ok(value.text_models),
                 tools: Ok(value.tools),
                 extra: Ok(value.extra),
@@ -8903,6 +8952,10 @@ pub mod builder {
             ::std::string::String,
         >,
         public_id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        refused_work: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
         requests: ::std::result::Result<u64, ::std::string::String>,
         state: ::std::result::Result<super::KeyState, ::std::string::String>,
         user: ::std::result::Result<::std::string::String, ::std::string::String>,
@@ -8935,6 +8988,7 @@ pub mod builder {
                 name: Err("no value supplied for name".to_string()),
                 previous_until: Ok(Default::default()),
                 public_id: Err("no value supplied for public_id".to_string()),
+                refused_work: Ok(Default::default()),
                 requests: Err("no value supplied for requests".to_string()),
                 state: Err("no value supplied for state".to_string()),
                 user: Err("no value supplied for user".to_string()),
@@ -9163,6 +9217,19 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `refused_work`.
+        pub fn refused_work<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refused_work = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refused_work: {e}")
+                });
+            self
+        }
         /// Sets the member `requests`.
         pub fn requests<T>(mut self, value: T) -> Self
         where
@@ -9248,6 +9315,7 @@ pub mod builder {
                 name: value.name?,
                 previous_until: value.previous_until?,
                 public_id: value.public_id?,
+                refused_work: value.refused_work?,
                 requests: value.requests?,
                 state: value.state?,
                 user: value.user?,
@@ -9276,6 +9344,7 @@ pub mod builder {
                 name: Ok(value.name),
                 previous_until: Ok(value.previous_until),
                 public_id: Ok(value.public_id),
+                refused_work: Ok(value.refused_work),
                 requests: Ok(value.requests),
                 state: Ok(value.state),
                 user: Ok(value.user),
@@ -13035,6 +13104,10 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
+        work_per_minute: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
         extra: ::std::result::Result<
             ::serde_json::Map<::std::string::String, ::serde_json::Value>,
             ::std::string::String,
@@ -13053,6 +13126,7 @@ pub mod builder {
                 max_size: Ok(Default::default()),
                 models: Ok(Default::default()),
                 requests_per_minute: Ok(Default::default()),
+                work_per_minute: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
             }
         }
@@ -13190,6 +13264,19 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `work_per_minute`.
+        pub fn work_per_minute<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.work_per_minute = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for work_per_minute: {e}")
+                });
+            self
+        }
         /// Sets the member `extra`.
         pub fn extra<T>(mut self, value: T) -> Self
         where
@@ -13220,6 +13307,7 @@ pub mod builder {
                 max_size: value.max_size?,
                 models: value.models?,
                 requests_per_minute: value.requests_per_minute?,
+                work_per_minute: value.work_per_minute?,
                 extra: value.extra?,
             })
         }
@@ -13237,6 +13325,7 @@ pub mod builder {
                 max_size: Ok(value.max_size),
                 models: Ok(value.models),
                 requests_per_minute: Ok(value.requests_per_minute),
+                work_per_minute: Ok(value.work_per_minute),
                 extra: Ok(value.extra),
             }
         }
@@ -15144,6 +15233,10 @@ pub mod builder {
             ::std::string::String,
         >,
         name: ::std::result::Result<::std::string::String, ::std::string::String>,
+        refused_work: ::std::result::Result<
+            ::std::option::Option<u64>,
+            ::std::string::String,
+        >,
         role: ::std::result::Result<super::Role, ::std::string::String>,
         stopped_keys: ::std::result::Result<
             ::std::vec::Vec<super::Key>,
@@ -15168,6 +15261,7 @@ pub mod builder {
                 limit_usage: Ok(Default::default()),
                 limits: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
+                refused_work: Ok(Default::default()),
                 role: Err("no value supplied for role".to_string()),
                 stopped_keys: Ok(Default::default()),
                 extra: Err("no value supplied for extra".to_string()),
@@ -15314,6 +15408,19 @@ pub mod builder {
                 .map_err(|e| format!("error converting supplied value for name: {e}"));
             self
         }
+        /// Sets the member `refused_work`.
+        pub fn refused_work<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refused_work = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refused_work: {e}")
+                });
+            self
+        }
         /// Sets the member `role`.
         pub fn role<T>(mut self, value: T) -> Self
         where
@@ -15369,6 +15476,7 @@ pub mod builder {
                 limit_usage: value.limit_usage?,
                 limits: value.limits?,
                 name: value.name?,
+                refused_work: value.refused_work?,
                 role: value.role?,
                 stopped_keys: value.stopped_keys?,
                 extra: value.extra?,
@@ -15389,6 +15497,7 @@ pub mod builder {
                 limit_usage: Ok(value.limit_usage),
                 limits: Ok(value.limits),
                 name: Ok(value.name),
+                refused_work: Ok(value.refused_work),
                 role: Ok(value.role),
                 stopped_keys: Ok(value.stopped_keys),
                 extra: Ok(value.extra),

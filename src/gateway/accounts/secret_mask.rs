@@ -136,6 +136,11 @@ impl SecretMask {
         (1..self.longest.min(bytes.len() + 1)).rev().find(begins_pattern).unwrap_or_default()
     }
 
+    /// Returns the length of the longest spelling of a part.
+    pub(crate) const fn longest(&self) -> usize {
+        self.longest
+    }
+
     fn has_match(&self, bytes: &[u8]) -> bool {
         let mut found = false;
         self.for_each_match(bytes, |_, _| {

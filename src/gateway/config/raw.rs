@@ -11,19 +11,25 @@ mod duration_text;
 mod model;
 mod oidc;
 mod remote_images;
+mod stored_context;
 
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
     FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
+<<<<<<< HEAD
     StoredContextPolicy, UpstreamProtocol,
+=======
+    UpstreamProtocol,
+>>>>>>> 75c7ff56ac76daf684fe5cfc4707d6b6014b9b73
 };
 pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
 pub(super) use duration_text::RawDuration;
 pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
 pub(super) use oidc::{RawOidc, RawRequiredClaim};
 pub(super) use remote_images::RawRemoteImages;
+pub(crate) use stored_context::StoredContextPolicy;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -98,6 +98,7 @@ impl RequestOptions {
             host: None,
             fallback: None,
             deployment: None,
+            needs_stored_answer: false,
         }
     }
 

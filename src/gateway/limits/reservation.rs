@@ -202,11 +202,12 @@ impl LimitReservation {
     }
 
     /// Settles the reservation, because the record is closed: with the cost of the job, and with the number of images that
-    /// it delivered. A cost that is unknown counts as the most that the record states. A reservation in a shared database
+    /// it delivered. A cost that is unknown counts as the most that was reserved. A reservation in a shared database
     /// has ended with the record.
     pub(crate) fn settle(mut self, cost: Option<Usd>, images: u64) {
         if let Some(limiter) = self.limiter.take() {
-            limiter.settle(&self, JobEnd { images, cost: cost.unwrap_or_default() });
+            let cost = cost.or(self.demand.cost).unwrap_or_default();
+            limiter.settle(&self, JobEnd { images, cost });
         }
     }
 }

@@ -69,15 +69,15 @@ pub(super) async fn count_repeat(
     request_id: &RequestId,
     subjects: &[SubjectLimits],
 ) -> Result<(), LimitError> {
-    let (now, today) = (Instant::now(), Utc::now().date_naive());
-    let rows = subjects.iter().map(|subject| reservation_subject(subject, today)).collect();
-    let today = UtcDay::from(today);
+    let (now, day) = (Instant::now(), Utc::now().date_naive());
+    let rows = subjects.iter().map(|subject| reservation_subject(subject, day)).collect();
+    let today = UtcDay::from(day);
     let new = NewReservation { request_id, subjects: rows, today, images: 0, is_waiting: false, is_open: false };
     let nothing = HeldMoney { amount: Some(Usd::ZERO), is_ceiling: false };
     let mut outcome = Ok(());
     let mut decide = |usages: Vec<SubjectUsage>| {
         outcome = subjects.iter().zip(&usages).try_for_each(|(SubjectLimits { subject, limits }, usage)| {
-            let checked = SubjectCounters::of_usage(usage, now).check_request(limits, now);
+            let checked = SubjectCounters::of_usage(usage, limits, now, day).check_request(limits, now);
             checked.map_err(|error| error.with_scope(subject.scope()))
         });
         match &outcome {

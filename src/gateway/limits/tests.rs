@@ -113,6 +113,8 @@ async fn what_was_used_before_a_restart_counts() {
     // A job that still runs counts as the most that it can use.
     let running = Record { latency_ms: None, max_cost_usd: Some(usd(0.5)), n: Some(1), ..finished_now("r2") };
     fixture.write(&running).await;
+    // As a command beside a server sees it.
+    fixture.limiter.count_running_jobs().await.unwrap();
     let hit = fixture.hit(&limits, one_image(0.26)).await;
     assert_eq!(hit.limit, "budget_usd");
     let hit = fixture.hit(&limits, JobDemand { images: 2, ..one_image(0.0) }).await;

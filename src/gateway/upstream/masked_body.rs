@@ -12,11 +12,17 @@ use http_body::{Body, Frame};
 
 use crate::gateway::accounts::SecretMask;
 
+/// The most bytes at the beginning of a piece that are copied to be joined with held bytes (our choice): many times a
+/// pattern, and few enough to be outside of the budget of the buffers.
+const SEAM_MAX: usize = 512;
+
 /// A body whose secrets are masked.
 #[derive(Debug)]
 pub(crate) struct MaskedBody<B> {
     body: B,
     cutter: SecretCutter,
+    /// A piece that follows the bytes that were held back before it.
+    waiting: Option<Bytes>,
     has_ended: bool,
 }
 
@@ -35,7 +41,7 @@ struct SecretCutter {
 impl<B> MaskedBody<B> {
     /// Wraps the body of an answer to a call with these secrets.
     pub(super) const fn new(body: B, mask: Arc<SecretMask>) -> Self {
-        Self { body, cutter: SecretCutter { mask, held: Bytes::new(), covered: 0 }, has_ended: false }
+        Self { body, cutter: SecretCutter { mask, held: Bytes::new(), covered: 0 }, waiting: None, has_ended: false }
     }
 }
 
@@ -45,6 +51,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         loop {
+            if let Some(piece) = self.waiting.take() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
             if self.has_ended {
                 return Poll::Ready(self.cutter.finish().map(|rest| Ok(Frame::data(rest))));
             }
@@ -52,7 +61,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
                 Some(Ok(frame)) => {
                     // Nobody reads the trailers of an answer.
                     let Ok(data) = frame.into_data() else { continue };
-                    let ready = self.cutter.push(data);
+                    let [ready, waiting] = self.cutter.push(data);
+                    self.waiting = (!waiting.is_empty()).then_some(waiting);
                     if !ready.is_empty() {
                         return Poll::Ready(Some(Ok(Frame::data(ready))));
                     }
@@ -67,9 +77,21 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
 // === impl SecretCutter ===
 
 impl SecretCutter {
-    /// Adds a piece, and returns the bytes that can be passed on.
-    fn push(&mut self, piece: Bytes) -> Bytes {
-        let bytes = if self.held.is_empty() { piece } else { [&self.held[..], &piece].concat().into() };
+    /// Adds a piece, and returns the bytes that can be passed on. Of a long piece, only the beginning is joined with the held
+    /// bytes, up to a place where no secret can go on; the rest is not copied.
+    fn push(&mut self, piece: Bytes) -> [Bytes; 2] {
+        if self.held.is_empty() {
+            return [self.mask(piece), Bytes::new()];
+        }
+        let mut places = self.mask.longest()..piece.len().min(SEAM_MAX);
+        let cut = places.find(|cut| self.mask.unfinished(&piece[..*cut]) == 0).unwrap_or(piece.len());
+        let seam = self.mask([&self.held[..], &piece[..cut]].concat().into());
+        let rest = piece.slice(cut..);
+        [seam, if rest.is_empty() { rest } else { self.mask(rest) }]
+    }
+
+    /// Masks bytes that begin with the held ones, and holds back their end if it may be the beginning of a secret.
+    fn mask(&mut self, bytes: Bytes) -> Bytes {
         let mut masked = self.mask.mask_bytes(bytes.clone());
         if self.covered > 0 {
             let mut covered = BytesMut::from(masked);
@@ -77,8 +99,8 @@ impl SecretCutter {
             masked = covered.freeze();
         }
         let end = bytes.len() - self.mask.unfinished(&bytes);
-        self.covered =
-            masked[end..].iter().zip(&bytes[end..]).rposition(|(masked, byte)| masked != byte).map_or(0, |at| at + 1);
+        let differs = masked[end..].iter().zip(&bytes[end..]).rposition(|(masked, byte)| masked != byte);
+        self.covered = differs.map_or(0, |at| at + 1);
         self.held = bytes.slice(end..);
         masked.slice(..end)
     }
@@ -101,14 +123,16 @@ mod tests {
     fn a_secret_is_masked_wherever_the_bytes_are_cut() {
         let escaped: String = KEY.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
         let text = format!("{{\"id\":\"{KEY}\",\"x\":\"{escaped}\",\"part\":\"{}\"}}\n\n", &KEY[3..12]);
+        // Characters of the key, at which bytes are held back again and again.
+        let text = format!("{}{text}", "w_XA9tQz7".repeat(1200));
         let mask = Arc::new(SecretMask::new([KEY]));
         let expected = mask.mask_bytes(Bytes::from(text.clone()));
         assert!(!expected.windows(8).any(|part| KEY.as_bytes().windows(8).any(|window| window == part)));
-        for size in 1..text.len() {
+        for size in (1..60).chain([5000, 5001, 5003, 9000]) {
             let mut cutter = SecretCutter { mask: Arc::clone(&mask), held: Bytes::new(), covered: 0 };
             let mut out = Vec::new();
             for piece in text.as_bytes().chunks(size) {
-                out.extend_from_slice(&cutter.push(Bytes::copy_from_slice(piece)));
+                out.extend(cutter.push(Bytes::copy_from_slice(piece)).into_iter().flatten());
             }
             assert!(cutter.held.is_empty(), "the end of an event is not held back");
             out.extend(cutter.finish().into_iter().flatten());

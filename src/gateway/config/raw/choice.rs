@@ -84,16 +84,6 @@ pub(crate) enum DeliveryPolicy {
     Fail,
 }
 
-/// The ids of stored context that callers may name if the gateway does not know who made it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StoredContextPolicy {
-    /// All ids, except those that are known as another user's.
-    Any,
-    /// Only ids that answers of this gateway have given to the same user.
-    Own,
-}
-
 /// The treatment of files and of stored content if there is a content filter, which cannot see their texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -315,18 +305,6 @@ impl DeliveryPolicy {
         match self {
             Self::Report => "report",
             Self::Fail => "fail",
-        }
-    }
-}
-
-// === impl StoredContextPolicy ===
-
-impl StoredContextPolicy {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::Own => "own",
         }
     }
 }

@@ -197,7 +197,7 @@ impl Model {
                 }
             }
         }
-        assert!(self.refused > REQUESTS / 50 && self.begun > self.refused * 2, "{} of {}", self.refused, self.begun);
+        assert!(self.refused > 20 && self.begun > self.refused + 200, "{} of {}", self.refused, self.begun);
     }
 }
 

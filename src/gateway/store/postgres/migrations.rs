@@ -10,7 +10,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 13] = [
+const ALL: [(&str, &str); 16] = [
     ("initial", include_str!("../migrations/postgres/0001_initial.sql")),
     ("counts by end user", include_str!("../migrations/postgres/0002_counts_by_end_user.sql")),
     ("records by error", include_str!("../migrations/postgres/0003_records_by_error.sql")),
@@ -23,10 +23,10 @@ const ALL: [(&str, &str); 13] = [
     ("dialects", include_str!("../migrations/postgres/0010_dialects.sql")),
     ("assumed costs", include_str!("../migrations/postgres/0011_assumed_costs.sql")),
     ("budgets of responses", include_str!("../migrations/postgres/0012_budgets_of_responses.sql")),
-    ("price terms", include_str!("../migrations/postgres/0014_price_terms.sql")),
-    ("makers of admin tokens", include_str!("../migrations/postgres/0018_makers_of_admin_tokens.sql")),
-    ("folded user names", include_str!("../migrations/postgres/0019_folded_user_names.sql")),
-    ("account bindings", include_str!("../migrations/postgres/0016_account_bindings.sql")),
+    ("price terms", include_str!("../migrations/postgres/0013_price_terms.sql")),
+    ("account bindings", include_str!("../migrations/postgres/0014_account_bindings.sql")),
+    ("makers of admin tokens", include_str!("../migrations/postgres/0015_makers_of_admin_tokens.sql")),
+    ("folded user names", include_str!("../migrations/postgres/0016_folded_user_names.sql")),
 ];
 
 pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

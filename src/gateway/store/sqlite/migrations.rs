@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 30] = [
+const ALL: [(&str, &str); 33] = [
     ("initial", include_str!("../migrations/sqlite/0001_initial.sql")),
     ("accounts and replays", include_str!("../migrations/sqlite/0002_accounts_and_replays.sql")),
     ("injected tool", include_str!("../migrations/sqlite/0003_injected_tool.sql")),
@@ -39,10 +39,10 @@ const ALL: [(&str, &str); 30] = [
     ("dialects", include_str!("../migrations/sqlite/0027_dialects.sql")),
     ("assumed costs", include_str!("../migrations/sqlite/0028_assumed_costs.sql")),
     ("budgets of responses", include_str!("../migrations/sqlite/0029_budgets_of_responses.sql")),
-    ("price terms", include_str!("../migrations/sqlite/0031_price_terms.sql")),
-    ("makers of admin tokens", include_str!("../migrations/sqlite/0035_makers_of_admin_tokens.sql")),
-    ("folded user names", include_str!("../migrations/sqlite/0036_folded_user_names.sql")),
-    ("account bindings", include_str!("../migrations/sqlite/0033_account_bindings.sql")),
+    ("price terms", include_str!("../migrations/sqlite/0030_price_terms.sql")),
+    ("account bindings", include_str!("../migrations/sqlite/0031_account_bindings.sql")),
+    ("makers of admin tokens", include_str!("../migrations/sqlite/0032_makers_of_admin_tokens.sql")),
+    ("folded user names", include_str!("../migrations/sqlite/0033_folded_user_names.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
