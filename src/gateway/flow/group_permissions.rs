@@ -43,17 +43,18 @@ fn check_tools(allowed: &[String], job: &ResponseJob) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Refuses texts that a filter cannot see: in files, and in what the upstream stores. A response that the user continues
-/// was screened when it was made.
+/// Refuses texts that a filter cannot see, because they are in files or in a prompt that the upstream stores. Responses,
+/// conversations and items that the user got were screened when they were made; no others can be named.
 fn check_files(job: &ResponseJob) -> Result<(), Rejection> {
-    let stored = job.contents().stored().iter().find(|stored| stored.kind != StoredKind::Response);
+    let was_screened = |kind| matches!(kind, StoredKind::Response | StoredKind::Conversation | StoredKind::Item);
+    let stored = job.contents().stored().iter().find(|stored| !was_screened(stored.kind));
     let found = job.contents().inputs().first_file.as_ref().or_else(|| stored.map(|stored| &stored.path));
     let Some(path) = found.cloned().or_else(|| job.has_stored_prompt().then(|| "prompt".to_owned())) else {
         return Ok(());
     };
     let message = format!(
-        "Invalid '{path}': files and content that the upstream stores are not available to this key, because its filter \
-         cannot see their texts. Send the texts themselves instead."
+        "Invalid '{path}': files and stored prompts are not available to this key, because its filter cannot see their \
+         texts. Send the texts themselves instead."
     );
     Err(Rejection::new(path, RejectionReason::InvalidValue, message))
 }

@@ -136,3 +136,19 @@ fn what_a_filter_cannot_see_is_refused_unless_the_group_lets_it_pass() {
         assert_eq!(send(&unfiltered, patch).status, 200, "{patch}");
     }
 }
+
+#[test]
+fn a_conversation_that_was_screened_goes_on() {
+    let upstream = FakeUpstream::start();
+    let gateway = start_gateway(&upstream, &words());
+    let first = send(&gateway, &json!({"input": "an airship at night"})).ok_json();
+    assert_eq!(send(&gateway, &json!({"previous_response_id": first["id"], "input": "go on"})).status, 200);
+    let next =
+        json!({"previous_response_id": first["id"], "input": "a zeppelin", "tools": [{"type": "image_generation"}]});
+    assert_eq!(send(&gateway, &next).error_object(502)["reason"], "content_refused");
+    assert_eq!(
+        send(&gateway, &json!({"previous_response_id": "resp_of_nobody"})).error_object(400)["param"],
+        "previous_response_id"
+    );
+    assert_eq!(upstream.attempt_count(), 2);
+}

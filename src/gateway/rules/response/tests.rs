@@ -85,7 +85,7 @@ fn the_body_is_sent_upstream_byte_for_byte() {
 fn undocumented_members_are_not_checked() {
     let job = check_accepted(&json!({
         "stream": true, "store": false, "reasoning": {"effort": "high"}, "metadata": {"n": 11}, "n": 99, "size": "1x1",
-        "include": ["reasoning.encrypted_content"], "tool_choice": {"type": "image_generation"}, "background": false,
+        "include": ["reasoning.encrypted_content"], "tool_choice": {"type": "function", "name": "size"}, "background": false,
         "instructions": null, "previous_response_id": null, "tools": [
             {"type": "function", "name": "size", "parameters": {"size": "1x1"}}, {"type": "namespace", "n": 2},
             {"type": "image_generation_2", "size": "1x1"}],
