@@ -63,8 +63,7 @@ pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
     FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls,
-    StoredContextPolicy,
-    UpstreamProtocol,
+    StoredContextPolicy, UpstreamProtocol,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;

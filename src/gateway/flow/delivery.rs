@@ -160,7 +160,9 @@ async fn run_attempts(
     let (gateway, group) = (&context.gateway, context.caller.group_name());
     let screening = match &context.task {
         SharedTask::Images(job) => prompt_screening::check_images(gateway, group, job).await,
-        SharedTask::Response(job) => prompt_screening::check_response(gateway, (group, context.options.admission()), job).await,
+        SharedTask::Response(job) => {
+            prompt_screening::check_response(gateway, (group, context.options.admission()), job).await
+        }
     };
     screening.map_err(|error| JobFailure::Failed(error, None))?;
     attempt::run(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await

@@ -77,9 +77,13 @@ pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Re
     let demand = JobDemand { images: 1, cost: Some(cost), ..JobDemand::default() };
     match gateway.limiter().check(&subjects(gateway, caller), &demand).await {
         // A job that waits for room in a budget may still begin.
-        Err(LimitError::Reached(refusal)) => Ok(Some(refusal).filter(|refusal| refusal.is_quota || refusal.limit != BUDGET)),
+        Err(LimitError::Reached(refusal)) => {
+            Ok(Some(refusal).filter(|refusal| refusal.is_quota || refusal.limit != BUDGET))
+        }
         Err(LimitError::Store(error)) => Err(unread_usage(&error)),
-        Ok(()) | Err(LimitError::NoRoom(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown) => Ok(None),
+        Ok(()) | Err(LimitError::NoRoom(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown) => {
+            Ok(None)
+        }
     }
 }
 
