@@ -49,6 +49,7 @@ pub(crate) mod work;
 
 pub(crate) use current_gateway::CurrentGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
+pub(crate) use store::open_store;
 pub(crate) use unready_reason::UnreadyReason;
 
 use std::collections::HashMap;
@@ -61,7 +62,7 @@ use accounts::{Accounts, CredentialService};
 use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{AddressPolicy, Config, DeadlineConfig, Durability, GroupConfig, SecondFactorPolicy, TrustedProxies};
+use config::{AddressPolicy, Config, DeadlineConfig, GroupConfig, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -80,9 +81,7 @@ use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{
-    DatabaseUrl, MasterKey, PeopleStore, PostgresStore, RecordStore, ReplayStore, SqliteStore, Store, StoreError,
-};
+use store::{PeopleStore, RecordStore, ReplayStore, Store};
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::{ImageDownloader, UpstreamClient};
 use usage_fold::UsageFoldTask;
@@ -126,23 +125,6 @@ pub(crate) struct Gateway {
     shutdown_requested: CancellationToken,
     /// This token is cancelled when the time for the drain is over.
     cutoff: CancellationToken,
-}
-
-/// Opens the store of a configuration, for the server or for a command, which may run at the same time as a server.
-///
-/// # Errors
-///
-/// Returns an error if the data directory or the master key cannot be used.
-pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
-    let master_key = config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?;
-    let syncs_commits = config.durability == Durability::Power;
-    if let Some(url) = &config.database_url {
-        let url = DatabaseUrl::parse(url.expose())?;
-        let store = PostgresStore::open(&config.data_dir, &url, master_key).await?;
-        return Ok(if syncs_commits { Arc::new(store) } else { Arc::new(store.without_commit_sync()) });
-    }
-    let store = SqliteStore::open(&config.data_dir, master_key).await?;
-    Ok(if syncs_commits { Arc::new(store) } else { Arc::new(store.without_commit_sync()) })
 }
 
 /// Returns the API keys of a store.
@@ -191,9 +173,7 @@ impl Gateway {
         let ledger =
             Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
         let request_budgets = RequestBudgets::new(&config.uploads);
-        let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(&request_budgets));
-        let spool = spool.map_err(ServeError::Spool)?;
-        spool.start_space_checks();
+        let spool = open_spool(&config, &request_budgets)?;
         let free = spool.free_space(config.data_dir.clone());
         let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
         keys.spawn_refresh_task();
@@ -452,6 +432,14 @@ impl Gateway {
     pub(crate) const fn config(&self) -> &Arc<Config> {
         &self.config
     }
+}
+
+/// Opens the spool, and begins to check the free space of its disk.
+fn open_spool(config: &Config, budgets: &Arc<RequestBudgets>) -> Result<Spool, ServeError> {
+    let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(budgets));
+    let spool = spool.map_err(ServeError::Spool)?;
+    spool.start_space_checks();
+    Ok(spool)
 }
 
 fn groups_by_name(config: &Config) -> HashMap<String, GroupConfig> {

@@ -24,6 +24,7 @@ mod installation_store;
 mod key_file;
 mod keys;
 mod master_key;
+mod opening;
 mod people;
 mod postgres;
 mod prices;
@@ -77,6 +78,7 @@ pub(crate) use keys::{
     SecretRotation,
 };
 pub(crate) use master_key::MasterKey;
+pub(crate) use opening::open_store;
 pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose,
     PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow, UserSort,

@@ -9,7 +9,9 @@ mod alerts;
 mod choice;
 mod duration_text;
 mod model;
+mod model_choice;
 mod oidc;
+mod price;
 mod remote_images;
 mod stored_context;
 
@@ -17,17 +19,15 @@ pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
-<<<<<<< HEAD
-    StoredContextPolicy, UpstreamProtocol,
-=======
-    UpstreamProtocol,
->>>>>>> 75c7ff56ac76daf684fe5cfc4707d6b6014b9b73
+    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
 };
-pub(super) use choice::{CredentialKind, FieldKindOption, GrantKind};
+pub(super) use choice::{CredentialKind, GrantKind};
 pub(super) use duration_text::RawDuration;
 pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
+pub(super) use model_choice::FieldKindOption;
+pub(crate) use model_choice::FieldOperations;
 pub(super) use oidc::{RawOidc, RawRequiredClaim};
+pub(super) use price::RawPrice;
 pub(super) use remote_images::RawRemoteImages;
 pub(crate) use stored_context::StoredContextPolicy;
 
@@ -226,65 +226,6 @@ pub(super) struct RawUploads {
     pub(super) min_free_megabytes: Option<u32>,
 }
 
-/// The prices of one model from a day on, in US dollars. The prices of tokens are for a million tokens. A price that is
-/// left out is unknown; it is not zero.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawPrice {
-    /// The model, as in requests. The prices also apply to its dated snapshots, unless they have prices of their own.
-    #[schemars(required)]
-    pub(super) model: Option<String>,
-    /// The first day, in UTC, on which the prices apply, such as `2026-04-21`.
-    #[schemars(required, regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"))]
-    pub(super) from: Option<String>,
-    /// The price of text tokens of requests.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) text_input: Option<f64>,
-    /// The price of text tokens of requests that the upstream had in its cache. Default: `text_input`, and the cost counts
-    /// as estimated.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) cached_text_input: Option<f64>,
-    /// The price of image tokens of requests.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) image_input: Option<f64>,
-    /// The price of image tokens of requests that the upstream had in its cache. Default: `image_input`, and the cost
-    /// counts as estimated.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) cached_image_input: Option<f64>,
-    /// The price of image tokens of answers.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) image_output: Option<f64>,
-    /// The price of text tokens of answers.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) text_output: Option<f64>,
-    /// The price of one image, if the upstream charges for images. It is added to the price of the tokens.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) per_image: Option<f64>,
-    /// The price of text tokens of requests that the upstream wrote to its cache. Without it, such a request counts twice
-    /// `text_input` for them, and the cost counts as estimated.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) cache_write: Option<f64>,
-    /// The same for cache entries that live for an hour.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) cache_write_1h: Option<f64>,
-    /// The factor of all these prices for each service tier that an answer can state, such as `{ flex = 0.5, priority = 2.5 }`.
-    /// The tier `default` needs none. A cost with another tier counts as estimated.
-    #[schemars(length(max = 32))]
-    pub(super) tiers: Option<BTreeMap<String, f64>>,
-    /// The price of one call of each tool that the upstream runs for a text model, such as `{ web_search = 0.01 }`. A cost
-    /// with calls of other tools counts as estimated.
-    #[schemars(length(max = 32))]
-    pub(super) tools: Option<BTreeMap<String, f64>>,
-    /// The most tokens of a request and its answer together that a text model takes.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub(super) context_tokens: Option<u64>,
-    /// The most tokens of an answer of a text model.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub(super) max_output_tokens: Option<u64>,
-    /// The place where the prices are published, for people.
-    pub(super) source: Option<String>,
-}
-
 /// One upstream account.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -379,8 +320,8 @@ pub(super) struct RawGroup {
     pub(super) max_response_usd: Option<f64>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
-    /// The treatment of files in requests to `/v1/responses`, and of files, prompts and unknown conversations that the
-    /// upstream stores, if the group has a filter: it cannot see their texts. Default: `refuse`.
+    /// The treatment of files in requests to `/v1/responses`, and of files, prompts and conversations that the upstream
+    /// stores, if the group has a filter: it cannot see their texts. Default: `refuse`.
     pub(super) filter_files: Option<FilterFilePolicy>,
     /// The limits of the group: all of its keys together.
     pub(super) limits: Option<RawLimits>,

@@ -7,6 +7,8 @@
 //! the job is not run again until the row has expired or is deleted. The same applies to a row of another node whose job
 //! has ended, by its record, and whose answer has not been stored since.
 
+mod sweep;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,11 +32,6 @@ use crate::gateway::store::{
     JobProgress, JobState, KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoreError,
     StoredAnswerRow, StoredReplay, Timestamp, Vault,
 };
-
-/// The maximum number of expired rows that are deleted at once (our choice).
-const SWEEP_BATCH_SIZE: u32 = 500;
-/// The pause after each batch, in which other tasks use the store (our choice).
-const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 /// The time after the end of a job from which the answer of another node counts as lost (our choice): that node stores it
 /// in less time, and the clocks of two nodes differ by some seconds.
@@ -359,60 +356,6 @@ impl IdempotentAnswers {
 
     async fn write_release(&self, scope: ReplayDigest, request_id: RequestId) -> Result<(), LedgerError> {
         self.ledger.write_replay(ReplayWrite::Remove { scope, request_id }).await.map(drop)
-    }
-
-    /// Removes the answers of API keys that were deleted: nobody can ask for them again.
-    async fn remove_of_deleted_keys(&self) -> Result<(), ReplayError> {
-        let owners = self.folder.owners();
-        let deleted = if owners.is_empty() { Vec::new() } else { self.store.deleted_keys(&owners).await? };
-        if deleted.is_empty() {
-            return Ok(());
-        }
-        let folder = Arc::clone(&self.folder);
-        let files = tokio::task::spawn_blocking(move || folder.remove_of_owners(&deleted)).await;
-        if let Some(shared) = self.store.shared_answers() {
-            for file in files.map_err(|_| ReplayError::Stopped)? {
-                shared.remove_shared_answer(&file).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes expired rows and files, those of deleted keys, and rows that could not be deleted before.
-    pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
-        let now = Timestamp::now();
-        self.unstored.remove_expired(Instant::now());
-        let folder = Arc::clone(&self.folder);
-        tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
-        self.remove_of_deleted_keys().await?;
-        let unreleased = std::mem::take(&mut *self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut remaining = unreleased.into_iter();
-        while let Some((scope, request_id)) = remaining.next() {
-            if let Err(error) = self.write_release(scope, request_id.clone()).await {
-                let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
-                unreleased_claims.push((scope, request_id));
-                unreleased_claims.extend(remaining);
-                return Err(error.into());
-            }
-            self.orphans_in_removal().remove(&scope);
-        }
-        let mut removed_count = SWEEP_BATCH_SIZE;
-        while removed_count == SWEEP_BATCH_SIZE {
-            let overdue_claims = self.overdue_live_claims();
-            removed_count = self.store.remove_expired_replays(now, &overdue_claims, SWEEP_BATCH_SIZE).await?;
-            // The pause lets other tasks write records in between.
-            tokio::time::sleep(SWEEP_PAUSE).await;
-        }
-        Ok(())
-    }
-
-    /// Returns the scopes of the claims of this process whose rows may have expired although the jobs still run.
-    fn overdue_live_claims(&self) -> Vec<ReplayDigest> {
-        let live = self.live_claims();
-        live.iter()
-            .filter(|(_, live)| live.registered_at.elapsed() >= self.retention_window)
-            .map(|(scope, _)| *scope)
-            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The settings with a fixed set of values, and the words for them.
+//! The settings with a fixed set of values, and the words for them; `model_choice` has those of added image models.
 
 use std::str::FromStr;
 
@@ -184,56 +184,6 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line, for programs.
     Json,
-}
-
-/// The file format of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum OutputFormatOption {
-    Png,
-    Jpeg,
-    Webp,
-    Gif,
-}
-
-/// The kind of value that an added field of requests has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FieldKindOption {
-    /// One of the `words`.
-    Choice,
-    /// A whole number.
-    Integer,
-    /// A number, with or without decimals.
-    Number,
-    /// True or false.
-    Boolean,
-    /// A text.
-    Text,
-    /// A JSON object, whose members the upstream checks.
-    Object,
-}
-
-/// The requests that may have an added field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FieldOperations {
-    /// Only generations.
-    Generations,
-    /// Only edits.
-    Edits,
-    /// Generations and edits.
-    #[default]
-    Both,
-}
-
-/// The background of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum BackgroundOption {
-    Auto,
-    Opaque,
-    Transparent,
 }
 
 // === impl CredentialKind ===
@@ -433,45 +383,5 @@ impl FromStr for LogFormat {
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let known = [Self::Text, Self::Json].into_iter().find(|format| format.as_str() == word);
         known.ok_or("`log_format` must be \"text\" or \"json\"")
-    }
-}
-
-// === impl OutputFormatOption ===
-
-impl OutputFormatOption {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Png => "png",
-            Self::Jpeg => "jpeg",
-            Self::Webp => "webp",
-            Self::Gif => "gif",
-        }
-    }
-}
-
-// === impl FieldOperations ===
-
-impl FieldOperations {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Generations => "generations",
-            Self::Edits => "edits",
-            Self::Both => "both",
-        }
-    }
-}
-
-// === impl BackgroundOption ===
-
-impl BackgroundOption {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Opaque => "opaque",
-            Self::Transparent => "transparent",
-        }
     }
 }

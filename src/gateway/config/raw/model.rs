@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::{BackgroundOption, FieldKindOption, FieldOperations, OutputFormatOption};
+use super::model_choice::{BackgroundOption, FieldKindOption, FieldOperations, OutputFormatOption};
 
 /// An image model with the values that requests may use. Each setting that is left out is that of `gpt-image-2`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -22,7 +22,7 @@ pub(crate) struct BodyContents {
     stored: Vec<StoredId>,
     makers: VecDeque<StoredId>,
     pub(super) inputs: InputFacts,
-    pub(super) turn: TurnFacts,
+    pub(super) tool_conflicts: ToolConflicts,
     unjudged: Option<UnjudgedPart>,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct InputFacts {
     pub(crate) inline_images: u64,
 }
 
-/// The properties of a turn of a conversation with which a tool that the gateway adds would conflict.
+/// The properties of a request with which a tool that the gateway adds would conflict.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TurnFacts {
+pub(super) struct ToolConflicts {
     /// True if an item demands that the conversation be compacted.
     has_compaction_trigger: bool,
     /// True if the last item is a compaction.
@@ -152,16 +152,16 @@ impl BodyContents {
     }
 }
 
-// === impl TurnFacts ===
+// === impl ToolConflicts ===
 
-impl TurnFacts {
+impl ToolConflicts {
     /// Notes the next item of the input.
     pub(super) fn note_item(&mut self, kind: ItemKind) {
         self.has_compaction_trigger |= kind == ItemKind::CompactionTrigger;
         self.ends_with_compaction = kind == ItemKind::Compaction;
     }
 
-    /// True if a tool that the caller does not expect would conflict with the turn.
+    /// True if a tool that the caller does not expect would conflict with the request.
     pub(super) const fn excludes_new_tools(self) -> bool {
         self.has_compaction_trigger || self.ends_with_compaction || self.has_text_format
     }

@@ -185,7 +185,7 @@ impl ResponseJob {
         self.is_agent
             && tools.image_tools().is_empty()
             && !tools.has_own_image_tool
-            && !self.contents.turn.excludes_new_tools()
+            && !self.contents.tool_conflicts.excludes_new_tools()
             && self.tool_choice.as_ref().is_none_or(tool::allows_image_tool)
     }
 

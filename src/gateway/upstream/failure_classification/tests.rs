@@ -195,8 +195,7 @@ fn context_of_another_account_is_refused_before_anything_is_done() {
         (error(Value::Null, missing), BoundContext::Stored),
     ] {
         let text = body.to_string();
-        let failure =
-            classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), RESPONSE_FAULT_SCOPE);
+        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), RESPONSE_FAULT_SCOPE);
         let is_bound = matches!(failure.cause, FailureCause::BoundElsewhere { kind: found, .. } if found == kind);
         assert!(is_bound && failure.class == FailureClass::N, "{text}: {failure:?}");
         // For an image job, the gateway writes the body, which has no context.

@@ -79,7 +79,7 @@ impl BodyVisitor<'_> {
     ) -> Result<ValueSpan, Error> {
         let span = self.read_text(value)?;
         match (name, place) {
-            (MemberName::Type, Place::TextFormat) => self.contents.turn.has_text_format = self.text != "text",
+            (MemberName::Type, Place::TextFormat) => self.contents.tool_conflicts.has_text_format = self.text != "text",
             (MemberName::Type, _) => object.kind = ItemKind::of(&self.text),
             (MemberName::Id, Place::Stored(kind)) => {
                 let id = self.short_text();
@@ -142,7 +142,7 @@ impl BodyVisitor<'_> {
     pub(super) fn end_object(&mut self, object: ObjectSummary, place: Place) {
         let ObjectSummary { kind, id, ciphertext, has_content, malformed_tool, .. } = object;
         if place == Place::Item {
-            self.contents.turn.note_item(kind);
+            self.contents.tool_conflicts.note_item(kind);
             // The tools of a server are listed there with names and schemas, but without types.
             if let Some(malformed) = malformed_tool.filter(|_| kind != ItemKind::ServerTools) {
                 self.refuse(malformed);
