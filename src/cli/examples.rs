@@ -73,6 +73,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("alerts list", &["imagate alerts list", "imagate alerts list --json"]),
     ("alerts test", &["imagate alerts test"]),
     ("backup", &["imagate backup -o imagate.backup", "imagate backup -o copy.backup --without-master-key"]),
+    ("backup key", &["imagate backup key -o backup.key"]),
     ("restore", &["imagate restore imagate.backup --data-dir restored"]),
     ("doctor", &["imagate doctor", "imagate doctor --online", "imagate doctor --service"]),
     ("migrate", &["imagate migrate sqlite-to-postgres"]),

@@ -31,7 +31,7 @@ const FIGURES: [PriceFigure; 9] = [
     PriceFigure { name: "text_output", label: "prices.text_output" },
     PriceFigure { name: "per_image", label: "prices.per_image" },
     PriceFigure { name: "cache_write", label: "prices.cache_write" },
-    PriceFigure { name: "cache_write_1h", label: "prices.cache_write_1h" },
+    PriceFigure { name: "cache_write_1h", label: "prices.long_cache_write" },
 ];
 /// The fields of the form with texts.
 const TEXT_FIELDS: [&str; 3] = ["model", "from", "source"];

@@ -240,8 +240,7 @@ async fn at_rest_nothing_is_reserved_and_the_sum_of_the_records_is_spent() {
 #[tokio::test]
 async fn at_rest_nothing_is_reserved_and_the_sum_of_the_records_is_spent_on_two_nodes() {
     let Some((dir, url, first)) = new_postgres_store().await else { return };
-    let other_dir = TempDir::new().unwrap();
-    let second = Arc::new(PostgresStore::open(other_dir.path(), &url, None).await.unwrap());
+    let second = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
     let nodes = vec![node_of(&first).await, node_of(&second).await];
     let mut model = model(Arc::clone(&first) as _, nodes, 3);
     model.run().await;
