@@ -316,55 +316,6 @@ impl Principal {
     }
 
     fn subjects(&self) -> [Option<BudgetSubject>; 2] {
-        self.principal().map_or_else(|| self.address_subject(), Principal::subjects)
-    }
-
-    fn address_subject(&self) -> [Option<BudgetSubject>; 2] {
-        [Some(BudgetSubject::of_address(self.0.address)), None]
-    }
-}
-
-impl PartialEq for Admission {
-    /// True for clones of one admission.
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Admission {}
-
-// === impl Principal ===
-
-impl Principal {
-    /// The owner of a key. A key that belongs to no person counts as a user of its own.
-    pub(crate) fn of_key(user: &UserId, key: &KeyId) -> Self {
-        let key = Arc::<str>::from(key.as_str());
-        let user = if user.is_nobody() { Arc::clone(&key) } else { user.as_str().into() };
-        Self { user, key: Some(key), work: RequestWork::default() }
-    }
-
-    /// A signed-in user, or the admin token of the settings.
-    pub(crate) fn of_actor(user: Option<&UserId>) -> Self {
-        let user = user.map_or(SETTINGS_SUBJECT, UserId::as_str).into();
-        Self { user, key: None, work: RequestWork::default() }
-    }
-
-    /// Names the work of the request, which what it reads is charged to.
-    pub(crate) fn with_work(self, work: RequestWork) -> Self {
-        Self { work, ..self }
-    }
-
-    /// The id of the user, under which all of its keys, tokens and sessions count together.
-    pub(crate) const fn user(&self) -> &Arc<str> {
-        &self.user
-    }
-
-    /// The id of the key, if the request has one.
-    pub(crate) const fn key(&self) -> Option<&Arc<str>> {
-        self.key.as_ref()
-    }
-
-    fn subjects(&self) -> [Option<BudgetSubject>; 2] {
         let user = BudgetSubject { scope: BudgetScope::User, id: Arc::clone(&self.user) };
         let key = self.key.as_ref().map(|key| BudgetSubject { scope: BudgetScope::Key, id: Arc::clone(key) });
         [Some(user), key]

@@ -48,7 +48,7 @@ fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
         Some(format!("Bearer {secret}x")),
         Some(format!("Bearer {} {secret}", "x")),
         Some(format!("Bearer {}", other.secret())),
-        Some(format!("Bearer {}", "k".repeat(20_000))),
+        Some(format!("Bearer {}", "k".repeat(12_000))),
     ];
     for header in headers {
         let call = match &header {
@@ -57,9 +57,6 @@ fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
         };
         // The body is announced but never sent, so an answer proves that the gateway did not wait for the body.
         let answer = call.header("content-type", "application/json").announcing_only(50 << 20).send(gateway.address());
-        if header.as_ref().is_some_and(|value| value.len() > 16_000) && answer.status == 431 {
-            continue;
-        }
         check_401(&answer);
     }
     assert_eq!(upstream.accepted(), 0);
@@ -240,7 +237,7 @@ fn every_error_says_whether_to_try_again() {
     let page = Call::delete("/keys").send(gateway.address());
     assert_eq!((page.status, page.should_retry()), (405, Some("false")));
     for (path, status) in
-        [("/v1/%FF", 400), ("/v1/../v1/models", 400), ("/chat/completions", 404), ("/v1/models/x", 401)]
+        [("/v1/%FF", 400), ("/v1/../v1/models", 404), ("/chat/completions", 404), ("/v1/models/x", 401)]
     {
         let answer = Call::get(path).send(gateway.address());
         assert_eq!((answer.status, answer.should_retry()), (status, Some("false")), "{path}");

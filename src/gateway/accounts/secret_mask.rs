@@ -158,12 +158,11 @@ impl SecretMask {
         let mut place = 0;
         while let Some(gram) = bytes.get(place..place + GRAM) {
             let bit = gram_bit(gram, self.grams.len());
-            if self.grams[bit / 64] & (1 << (bit % 64)) != 0 {
-                for start in place.saturating_sub(STRIDE - 1)..=place {
-                    let Some(length) = self.match_at(&bytes[start..]) else { continue };
-                    if !visit(start, length) {
-                        return;
-                    }
+            let may_match = self.grams[bit / 64] & (1 << (bit % 64)) != 0;
+            let starts = place.saturating_sub(STRIDE - 1)..if may_match { place + 1 } else { 0 };
+            for (start, length) in starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?))) {
+                if !visit(start, length) {
+                    return;
                 }
             }
             place += STRIDE;

@@ -79,13 +79,11 @@ impl RequestLimiter {
         let deadline = Instant::now() + ROOM_WAIT;
         let mut place: Option<QueuePlace<'_>> = None;
         loop {
-            let refusal = match self.queued_refusal(&subjects, place.as_ref()) {
-                Some(refusal) => refusal,
-                None => match self.try_reserve(request_id, &subjects, demand, place.is_some()).await {
-                    Err(LimitError::NoRoom(refusal)) => refusal,
-                    reserved => return reserved,
-                },
+            let reserved = match self.queued_refusal(&subjects, place.as_ref()) {
+                Some(refusal) => Err(LimitError::NoRoom(refusal)),
+                None => self.try_reserve(request_id, &subjects, demand, place.is_some()).await,
             };
+            let Err(LimitError::NoRoom(refusal)) = reserved else { return reserved };
             let now = Instant::now();
             let full = subjects.iter().find(|of| of.subject.scope() == refusal.scope).filter(|_| now < deadline);
             let Some(full) = full else { return Err(LimitError::Reached(refusal)) };

@@ -75,10 +75,11 @@ impl AnswerRecorder {
 
     async fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.answer.free_memory().is_some() {
-                if self.reserve_memory(bytes.len() as u64) {
-                    return self.answer.append_in_memory(bytes);
-                }
+            let is_in_memory = self.answer.free_memory().is_some();
+            if is_in_memory && self.reserve_memory(bytes.len() as u64) {
+                return self.answer.append_in_memory(bytes);
+            }
+            if is_in_memory {
                 self.answer.discard_tail_when_read().await;
             }
             let (remaining, is_full) = self.answer.append(bytes);

@@ -73,22 +73,24 @@ impl AnswerReplay {
     ) -> Result<T, ReplayError> {
         let answers = Arc::clone(&self.idempotent_answers);
         let turn = async move {
-            let deadline = Instant::now() + TURN_WAIT_MAX;
-            loop {
-                match claim_in(&answers, scope, Timestamp::now() + TURN_LIFETIME).await? {
-                    OneTimeUse::First(claim) => {
-                        let result = work.await;
-                        claim.release().await;
-                        return Ok(result);
-                    }
-                    OneTimeUse::Repeated(_) if Instant::now() >= deadline => {
-                        return Err(LedgerError::Overloaded.into());
-                    }
-                    OneTimeUse::Repeated(_) => sleep(TURN_PAUSE).await,
-                }
-            }
+            let claim = claim_turn(&answers, scope).await?;
+            let result = work.await;
+            claim.release().await;
+            Ok(result)
         };
         Handle::current().spawn(turn.in_current_span()).await.map_err(|_| ReplayError::Stopped)?
+    }
+}
+
+/// Waits for the turn of a scope.
+async fn claim_turn(answers: &Arc<IdempotentAnswers>, scope: [u8; 32]) -> Result<OneTimeClaim, ReplayError> {
+    let deadline = Instant::now() + TURN_WAIT_MAX;
+    loop {
+        match claim_in(answers, scope, Timestamp::now() + TURN_LIFETIME).await? {
+            OneTimeUse::First(claim) => return Ok(claim),
+            OneTimeUse::Repeated(_) if Instant::now() >= deadline => return Err(LedgerError::Overloaded.into()),
+            OneTimeUse::Repeated(_) => sleep(TURN_PAUSE).await,
+        }
     }
 }
 

@@ -57,18 +57,16 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
             if self.has_ended {
                 return Poll::Ready(self.cutter.finish().map(|rest| Ok(Frame::data(rest))));
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    // Nobody reads the trailers of an answer.
-                    let Ok(data) = frame.into_data() else { continue };
-                    let [ready, waiting] = self.cutter.push(data);
-                    self.waiting = (!waiting.is_empty()).then_some(waiting);
-                    if !ready.is_empty() {
-                        return Poll::Ready(Some(Ok(Frame::data(ready))));
-                    }
-                }
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => self.has_ended = true,
+            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)?) else {
+                self.has_ended = true;
+                continue;
+            };
+            // Nobody reads the trailers of an answer.
+            let Ok(data) = frame.into_data() else { continue };
+            let [ready, waiting] = self.cutter.push(data);
+            self.waiting = (!waiting.is_empty()).then_some(waiting);
+            if !ready.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(ready))));
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::kit::{
 
 /// The growth of memory that any of these attacks may cause, in bytes.
 const GROWTH_MAX: u64 = 32 << 20;
-const ADMIN: &str = "the-admin-token-of-the-tests";
+const ADMIN: &str = "the-admin-token-of-the-abuse-tests-0000";
 
 fn start(top: &str) -> Gateway {
     let top = format!("{top}\nadmin_token = {{ env = \"IT_ADMIN\" }}\n");

@@ -29,7 +29,7 @@ fn image_tools_are_adapted_and_everything_else_is_sent_byte_for_byte() {
     let gateway = gateway_with(DECLARED, &upstream);
     let mask = data_url(&alpha_png(64, 64));
     let old = format!(
-        r#"{{"style":"vivid","type":"image_generation","size":"16:9" ,"quality":"hd","style":"natural","input_fidelity":"high","input_image_mask":{{"image_url":"{mask}"}},"model":"dall-e-3","partial_images":1.0}}"#
+        r#"{{"type":"image_generation","size":"16:9" ,"quality":"hd","style":"natural","input_fidelity":"high","input_image_mask":{{"image_url":"{mask}"}},"model":"dall-e-3","partial_images":1.0}}"#
     );
     let function = r#"{"type":"function" , "name":"f","parameters":{"quality":"hd"}}"#;
     let current = r#"{ "type":"image_generation","size" : "1024x1024","quality":"high"}"#;

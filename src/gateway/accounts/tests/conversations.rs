@@ -204,6 +204,14 @@ impl World {
     }
 }
 
+/// Ends the cooldown of the first account, if it is over.
+async fn end_cooldown(world: &World, faults: &mut Faults, is_over: bool) {
+    if is_over {
+        faults.cooling = None;
+        world.enable(&name(0)).await;
+    }
+}
+
 async fn run_conversations(store: Arc<dyn Store>, account_count: usize) -> Counts {
     let mut world = World::open(store, account_count).await;
     let mut conversations: HashMap<usize, Conversation> = HashMap::new();
@@ -234,10 +242,8 @@ async fn run_conversations(store: Arc<dyn Store>, account_count: usize) -> Count
                 Err(_) if faults.cooling.is_some() => {
                     // The client waits until the cooldown is over.
                     waiting.insert(0, number);
-                    if waiting.iter().all(|left| conversations[left].served_by.as_deref() == Some(&name(0))) {
-                        faults.cooling = None;
-                        world.enable(&name(0)).await;
-                    }
+                    let is_of_first = |left: &usize| conversations[left].served_by.as_deref() == Some(&name(0));
+                    end_cooldown(&world, &mut faults, waiting.iter().all(is_of_first)).await;
                 }
                 Err(is_unreadable) => {
                     // Only the dead account has made what the client sends: it goes on without that.

@@ -128,6 +128,13 @@ async fn a_response_that_was_dearer_than_its_amount_raises_those_of_the_others()
     assert_eq!(next.status().budget_left, Some(usd(6.0)));
 }
 
+/// Returns the cost of a response, if it may begin.
+async fn spend(fixture: &Fixture, limits: &RequestLimits, cost: Usd) -> Usd {
+    let reserved = fixture.reserve(limits, response(Some(0.3))).await;
+    tokio::task::yield_now().await;
+    reserved.ok().map(|reservation| reservation.settle(Some(cost), 0)).map_or(Usd::ZERO, |()| cost)
+}
+
 #[tokio::test]
 async fn a_burst_passes_a_budget_by_at_most_one_response() {
     for seed in 0..50_u64 {
@@ -136,13 +143,8 @@ async fn a_burst_passes_a_budget_by_at_most_one_response() {
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..50_u64 {
             let (fixture, limits) = (Arc::clone(&fixture), limits.clone());
-            tasks.spawn(async move {
-                let reserved = fixture.reserve(&limits, response(Some(0.3))).await;
-                let cents = (seed * 31 + number * 17) % 30;
-                let cost = Usd::from_nanos(cents * 10_000_000);
-                tokio::task::yield_now().await;
-                reserved.ok().map(|reservation| reservation.settle(Some(cost), 0)).map_or(Usd::ZERO, |()| cost)
-            });
+            let cost = Usd::from_nanos((seed * 31 + number * 17) % 30 * 10_000_000);
+            tasks.spawn(async move { spend(&fixture, &limits, cost).await });
         }
         let spent = tasks.join_all().await.into_iter().fold(Usd::ZERO, Usd::plus);
         assert!(spent < usd(1.3), "{seed}: {spent}");

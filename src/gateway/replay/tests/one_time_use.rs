@@ -70,15 +70,13 @@ async fn work_of_one_scope_runs_alone_on_all_nodes() {
     let mut requests = tokio::task::JoinSet::new();
     for number in 0..10 {
         let (node, running) = (Arc::clone(&nodes[number % 2]), Arc::clone(&running));
-        requests.spawn(async move {
-            let work = async move {
-                let others = running.fetch_add(1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                running.fetch_sub(1, Ordering::SeqCst);
-                others
-            };
-            node.run_alone(SCOPE, work).await.unwrap()
-        });
+        let work = async move {
+            let others = running.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            others
+        };
+        requests.spawn(async move { node.run_alone(SCOPE, work).await.unwrap() });
     }
     assert_eq!(requests.join_all().await, [0; 10]);
     assert_eq!(fixture.store.list_replays().await.unwrap(), [], "every turn has ended");

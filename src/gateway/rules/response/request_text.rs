@@ -189,10 +189,11 @@ impl TextWindow {
     /// Adds a text, and passes each full window on. Returns true if that is enough.
     fn push(&mut self, mut text: &str, is_enough: &mut dyn FnMut(&str) -> bool) -> bool {
         while !text.is_empty() {
-            if self.text.len() >= self.windows.length {
-                if self.pass_on(is_enough) {
-                    return true;
-                }
+            let is_full = self.text.len() >= self.windows.length;
+            if is_full && self.pass_on(is_enough) {
+                return true;
+            }
+            if is_full {
                 let overlap_start = self.text.ceil_char_boundary(self.text.len() - self.windows.overlap);
                 self.text.drain(..overlap_start);
             }
