@@ -251,6 +251,11 @@ const fn to_wire_reason(reason: CostReason) -> types::CostReason {
         CostReason::NoBreakdown => types::CostReason::NoBreakdown,
         CostReason::Interrupted => types::CostReason::Interrupted,
         CostReason::AssumedModel => types::CostReason::AssumedModel,
+        CostReason::UnpricedTier => types::CostReason::UnpricedTier,
+        CostReason::UnpricedTool => types::CostReason::UnpricedTool,
+        CostReason::UnpricedCacheWrite => types::CostReason::UnpricedCacheWrite,
+        CostReason::UnpricedUsage => types::CostReason::UnpricedUsage,
+        CostReason::StatedCost => types::CostReason::StatedCost,
     }
 }
 

@@ -109,9 +109,9 @@ pub(super) async fn run(
         } else if job_without_tool.is_some() {
             tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
-            shared_record.with_record(|record| {
-                history.charged_usage.into_iter().for_each(|usage| record.set_usage(token_usage::model_usage(usage)));
-            });
+            if let Some(usage) = history.charged_usage.take() {
+                shared_record.with_record(|record| record.set_usage(token_usage::model_usage(usage)));
+            }
             return Err(history.into_failure());
         }
     }

@@ -161,7 +161,7 @@ impl OpenRecordState {
         let cost = if is_simulated {
             Cost { usd: Some(Usd::ZERO), ..Cost::default() }
         } else {
-            self.prices.table().cost(&self.record, self.record.max_cost_usd)
+            self.prices.table().cost(&self.record)
         };
         self.record.cost_usd = cost.usd;
         self.record.cost_basis = Some(cost.basis);
@@ -302,7 +302,10 @@ impl OpenRecord {
 
     /// Sets the token counts that the upstream reported for each model.
     pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
-        self.edit(|entry| (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host));
+        self.edit(|entry| {
+            (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host);
+            entry.record.charges = usage.charges;
+        });
     }
 
     /// Sets the model that made the images, and the text model that worked with it.

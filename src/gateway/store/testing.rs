@@ -141,6 +141,7 @@ pub(crate) fn running_record(request_id: &str) -> Record {
         adapted: None,
         max_cost_usd: None,
         max_job_cost_usd: None,
+        charges: AnswerCharges::default(),
     }
 }
 
