@@ -3437,6 +3437,9 @@ pub struct RecordAttempt {
     /// The duration of the call in milliseconds. Absent if the gateway was killed meanwhile.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// The most that the call can cost, in US dollars, if it was part of a fallback and this is known.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_cost_usd: ::std::option::Option<f64>,
     /// From the beginning of the request to the beginning of the call, in milliseconds. Absent in records from before it was stored.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub start_ms: ::std::option::Option<u64>,

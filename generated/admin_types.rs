@@ -3611,6 +3611,9 @@ pub struct RecordAttempt {
     /// The duration of the call in milliseconds. Absent if the gateway was killed meanwhile.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// The most that the call can cost, in US dollars, if it was part of a fallback and this is known.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_cost_usd: ::std::option::Option<f64>,
     /// From the beginning of the request to the beginning of the call, in milliseconds. Absent in records from before it was stored.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub start_ms: ::std::option::Option<u64>,
@@ -12466,6 +12469,10 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
+        max_cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         start_ms: ::std::result::Result<
             ::std::option::Option<u64>,
             ::std::string::String,
@@ -12487,6 +12494,7 @@ pub mod builder {
                 class: Ok(Default::default()),
                 fallback: Ok(Default::default()),
                 latency_ms: Ok(Default::default()),
+                max_cost_usd: Ok(Default::default()),
                 start_ms: Ok(Default::default()),
                 status: Ok(Default::default()),
                 upstream_request_id: Ok(Default::default()),
@@ -12542,6 +12550,19 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        /// Sets the member `max_cost_usd`.
+        pub fn max_cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_cost_usd: {e}")
                 });
             self
         }
@@ -12608,6 +12629,7 @@ pub mod builder {
                 class: value.class?,
                 fallback: value.fallback?,
                 latency_ms: value.latency_ms?,
+                max_cost_usd: value.max_cost_usd?,
                 start_ms: value.start_ms?,
                 status: value.status?,
                 upstream_request_id: value.upstream_request_id?,
@@ -12622,6 +12644,7 @@ pub mod builder {
                 class: Ok(value.class),
                 fallback: Ok(value.fallback),
                 latency_ms: Ok(value.latency_ms),
+                max_cost_usd: Ok(value.max_cost_usd),
                 start_ms: Ok(value.start_ms),
                 status: Ok(value.status),
                 upstream_request_id: Ok(value.upstream_request_id),

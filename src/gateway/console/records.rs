@@ -231,6 +231,7 @@ fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
         upstream_request_id: attempt.upstream_request_id,
         start_ms: attempt.start_ms,
         fallback: attempt.fallback,
+        max_cost_usd: attempt.max_cost_usd.map(Usd::dollars),
         extra: Map::new(),
     }
 }

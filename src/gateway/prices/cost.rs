@@ -43,6 +43,8 @@ type TokenKind = (u64, Option<Usd>, Option<Usd>);
 #[derive(Default)]
 struct CostSum {
     usd: Usd,
+    /// The part that is the most that broken calls can cost.
+    broken: Usd,
     basis: CostBasis,
     reason: Option<CostReason>,
     versions: Vec<String>,
@@ -55,7 +57,8 @@ impl PriceTable {
     ///
     /// A failed call costs the tokens that the upstream counted for it. A call that broke off (class X or O) counts as
     /// the most that it can cost, because an image may have been made; the other failures cost nothing else. The same
-    /// applies to a stream that the caller left, because its tokens come last.
+    /// applies to a stream that the caller left, because its tokens come last. All of these together count at most as what
+    /// the job has reserved.
     ///
     /// The cost is exact only if everything in the answers that can change it has a price ([`Record::charges`]).
     pub(crate) fn cost(&self, record: &Record) -> Cost {
@@ -78,9 +81,11 @@ impl PriceTable {
             }
         }
         self.add_charges(&mut sum, record, day);
-        let broken = record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)).count();
-        for _ in 0..broken + usize::from(is_left) {
-            sum.add_estimate(most, CostReason::Interrupted);
+        for attempt in record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)) {
+            sum.add_broken(attempt.max_cost_usd.or(most));
+        }
+        if is_left {
+            sum.add_broken(most);
         }
         sum.into_cost(record)
     }
@@ -219,6 +224,12 @@ impl CostSum {
         self.add_estimate(most.map(|most| most.scaled(factor)), CostReason::NoUsage);
     }
 
+    /// Adds the most that a call that broke off can cost.
+    fn add_broken(&mut self, most: Option<Usd>) {
+        self.broken = self.broken.plus(most.unwrap_or_default());
+        self.add_estimate(most, CostReason::Interrupted);
+    }
+
     fn set_estimated(&mut self, reason: CostReason) {
         if self.basis < CostBasis::Estimated {
             (self.basis, self.reason) = (CostBasis::Estimated, Some(reason));
@@ -330,8 +341,13 @@ impl CostSum {
         Usd::cost_of_tokens(priced)
     }
 
-    /// Ends the sum, which is at least what the upstream states.
+    /// Ends the sum. What broken calls cost is capped by what the job has reserved, and the whole is at least what the
+    /// upstream states.
     fn into_cost(mut self, record: &Record) -> Cost {
+        let certain = self.usd.minus(self.broken);
+        if let Some(reserved) = record.max_job_cost_usd {
+            self.usd = self.usd.min(reserved.max(certain));
+        }
         if let Some(stated) = record.charges.stated_cost.filter(|stated| *stated > self.usd) {
             if self.basis == CostBasis::Unknown {
                 (self.basis, self.reason) = (CostBasis::Exact, None);
@@ -339,7 +355,7 @@ impl CostSum {
             self.usd = stated;
             self.set_estimated(CostReason::StatedCost);
         }
-        let Self { usd, basis, reason, versions } = self;
+        let Self { usd, basis, reason, versions, .. } = self;
         Cost {
             usd: (basis != CostBasis::Unknown).then_some(usd),
             basis,

@@ -253,6 +253,9 @@ pub(crate) struct AttemptEntry {
     /// The smaller image that this call asked for, if it was part of a fallback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<String>,
+    /// The most that a call for the smaller image can cost, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_cost_usd: Option<Usd>,
 }
 
 /// The class of a failed attempt: may an image have been made and charged?

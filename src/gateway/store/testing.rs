@@ -172,6 +172,7 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
             latency_ms: Some(8100),
             upstream_request_id: Some("req_1".to_owned()),
             start_ms: Some(12),
+            max_cost_usd: None,
             fallback: None,
         }],
         account: Some("primary".to_owned()),

@@ -1,4 +1,4 @@
-//! Tests of what an answer is charged for besides its tokens.
+//! Tests of what an answer is charged for besides its tokens, and of calls that broke off.
 
 use super::*;
 
@@ -71,4 +71,31 @@ fn an_image_has_the_price_of_its_tier_too() {
         outcome(&table.cost(&uncounted)),
         (micros(40_000), CostBasis::Estimated, Some(CostReason::UnpricedTier))
     );
+}
+
+#[test]
+fn each_broken_attempt_costs_what_its_own_image_can_cost() {
+    use AttemptClass::X;
+    let ladder =
+        |bounds: [Option<Usd>; 3]| bounds.map(|max_cost_usd| AttemptEntry { max_cost_usd, ..attempt(Some(X)) });
+    let lost = Record {
+        attempts: ladder([None, micros(100_000), micros(41_000)]).into(),
+        max_cost_usd: micros(400_000),
+        max_job_cost_usd: micros(541_000),
+        ..failed_record(JobState::Interrupted, &[])
+    };
+    let expected = |amount| (micros(amount), CostBasis::Estimated, Some(CostReason::Interrupted));
+    assert_eq!(outcome(&table().cost(&lost)), expected(541_000));
+    // Attempts of which no more is known cost at most what the job has reserved, together.
+    let unknown = Record { attempts: ladder([None, None, None]).into(), ..lost.clone() };
+    assert_eq!(outcome(&table().cost(&unknown)), expected(541_000));
+    // What is known counts in full.
+    let made = Record {
+        attempts: lost.attempts,
+        usage: Some(usage(0, 0, 20_000)),
+        max_job_cost_usd: micros(541_000),
+        max_cost_usd: micros(400_000),
+        ..image_record(TokenUsage::default())
+    };
+    assert_eq!(outcome(&table().cost(&made)), expected(600_000));
 }
