@@ -14,7 +14,7 @@ use crate::gateway::store::{JobProgress, JobState, NodeId, RequestId, Timestamp}
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
 /// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
 /// account was called.
-/// The cost is the most that the recorded attempts can cost.
+/// The cost is the most that the recorded attempts can cost. Such an outcome is provisional: it has no duration.
 pub(in super::super) const INTERRUPT: &str = concat!(
     "UPDATE records SET state = 'interrupted', \
     attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
