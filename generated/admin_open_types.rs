@@ -1126,7 +1126,7 @@ pub struct AuditList {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
-/// How sure a cost is: `exact` if every token was counted and has a price, `estimated` if the cost rests on an assumption and is rather too high, `unknown` if there is no cost.
+/// How sure a cost is: `exact` if everything in the answer that changes the price was counted and has a price, `estimated` if the cost rests on an assumption, `unknown` if there is no cost.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1199,6 +1199,11 @@ impl ::std::convert::TryFrom<::std::string::String> for CostBasis {
 /// | `no_breakdown` | The upstream did not count each kind of tokens by itself. |
 /// | `interrupted` | A call broke off. The cost includes the most that it can be. |
 /// | `assumed_model` | No answer names the image model, so the default model is assumed. |
+/// | `unpriced_tier` | The answer states a service tier that has no factor. |
+/// | `unpriced_tool` | The upstream ran tools whose calls have no price. The cost does not contain them. |
+/// | `unpriced_cache_write` | The upstream wrote tokens to its cache, which have no price. |
+/// | `unpriced_usage` | The usage of the answer has a member that is not known, or lacks a count. The cost does not contain it. |
+/// | `stated_cost` | The upstream states a higher cost than the prices give. The cost is the stated one. |
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1231,6 +1236,21 @@ pub enum CostReason {
     /// The word `assumed_model`.
     #[serde(rename = "assumed_model")]
     AssumedModel,
+    /// The word `unpriced_tier`.
+    #[serde(rename = "unpriced_tier")]
+    UnpricedTier,
+    /// The word `unpriced_tool`.
+    #[serde(rename = "unpriced_tool")]
+    UnpricedTool,
+    /// The word `unpriced_cache_write`.
+    #[serde(rename = "unpriced_cache_write")]
+    UnpricedCacheWrite,
+    /// The word `unpriced_usage`.
+    #[serde(rename = "unpriced_usage")]
+    UnpricedUsage,
+    /// The word `stated_cost`.
+    #[serde(rename = "stated_cost")]
+    StatedCost,
 }
 impl ::std::fmt::Display for CostReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -1241,6 +1261,11 @@ impl ::std::fmt::Display for CostReason {
             Self::NoBreakdown => f.write_str("no_breakdown"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::AssumedModel => f.write_str("assumed_model"),
+            Self::UnpricedTier => f.write_str("unpriced_tier"),
+            Self::UnpricedTool => f.write_str("unpriced_tool"),
+            Self::UnpricedCacheWrite => f.write_str("unpriced_cache_write"),
+            Self::UnpricedUsage => f.write_str("unpriced_usage"),
+            Self::StatedCost => f.write_str("stated_cost"),
         }
     }
 }
@@ -1256,6 +1281,11 @@ impl ::std::str::FromStr for CostReason {
             "no_breakdown" => Ok(Self::NoBreakdown),
             "interrupted" => Ok(Self::Interrupted),
             "assumed_model" => Ok(Self::AssumedModel),
+            "unpriced_tier" => Ok(Self::UnpricedTier),
+            "unpriced_tool" => Ok(Self::UnpricedTool),
+            "unpriced_cache_write" => Ok(Self::UnpricedCacheWrite),
+            "unpriced_usage" => Ok(Self::UnpricedUsage),
+            "stated_cost" => Ok(Self::StatedCost),
             _ => Err("invalid value".into()),
         }
     }
@@ -2922,10 +2952,10 @@ pub struct NewPrice {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
-    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+    /// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tiers: ::std::option::Option<PriceFactors>,
-    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+    /// The price of one call of each tool that the upstream runs for the model, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tools: ::std::option::Option<ToolPrices>,
 }
@@ -3157,10 +3187,10 @@ pub struct Price {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
-    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+    /// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tiers: ::std::option::Option<PriceFactors>,
-    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+    /// The price of one call of each tool that the upstream runs for the model, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tools: ::std::option::Option<ToolPrices>,
     /// A name that changes with every figure. Records state it as `price_version`.
@@ -3169,7 +3199,7 @@ pub struct Price {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
-/// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+/// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(transparent)]
 pub struct PriceFactors(pub ::std::collections::BTreeMap<::std::string::String, f64>);
@@ -3407,6 +3437,9 @@ pub struct RecordAttempt {
     /// The duration of the call in milliseconds. Absent if the gateway was killed meanwhile.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// The most that the call can cost, in US dollars, if it was part of a fallback and this is known.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_cost_usd: ::std::option::Option<f64>,
     /// From the beginning of the request to the beginning of the call, in milliseconds. Absent in records from before it was stored.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub start_ms: ::std::option::Option<u64>,
@@ -4106,7 +4139,7 @@ pub struct TokenList {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
-/// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+/// The price of one call of each tool that the upstream runs for the model, in US dollars.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(transparent)]
 pub struct ToolPrices(pub ::std::collections::BTreeMap<::std::string::String, f64>);

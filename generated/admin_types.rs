@@ -1175,7 +1175,7 @@ impl AuditList {
         Default::default()
     }
 }
-/// How sure a cost is: `exact` if every token was counted and has a price, `estimated` if the cost rests on an assumption and is rather too high, `unknown` if there is no cost.
+/// How sure a cost is: `exact` if everything in the answer that changes the price was counted and has a price, `estimated` if the cost rests on an assumption, `unknown` if there is no cost.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1248,6 +1248,11 @@ impl ::std::convert::TryFrom<::std::string::String> for CostBasis {
 /// | `no_breakdown` | The upstream did not count each kind of tokens by itself. |
 /// | `interrupted` | A call broke off. The cost includes the most that it can be. |
 /// | `assumed_model` | No answer names the image model, so the default model is assumed. |
+/// | `unpriced_tier` | The answer states a service tier that has no factor. |
+/// | `unpriced_tool` | The upstream ran tools whose calls have no price. The cost does not contain them. |
+/// | `unpriced_cache_write` | The upstream wrote tokens to its cache, which have no price. |
+/// | `unpriced_usage` | The usage of the answer has a member that is not known, or lacks a count. The cost does not contain it. |
+/// | `stated_cost` | The upstream states a higher cost than the prices give. The cost is the stated one. |
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1280,6 +1285,21 @@ pub enum CostReason {
     /// The word `assumed_model`.
     #[serde(rename = "assumed_model")]
     AssumedModel,
+    /// The word `unpriced_tier`.
+    #[serde(rename = "unpriced_tier")]
+    UnpricedTier,
+    /// The word `unpriced_tool`.
+    #[serde(rename = "unpriced_tool")]
+    UnpricedTool,
+    /// The word `unpriced_cache_write`.
+    #[serde(rename = "unpriced_cache_write")]
+    UnpricedCacheWrite,
+    /// The word `unpriced_usage`.
+    #[serde(rename = "unpriced_usage")]
+    UnpricedUsage,
+    /// The word `stated_cost`.
+    #[serde(rename = "stated_cost")]
+    StatedCost,
 }
 impl ::std::fmt::Display for CostReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -1290,6 +1310,11 @@ impl ::std::fmt::Display for CostReason {
             Self::NoBreakdown => f.write_str("no_breakdown"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::AssumedModel => f.write_str("assumed_model"),
+            Self::UnpricedTier => f.write_str("unpriced_tier"),
+            Self::UnpricedTool => f.write_str("unpriced_tool"),
+            Self::UnpricedCacheWrite => f.write_str("unpriced_cache_write"),
+            Self::UnpricedUsage => f.write_str("unpriced_usage"),
+            Self::StatedCost => f.write_str("stated_cost"),
         }
     }
 }
@@ -1305,6 +1330,11 @@ impl ::std::str::FromStr for CostReason {
             "no_breakdown" => Ok(Self::NoBreakdown),
             "interrupted" => Ok(Self::Interrupted),
             "assumed_model" => Ok(Self::AssumedModel),
+            "unpriced_tier" => Ok(Self::UnpricedTier),
+            "unpriced_tool" => Ok(Self::UnpricedTool),
+            "unpriced_cache_write" => Ok(Self::UnpricedCacheWrite),
+            "unpriced_usage" => Ok(Self::UnpricedUsage),
+            "stated_cost" => Ok(Self::StatedCost),
             _ => Err("invalid value".into()),
         }
     }
@@ -3080,10 +3110,10 @@ pub struct NewPrice {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
-    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+    /// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tiers: ::std::option::Option<PriceFactors>,
-    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+    /// The price of one call of each tool that the upstream runs for the model, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tools: ::std::option::Option<ToolPrices>,
 }
@@ -3321,10 +3351,10 @@ pub struct Price {
     /// A million text tokens of answers.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_output: ::std::option::Option<f64>,
-    /// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+    /// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tiers: ::std::option::Option<PriceFactors>,
-    /// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+    /// The price of one call of each tool that the upstream runs for the model, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tools: ::std::option::Option<ToolPrices>,
     /// A name that changes with every figure. Records state it as `price_version`.
@@ -3339,7 +3369,7 @@ impl Price {
         Default::default()
     }
 }
-/// The factor of all prices of the model for each service tier that an answer can state, from 0 to 1000: at most 32 tiers. The tier `default` needs none.
+/// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(transparent)]
 pub struct PriceFactors(pub ::std::collections::BTreeMap<::std::string::String, f64>);
@@ -3581,6 +3611,9 @@ pub struct RecordAttempt {
     /// The duration of the call in milliseconds. Absent if the gateway was killed meanwhile.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub latency_ms: ::std::option::Option<u64>,
+    /// The most that the call can cost, in US dollars, if it was part of a fallback and this is known.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub max_cost_usd: ::std::option::Option<f64>,
     /// From the beginning of the request to the beginning of the call, in milliseconds. Absent in records from before it was stored.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub start_ms: ::std::option::Option<u64>,
@@ -4322,7 +4355,7 @@ impl TokenList {
         Default::default()
     }
 }
-/// The price of one call of each tool that the upstream runs for the model, in US dollars: at most 32 tools.
+/// The price of one call of each tool that the upstream runs for the model, in US dollars.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(transparent)]
 pub struct ToolPrices(pub ::std::collections::BTreeMap<::std::string::String, f64>);
@@ -12436,6 +12469,10 @@ pub mod builder {
             ::std::option::Option<u64>,
             ::std::string::String,
         >,
+        max_cost_usd: ::std::result::Result<
+            ::std::option::Option<f64>,
+            ::std::string::String,
+        >,
         start_ms: ::std::result::Result<
             ::std::option::Option<u64>,
             ::std::string::String,
@@ -12457,6 +12494,7 @@ pub mod builder {
                 class: Ok(Default::default()),
                 fallback: Ok(Default::default()),
                 latency_ms: Ok(Default::default()),
+                max_cost_usd: Ok(Default::default()),
                 start_ms: Ok(Default::default()),
                 status: Ok(Default::default()),
                 upstream_request_id: Ok(Default::default()),
@@ -12512,6 +12550,19 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for latency_ms: {e}")
+                });
+            self
+        }
+        /// Sets the member `max_cost_usd`.
+        pub fn max_cost_usd<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<f64>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.max_cost_usd = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for max_cost_usd: {e}")
                 });
             self
         }
@@ -12578,6 +12629,7 @@ pub mod builder {
                 class: value.class?,
                 fallback: value.fallback?,
                 latency_ms: value.latency_ms?,
+                max_cost_usd: value.max_cost_usd?,
                 start_ms: value.start_ms?,
                 status: value.status?,
                 upstream_request_id: value.upstream_request_id?,
@@ -12592,6 +12644,7 @@ pub mod builder {
                 class: Ok(value.class),
                 fallback: Ok(value.fallback),
                 latency_ms: Ok(value.latency_ms),
+                max_cost_usd: Ok(value.max_cost_usd),
                 start_ms: Ok(value.start_ms),
                 status: Ok(value.status),
                 upstream_request_id: Ok(value.upstream_request_id),

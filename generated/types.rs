@@ -1775,7 +1775,7 @@ impl ImageModelParameter {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct ImageModelPrice {
-    /// The thing that is paid for: `text_input`, `cached_text_input`, `image_input`, `cached_image_input`, `image_output`, `text_output` or `per_image`.
+    /// The thing that is paid for: `text_input`, `cached_text_input`, `image_input`, `cached_image_input`, `image_output`, `text_output`, `per_image`, `cache_write` or `cache_write_1h`.
     pub billable: ::std::string::String,
     /// The amount that costs `usd`: `million_tokens` or `image`.
     pub unit: ::std::string::String,

@@ -27,8 +27,8 @@ use crate::gateway::limits::LimitReservation;
 use crate::gateway::money::Usd;
 use crate::gateway::prices::CurrentPrices;
 pub(crate) use crate::gateway::store::{
-    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, KeyId, NodeId, Record, RequestId, TokenDetails,
-    TokenUsage, UserId,
+    AnswerCharges, AttemptClass, AttemptEntry, CacheWrites, DeliveredImageEntry, JobState, KeyId, NodeId, Record,
+    RequestId, TokenDetails, TokenUsage, UserId,
 };
 use crate::gateway::store::{RecordStore, ReplayWrite, RowWriteOutcome, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;
@@ -95,6 +95,8 @@ pub(crate) struct ModelUsage {
     pub(crate) image: Option<TokenUsage>,
     /// The tokens of the text model that runs the image tool, or that makes a response without one.
     pub(crate) host: Option<TokenUsage>,
+    /// What else can change the price.
+    pub(crate) charges: AnswerCharges,
 }
 
 /// The reason why a record could not be opened or closed. The caller gets a 503 for each of them.
@@ -277,6 +279,7 @@ fn running_record(draft: RecordDraft) -> Record {
         adapted: draft.adapted.map(Record::truncate_text),
         max_cost_usd: draft.max_cost_usd,
         max_job_cost_usd: draft.max_job_cost_usd,
+        charges: AnswerCharges::default(),
     }
 }
 

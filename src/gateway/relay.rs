@@ -15,8 +15,10 @@
 //! body: images of several calls. This module does not know accounts or records: a callback receives the outcome of each
 //! answer ([`body::EndCallback`]).
 
+mod answer_charges;
 mod answer_members;
 mod answer_relay;
+mod answer_usage;
 mod body;
 mod combined_answer;
 mod decoder;
@@ -34,8 +36,9 @@ mod stored_members;
 mod undocumented_members;
 mod upstream_body;
 
-pub(crate) use answer_members::{AnswerUsage, RequestedAnswer, TokenCounts, sum_usage};
+pub(crate) use answer_members::RequestedAnswer;
 pub(crate) use answer_relay::UpstreamRelay;
+pub(crate) use answer_usage::{AnswerUsage, TokenCounts, sum_usage};
 pub(crate) use body::{ClosingFuture, RelayBody, RelayOutcome};
 pub(crate) use combined_answer::{SpooledImage, SpooledImageError, combine_images, spool_image};
 pub(crate) use event::{AnswerSummary, DeliveredImage};

@@ -60,7 +60,7 @@ pub(crate) use account_rows::{
 };
 pub(crate) use alerts::{AlertRow, AlertStore, DeliveryOutcome, DeliveryRow, DueDelivery, LimitedSubject, NewAlert};
 pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
-pub(crate) use cost::{CostBasis, CostReason};
+pub(crate) use cost::{AnswerCharges, CostBasis, CostReason};
 pub(crate) use data_dir::{ServeLock, ServingStatus, has_node_id};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
@@ -86,8 +86,8 @@ pub(crate) use people::{
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
-    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, RecordSort, TokenDetails,
-    TokenUsage,
+    AttemptClass, AttemptEntry, CacheWrites, DeliveredImageEntry, JobState, Record, RecordFilter, RecordSort,
+    TokenDetails, TokenUsage,
 };
 pub(crate) use replay::{
     JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,

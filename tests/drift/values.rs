@@ -32,11 +32,11 @@ components! {
     AuditList AuditSeq CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup
     DeletedKey DeletedPrice DeletedToken DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType
     GraceSeconds Group GroupFilter GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList
-    KeyLock KeyName KeyRotation KeySort KeyState KeyUpdate LimitUsage LimitUsageState LinkAddress LinkPurpose ListObject Me
+    KeyLock KeyName KeyRotation KeySort KeyState KeyUpdate LimitUsage LimitUsageState LinkAddress LinkPurpose ListObject Me ModelTokens
     NewAccount NewGroup NewKey
-    NewPrice NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceList PriceOrigin
+    NewPrice NewSecret NewToken NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceFactors PriceList PriceOrigin
     Record RecordAttempt RecordClass RecordImage RecordList RecordOutcome RecordReason RecordSort RecordState RecordTokens RecordUsage
-    RequestLimits Role Secret SecretSource Token TokenList Usage UsageCounts UsageDay UsageGroup UsageGrouping UsageKey UsageMeasure User UserList UserName UserSort UserUpdate
+    RequestLimits Role Secret SecretSource Token TokenList ToolPrices Usage UsageCounts UsageDay UsageGroup UsageGrouping UsageKey UsageMeasure User UserList UserName UserSort UserUpdate
 }
 
 components! {

@@ -1,11 +1,13 @@
 //! The cost of each record: worked out by hand from the tokens of the upstream and the prices of the program, and the
-//! same in every view. `most` tests the costs that are estimated, `prices` the prices of files, commands and the API.
+//! same in every view. `charges` tests what is charged besides tokens, `most` the costs
+//! that are estimated, `prices` the prices of files, commands and the API.
 //!
 //! The amounts in the comments are millionths of a dollar: in this unit, a price for a million tokens is that of one
 //! token. The prices of the program for `gpt-image-2` are 5 for text, 1.25 for cached text, 8 for images of requests,
 //! 2 for cached ones, and 30 for images of answers. The fake upstream counts 7 text tokens and one for each character of
 //! the prompt, 323 image tokens for an edit, and 196 for each image of an answer.
 
+mod charges;
 mod most;
 mod prices;
 
@@ -17,8 +19,13 @@ const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 
 /// A gateway with these top-level settings, and with an admin token.
 fn open(upstream: &FakeUpstream, top: &str) -> Gateway {
+    open_at(&[Account::for_upstream("only", upstream)], top)
+}
+
+/// A gateway with these accounts and top-level settings, and with an admin token.
+fn open_at(accounts: &[Account], top: &str) -> Gateway {
     let top = format!("admin_token = {{ env = \"IT_ADMIN\" }}\n{top}");
-    Gateway::with_secrets(&top, &[Account::for_upstream("only", upstream)], &[("IT_ADMIN", TOKEN)])
+    Gateway::with_secrets(&top, accounts, &[("IT_ADMIN", TOKEN)])
 }
 
 #[track_caller]

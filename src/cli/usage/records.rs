@@ -97,6 +97,8 @@ struct AttemptLine {
     start_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fallback: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cost_usd: Option<f64>,
 }
 
 // === impl RecordRow ===

@@ -231,6 +231,7 @@ fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
         upstream_request_id: attempt.upstream_request_id,
         start_ms: attempt.start_ms,
         fallback: attempt.fallback,
+        max_cost_usd: attempt.max_cost_usd.map(Usd::dollars),
         extra: Map::new(),
     }
 }
@@ -251,6 +252,11 @@ const fn to_wire_reason(reason: CostReason) -> types::CostReason {
         CostReason::NoBreakdown => types::CostReason::NoBreakdown,
         CostReason::Interrupted => types::CostReason::Interrupted,
         CostReason::AssumedModel => types::CostReason::AssumedModel,
+        CostReason::UnpricedTier => types::CostReason::UnpricedTier,
+        CostReason::UnpricedTool => types::CostReason::UnpricedTool,
+        CostReason::UnpricedCacheWrite => types::CostReason::UnpricedCacheWrite,
+        CostReason::UnpricedUsage => types::CostReason::UnpricedUsage,
+        CostReason::StatedCost => types::CostReason::StatedCost,
     }
 }
 

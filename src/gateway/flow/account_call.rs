@@ -109,7 +109,7 @@ fn report_model_as_unknown(mut failed_call: FailedCall) -> FailedCall {
 fn classify_proof_error(error: ProofError) -> FailedCall {
     match error {
         ProofError::NoImage(answer) => {
-            let usage = answer.usage.filter(|usage| usage.total > 0);
+            let usage = answer.usage.filter(|usage| usage.total > 0 || !usage.charges.is_empty());
             FailedCall { failure: classify_imageless_answer(&answer.members, answer.has_image_substitute), usage }
         }
         ProofError::Malformed => ambiguous_failure(FailureCause::NoImage),

@@ -20,7 +20,7 @@ use super::fan_out::FanOutBranch;
 use super::fan_out_progress::FanOutProgress;
 use super::outcome::{AccountFinding, StopReason};
 use super::shared_record::SharedRecord;
-use super::{failure_reason, fallback_order, fan_out, outcome, token_usage};
+use super::{cost_estimate, failure_reason, fallback_order, fan_out, outcome, token_usage};
 use crate::error::Error;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
@@ -102,16 +102,17 @@ pub(super) async fn run(
             let (smaller_image, maybe_paid_twice) =
                 (fallback_order::size_and_quality(smaller_job), history.may_be_paid());
             tracing::info!(to = smaller_image, maybe_paid_twice, "no account made the image: trying the next fallback");
-            shared_record.with_record(|record| record.begin_fallback(smaller_image));
+            let most = cost_estimate::most_for_job(context.gateway, context.caller, smaller_job);
+            shared_record.with_record(|record| record.begin_fallback(smaller_image, most));
             if maybe_paid_twice {
                 shared_record.mark_maybe_paid_twice();
             }
         } else if job_without_tool.is_some() {
             tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
-            shared_record.with_record(|record| {
-                history.charged_usage.into_iter().for_each(|usage| record.set_usage(token_usage::model_usage(usage)));
-            });
+            if let Some(usage) = history.charged_usage.take() {
+                shared_record.with_record(|record| record.set_usage(token_usage::model_usage(usage)));
+            }
             return Err(history.into_failure());
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct AttemptHistory {
 
 impl AttemptHistory {
     pub(super) fn add_failed_call(&mut self, failed_call: FailedCall) {
-        self.charged_usage = relay::sum_usage(self.charged_usage, failed_call.usage);
+        self.charged_usage = relay::sum_usage(self.charged_usage.take(), failed_call.usage);
         self.failures.push(failed_call.failure);
     }
 

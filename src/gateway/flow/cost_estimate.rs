@@ -79,6 +79,12 @@ pub(super) fn most(
     Ok(CostBound { call, job: sum })
 }
 
+/// Returns the most that one try at a job for images can cost; `None` if a price is unknown.
+pub(super) fn most_for_job(gateway: &Gateway, caller: &Caller, job: &Job) -> Option<Usd> {
+    let hosts = gateway.accounts().tool_host_models(TaskRef::Images(job), caller);
+    most_for_images(&gateway.prices().table(), job, &hosts).ok()
+}
+
 /// Returns the versions of all prices that the estimate of a job for images uses, separated by spaces.
 pub(super) fn price_version(gateway: &Gateway, caller: &Caller, job: &Job) -> String {
     let (table, day) = (gateway.prices().table(), Utc::now().date_naive());

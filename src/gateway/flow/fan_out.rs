@@ -240,7 +240,7 @@ impl AttemptHistory {
 
     /// Adds the failures of another history.
     fn merge(&mut self, other: Self) {
-        self.charged_usage = crate::gateway::relay::sum_usage(self.charged_usage, other.charged_usage);
+        self.charged_usage = crate::gateway::relay::sum_usage(self.charged_usage.take(), other.charged_usage);
         self.failures.extend(other.failures);
         self.stop_reason.refusal = other.stop_reason.refusal.or(self.stop_reason.refusal);
         self.stop_reason.blames_request |= other.stop_reason.blames_request;

@@ -5,7 +5,11 @@ use crate::gateway::relay::{self, TokenCounts};
 
 /// Converts token counts to the form of the record.
 pub(super) fn model_usage(usage: relay::AnswerUsage) -> ModelUsage {
-    ModelUsage { image: usage.image.map(image_token_usage), host: usage.host.map(text_token_usage) }
+    ModelUsage {
+        image: usage.image.map(image_token_usage),
+        host: usage.host.map(text_token_usage),
+        charges: usage.charges,
+    }
 }
 
 fn image_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
@@ -29,6 +33,7 @@ fn text_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
         total_tokens: Some(tokens.total),
         cached_tokens_details: has_cached_tokens(tokens)
             .then_some(ledger::TokenDetails { image_tokens: None, text_tokens: Some(tokens.cached_text) }),
+        cache_writes: ledger::CacheWrites { short: tokens.cache_write, hour: tokens.cache_write_1h },
         ..ledger::TokenUsage::default()
     }
 }

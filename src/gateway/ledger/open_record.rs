@@ -95,8 +95,8 @@ pub(super) struct OpenRecordState {
     prices: Arc<CurrentPrices>,
     /// The number of attempts that the simulator carries out.
     simulated_attempts: usize,
-    /// The smaller image that the next attempts ask for, if a fallback has begun.
-    fallback_begun: Option<String>,
+    /// The smaller image that the next attempts ask for, if a fallback has begun, and the most that it can cost.
+    fallback_begun: Option<(String, Option<Usd>)>,
     pub(super) reservation: LimitReservation,
     _unsettled: UnsettledRecordGuard,
 }
@@ -161,7 +161,7 @@ impl OpenRecordState {
         let cost = if is_simulated {
             Cost { usd: Some(Usd::ZERO), ..Cost::default() }
         } else {
-            self.prices.table().cost(&self.record, self.record.max_cost_usd)
+            self.prices.table().cost(&self.record)
         };
         self.record.cost_usd = cost.usd;
         self.record.cost_basis = Some(cost.basis);
@@ -204,7 +204,8 @@ impl OpenRecord {
             latency_ms: None,
             upstream_request_id: None,
             start_ms: Some(milliseconds_since(entry.started)),
-            fallback: entry.fallback_begun.clone(),
+            fallback: entry.fallback_begun.as_ref().map(|(image, _)| image.clone()),
+            max_cost_usd: entry.fallback_begun.as_ref().and_then(|(_, most)| *most),
         };
         let call = AttemptHandle(entry.record.attempts.len());
         entry.record.attempts.push(attempt);
@@ -270,9 +271,9 @@ impl OpenRecord {
         self.edit(|entry| entry.record.fallback = Some(description));
     }
 
-    /// Notes that the next attempts ask for a smaller image.
-    pub(crate) fn begin_fallback(&mut self, description: String) {
-        self.edit(|entry| entry.fallback_begun = Some(description));
+    /// Notes that the next attempts ask for a smaller image, which costs at most `most`.
+    pub(crate) fn begin_fallback(&mut self, description: String, most: Option<Usd>) {
+        self.edit(|entry| entry.fallback_begun = Some((description, most)));
     }
 
     /// Notes that a fallback is requested although the original image may have been charged as well.
@@ -302,7 +303,10 @@ impl OpenRecord {
 
     /// Sets the token counts that the upstream reported for each model.
     pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
-        self.edit(|entry| (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host));
+        self.edit(|entry| {
+            (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host);
+            entry.record.charges = usage.charges;
+        });
     }
 
     /// Sets the model that made the images, and the text model that worked with it.

@@ -101,7 +101,7 @@ async fn a_record_gets_the_cost_of_its_tokens() {
     open.end_attempt(call, None, Some(200));
     open.add_delivered(DeliveredImageEntry { size: None, output_format: None, quality: None });
     let usage = TokenUsage { input_tokens: Some(17), output_tokens: Some(196), ..TokenUsage::default() };
-    open.set_usage(ModelUsage { image: Some(usage), host: None });
+    open.set_usage(ModelUsage { image: Some(usage), ..ModelUsage::default() });
     open.close(JobOutcome::succeeded()).await.unwrap();
     let record = fixture.record().await;
     // 17 x 5 + 196 x 30 millionths of a dollar
@@ -142,7 +142,7 @@ async fn a_record_describes_its_job() {
     let (size, output_format) = (Some("1024x1024".to_owned()), Some("png".to_owned()));
     open.add_delivered(DeliveredImageEntry { size, output_format, quality: None });
     let usage = |total| Some(TokenUsage { total_tokens: Some(total), ..TokenUsage::default() });
-    open.set_usage(ModelUsage { image: usage(409), host: usage(80) });
+    open.set_usage(ModelUsage { image: usage(409), host: usage(80), ..ModelUsage::default() });
     open.set_models(Some("gpt-image-2".to_owned()), Some("gpt-5.5".to_owned()));
     open.mark_first_byte();
     open.close(JobOutcome::succeeded()).await.unwrap();

@@ -267,6 +267,11 @@ impl PageLayout {
             types::CostReason::NoBreakdown => "cost.no_breakdown",
             types::CostReason::Interrupted => "cost.interrupted",
             types::CostReason::AssumedModel => "cost.assumed_model",
+            types::CostReason::UnpricedTier => "cost.unpriced_tier",
+            types::CostReason::UnpricedTool => "cost.unpriced_tool",
+            types::CostReason::UnpricedCacheWrite => "cost.unpriced_cache_write",
+            types::CostReason::UnpricedUsage => "cost.unpriced_usage",
+            types::CostReason::StatedCost => "cost.stated_cost",
         }
     }
 

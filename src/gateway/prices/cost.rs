@@ -4,8 +4,20 @@ use chrono::NaiveDate;
 
 use super::table::{PriceTable, TablePrice};
 use crate::gateway::config::{ImageModelSpec, PriceFigures};
-use crate::gateway::money::Usd;
-use crate::gateway::store::{AttemptClass, CostBasis, CostReason, JobState, Record, TokenDetails, TokenUsage, UtcDay};
+use crate::gateway::money::{Factor, Usd};
+use crate::gateway::store::{
+    AnswerCharges, AttemptClass, CacheWrites, CostBasis, CostReason, JobState, Record, TokenDetails, TokenUsage, UtcDay,
+};
+
+/// The factor of a service tier without one (our choice). No tier of the provider is dearer: priority processing costs 1.7
+/// to 2.5 times the list price (<https://openai.com/api-priority-processing/>).
+const ASSUMED_TIER: Factor = Factor::from_tenths(25);
+/// The service tiers that are cheaper than the default one at every provider: they count like the default one.
+const CHEAPER_TIERS: [&str; 2] = ["flex", "batch"];
+/// The price of a token that was written to the cache, in those of other input tokens, if it is not known (our choice). It
+/// is the dearest known one, for an entry of an hour
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>).
+const ASSUMED_CACHE_WRITE: u64 = 2;
 
 /// The operations, as records have them.
 const CREATE_IMAGE: &str = "create_image";
@@ -24,10 +36,15 @@ pub(crate) struct Cost {
     pub(crate) price_version: Option<String>,
 }
 
+/// Tokens of one kind, with their price and the price that is assumed if that is unknown.
+type TokenKind = (u64, Option<Usd>, Option<Usd>);
+
 /// The sum of the parts of a cost so far.
 #[derive(Default)]
 struct CostSum {
     usd: Usd,
+    /// The part that is the most that broken calls can cost.
+    broken: Usd,
     basis: CostBasis,
     reason: Option<CostReason>,
     versions: Vec<String>,
@@ -36,13 +53,16 @@ struct CostSum {
 // === impl PriceTable ===
 
 impl PriceTable {
-    /// Returns the cost of a finished record. `most` is the most that one call of its job can cost, if that is known.
+    /// Returns the cost of a finished record.
     ///
     /// A failed call costs the tokens that the upstream counted for it. A call that broke off (class X or O) counts as
     /// the most that it can cost, because an image may have been made; the other failures cost nothing else. The same
-    /// applies to a stream that the caller left, because its tokens come last.
-    pub(crate) fn cost(&self, record: &Record, most: Option<Usd>) -> Cost {
-        let mut sum = CostSum::default();
+    /// applies to a stream that the caller left, because its tokens come last. All of these together count at most as what
+    /// the job has reserved.
+    ///
+    /// The cost is exact only if everything in the answers that can change it has a price ([`Record::charges`]).
+    pub(crate) fn cost(&self, record: &Record) -> Cost {
+        let (mut sum, most) = (CostSum::default(), record.max_cost_usd);
         let day = NaiveDate::from(UtcDay::from(record.created_at));
         let is_left = is_left(record);
         // The estimate of a call that broke off also covers an answer whose tokens were not counted.
@@ -51,20 +71,39 @@ impl PriceTable {
         if record.usage.is_some() || !record.delivered.is_empty() {
             self.add_images(&mut sum, record, day, uncounted);
         } else if record.host_usage.is_none() {
-            uncounted.into_iter().for_each(|most| sum.add_estimate(most, CostReason::NoUsage));
+            uncounted.into_iter().for_each(|most| sum.add_uncounted(most, &record.charges));
         }
         if let Some(usage) = &record.host_usage {
             let model = record.host_model.as_deref().or(record.model.as_deref());
             match model.and_then(|model| self.price(model, day)) {
-                Some(price) => sum.add_text_tokens(price, usage),
+                Some(price) => sum.add_text_tokens(price, usage, &record.charges),
                 None => sum.set_unknown(CostReason::NoPrice),
             }
         }
-        let broken = record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)).count();
-        for _ in 0..broken + usize::from(is_left) {
-            sum.add_estimate(most, CostReason::Interrupted);
+        self.add_charges(&mut sum, record, day);
+        for attempt in record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)) {
+            sum.add_broken(attempt.max_cost_usd.or(most));
         }
-        sum.into_cost()
+        if is_left {
+            sum.add_broken(most);
+        }
+        sum.into_cost(record)
+    }
+
+    /// Adds the calls of tools, whose prices are those of the text model, and notes what has no price.
+    fn add_charges(&self, sum: &mut CostSum, record: &Record, day: NaiveDate) {
+        let charges = &record.charges;
+        if let Some(reason) = charges.unpriced {
+            sum.set_estimated(reason);
+        }
+        let model = record.host_model.as_deref().or(record.model.as_deref());
+        let price = model.and_then(|model| self.price(model, day));
+        for (tool, calls) in &charges.tools {
+            match price.and_then(|price| Some((price, price.price.terms.tools.get(tool)?))) {
+                Some((price, usd)) => sum.add(price, usd.times(*calls)),
+                None => sum.set_estimated(CostReason::UnpricedTool),
+            }
+        }
     }
 
     /// Adds the images of a record. `uncounted` is the estimate for a whole answer without token counts.
@@ -83,22 +122,27 @@ impl PriceTable {
         match (record.usage.as_ref().filter(|usage| figures.is_counted(usage, images)), uncounted) {
             (Some(usage), uncounted) => {
                 let tokens = sum.price_image_tokens(figures, usage, record.operation == CREATE_IMAGE);
-                sum.add(price, all_images.unwrap_or_default().plus(tokens));
+                sum.add_tiered(price, all_images.unwrap_or_default().plus(tokens), &record.charges);
                 // Each call made one of the images, and the estimate is for all of them. An answer that broke off has an
                 // estimate for all of its calls.
                 if let Some(most) = uncounted.filter(|_| usage.uncounted_calls > 0 && figures.charges_tokens()) {
                     let (part, all) = (usage.uncounted_calls.into(), record.n.unwrap_or(1).into());
-                    sum.add_estimate(most.map(|most| most.share(part, all)), CostReason::NoUsage);
+                    sum.add_uncounted(most.map(|most| most.share(part, all)), &record.charges);
                 }
             }
             // An estimate contains the price of each image. If it is zero, the cost is certain.
             (None, Some(most)) if figures.charges_tokens() || (all_images.is_none() && most != Some(Usd::ZERO)) => {
-                sum.add_estimate(most, CostReason::NoUsage);
+                sum.add_uncounted(most, &record.charges);
             }
-            (None, Some(_)) => sum.add(price, all_images.unwrap_or_default()),
+            (None, Some(_)) => sum.add_tiered(price, all_images.unwrap_or_default(), &record.charges),
             (None, None) => {}
         }
     }
+}
+
+/// Returns the factor of a service tier that has none in the price.
+fn assumed_factor(tier: &str) -> Factor {
+    if CHEAPER_TIERS.contains(&tier) { Factor::ONE } else { ASSUMED_TIER }
 }
 
 /// True if a call was answered.
@@ -164,6 +208,28 @@ impl CostSum {
         }
     }
 
+    /// Adds a cost that depends on the service tier. A tier without a factor counts as the dearest.
+    fn add_tiered(&mut self, price: &TablePrice, usd: Usd, charges: &AnswerCharges) {
+        let Some(tier) = charges.tier.as_deref().filter(|_| usd > Usd::ZERO) else { return self.add(price, usd) };
+        let factor = price.price.terms.tiers.get(tier).copied().unwrap_or_else(|| {
+            self.set_estimated(CostReason::UnpricedTier);
+            assumed_factor(tier)
+        });
+        self.add(price, usd.scaled(factor));
+    }
+
+    /// Adds the most that an answer without token counts can cost.
+    fn add_uncounted(&mut self, most: Option<Usd>, charges: &AnswerCharges) {
+        let factor = charges.tier.as_deref().map_or(Factor::ONE, assumed_factor);
+        self.add_estimate(most.map(|most| most.scaled(factor)), CostReason::NoUsage);
+    }
+
+    /// Adds the most that a call that broke off can cost.
+    fn add_broken(&mut self, most: Option<Usd>) {
+        self.broken = self.broken.plus(most.unwrap_or_default());
+        self.add_estimate(most, CostReason::Interrupted);
+    }
+
     fn set_estimated(&mut self, reason: CostReason) {
         if self.basis < CostBasis::Estimated {
             (self.basis, self.reason) = (CostBasis::Estimated, Some(reason));
@@ -217,11 +283,14 @@ impl CostSum {
         if usage.is_cache_breakdown_assumed {
             self.set_estimated(CostReason::NoBreakdown);
         }
+        let (written, write_prices) = self.cache_writes(figures, usage);
         let details = usage.output_tokens_details.unwrap_or_default();
         let output_text = details.text_tokens.unwrap_or_default();
         let output_image = usage.output_tokens.unwrap_or_default().saturating_sub(output_text);
         self.price_kinds([
-            (text - cached_text, figures.text_input, None),
+            write_prices[0],
+            write_prices[1],
+            ((text - cached_text).saturating_sub(written), figures.text_input, None),
             (cached_text, figures.cached_text_input, figures.text_input),
             (image - cached_image, figures.image_input, None),
             (cached_image, figures.cached_image_input, figures.image_input),
@@ -231,20 +300,34 @@ impl CostSum {
     }
 
     /// Adds the tokens of a text model, all of which have the prices of text.
-    fn add_text_tokens(&mut self, price: &TablePrice, usage: &TokenUsage) {
+    fn add_text_tokens(&mut self, price: &TablePrice, usage: &TokenUsage, charges: &AnswerCharges) {
         let figures = price.price.figures;
+        let (written, write_prices) = self.cache_writes(&figures, usage);
         let input = usage.input_tokens.unwrap_or_default();
         let cached = usage.cached_tokens_details.and_then(|details| details.text_tokens).unwrap_or_default().min(input);
         let tokens = self.price_kinds([
-            (input - cached, figures.text_input, None),
+            write_prices[0],
+            write_prices[1],
+            ((input - cached).saturating_sub(written), figures.text_input, None),
             (cached, figures.cached_text_input, figures.text_input),
             (usage.output_tokens.unwrap_or_default(), figures.text_output, None),
         ]);
-        self.add(price, tokens);
+        self.add_tiered(price, tokens, charges);
+    }
+
+    /// Returns the number of tokens that were written to the cache, and their kinds for [`CostSum::price_kinds`].
+    fn cache_writes(&mut self, figures: &PriceFigures, usage: &TokenUsage) -> (u64, [TokenKind; 2]) {
+        let CacheWrites { short, hour } = usage.cache_writes;
+        let assumed = figures.text_input.map(|price| price.times(ASSUMED_CACHE_WRITE));
+        let kinds = [(short, figures.cache_write, assumed), (hour, figures.cache_write_1h, assumed)];
+        if kinds.iter().any(|(tokens, known, _)| *tokens > 0 && known.is_none()) {
+            self.set_estimated(CostReason::UnpricedCacheWrite);
+        }
+        (short.saturating_add(hour), kinds)
     }
 
     /// Returns the cost of tokens, each kind with its price and the price that is assumed if that is unknown.
-    fn price_kinds<const N: usize>(&mut self, kinds: [(u64, Option<Usd>, Option<Usd>); N]) -> Usd {
+    fn price_kinds<const N: usize>(&mut self, kinds: [TokenKind; N]) -> Usd {
         let mut priced = Vec::with_capacity(N);
         for (tokens, known, assumed) in kinds.into_iter().filter(|(tokens, ..)| *tokens > 0) {
             match known.or(assumed) {
@@ -258,8 +341,21 @@ impl CostSum {
         Usd::cost_of_tokens(priced)
     }
 
-    fn into_cost(self) -> Cost {
-        let Self { usd, basis, reason, versions } = self;
+    /// Ends the sum. What broken calls cost is capped by what the job has reserved, and the whole is at least what the
+    /// upstream states.
+    fn into_cost(mut self, record: &Record) -> Cost {
+        let certain = self.usd.minus(self.broken);
+        if let Some(reserved) = record.max_job_cost_usd {
+            self.usd = self.usd.min(reserved.max(certain));
+        }
+        if let Some(stated) = record.charges.stated_cost.filter(|stated| *stated > self.usd) {
+            if self.basis == CostBasis::Unknown {
+                (self.basis, self.reason) = (CostBasis::Exact, None);
+            }
+            self.usd = stated;
+            self.set_estimated(CostReason::StatedCost);
+        }
+        let Self { usd, basis, reason, versions, .. } = self;
         Cost {
             usd: (basis != CostBasis::Unknown).then_some(usd),
             basis,

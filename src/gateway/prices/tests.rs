@@ -1,17 +1,28 @@
 //! Tests of costs against invoices that were worked out by hand from the prices and the token counts. The amounts are
 //! written in millionths of a dollar, because a price for a million tokens is that of one token in this unit.
 
+mod charges;
+mod table;
+
 use chrono::NaiveDate;
 
 use super::estimate::image_tokens;
 use super::*;
 use crate::gateway::config::{ModelPrice, PriceFigures, PriceTerms};
-use crate::gateway::money::Usd;
+use crate::gateway::money::{Factor, Usd};
 use crate::gateway::store::testing::{finished_record, running_record};
 use crate::gateway::store::{
-    AttemptClass, AttemptEntry, CostBasis, CostReason, DeliveredImageEntry, JobState, Record, TokenDetails, TokenUsage,
+    AnswerCharges, AttemptClass, AttemptEntry, CacheWrites, CostBasis, CostReason, DeliveredImageEntry, JobState,
+    Record, TokenDetails, TokenUsage,
 };
 use crate::image::{Size, SizeRequest};
+
+impl PriceTable {
+    /// Returns the cost of a record whose calls cost at most this much each.
+    fn cost_with(&self, record: &Record, most: Option<Usd>) -> Cost {
+        self.cost(&Record { max_cost_usd: most, ..record.clone() })
+    }
+}
 
 fn usd(dollars: f64) -> Usd {
     Usd::from_dollars(dollars).unwrap()
@@ -95,16 +106,16 @@ fn outcome(cost: &Cost) -> (Option<Usd>, CostBasis, Option<CostReason>) {
 }
 
 fn assert_exact(record: &Record, expected_micros: u64) {
-    assert_eq!(outcome(&table().cost(record, None)), (micros(expected_micros), CostBasis::Exact, None));
+    assert_eq!(outcome(&table().cost_with(record, None)), (micros(expected_micros), CostBasis::Exact, None));
 }
 
 fn assert_estimated(record: &Record, most: Option<Usd>, expected_micros: u64, reason: CostReason) {
     let expected = (micros(expected_micros), CostBasis::Estimated, Some(reason));
-    assert_eq!(outcome(&table().cost(record, most)), expected);
+    assert_eq!(outcome(&table().cost_with(record, most)), expected);
 }
 
 fn assert_unknown(record: &Record, reason: CostReason) {
-    assert_eq!(outcome(&table().cost(record, None)), (None, CostBasis::Unknown, Some(reason)));
+    assert_eq!(outcome(&table().cost_with(record, None)), (None, CostBasis::Unknown, Some(reason)));
 }
 
 #[test]
@@ -167,7 +178,7 @@ fn a_response_costs_its_text_model_and_its_images() {
     };
     // Images: 20 x 5 + 1000 x 30. Text: 400 x 2 + 100 x 0.5 + 60 x 8.
     assert_exact(&response, 100 + 30_000 + 800 + 50 + 480);
-    let versions = table().cost(&response, None).price_version.unwrap();
+    let versions = table().cost_with(&response, None).price_version.unwrap();
     assert!(versions.starts_with("gpt-image-2@2026-04-21#") && versions.contains(" gpt-5.5@2026-01-01#"), "{versions}");
     // A response without an image has the cost of its text.
     let text_only = Record { usage: None, delivered: Vec::new(), image_model: None, ..response.clone() };
@@ -278,7 +289,7 @@ fn the_largest_counts_do_not_overflow() {
     let usage = TokenUsage { input_tokens: Some(u64::MAX), ..usage(0, 0, u64::MAX) };
     let details = details(u64::MAX, u64::MAX);
     let usage = TokenUsage { input_tokens_details: details, cached_tokens_details: details, ..usage };
-    assert_eq!(outcome(&table().cost(&edit_record(usage), None)).0, Some(Usd::MAX));
+    assert_eq!(outcome(&table().cost_with(&edit_record(usage), None)).0, Some(Usd::MAX));
 }
 
 #[test]
@@ -292,25 +303,25 @@ fn an_image_can_have_a_price_of_its_own() {
         ..image_record(TokenUsage::default())
     };
     let only_images = per_image(PriceFigures { per_image: Some(usd(0.04)), ..PriceFigures::default() });
-    assert_eq!(outcome(&only_images.cost(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
+    assert_eq!(outcome(&only_images.cost_with(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
     // Tokens that cost nothing need not be counted.
     let free = PriceFigures { per_image: Some(usd(0.04)), image_output: Some(Usd::ZERO), ..PriceFigures::default() };
-    assert_eq!(outcome(&per_image(free).cost(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
+    assert_eq!(outcome(&per_image(free).cost_with(&two_images, None)), (micros(80_000), CostBasis::Exact, None));
     let all_free = PriceFigures { image_output: Some(Usd::ZERO), ..PriceFigures::default() };
-    let free_cost = per_image(all_free).cost(&two_images, Some(Usd::ZERO));
+    let free_cost = per_image(all_free).cost_with(&two_images, Some(Usd::ZERO));
     assert_eq!(outcome(&free_cost), (Some(Usd::ZERO), CostBasis::Exact, None));
-    assert_eq!(outcome(&per_image(all_free).cost(&two_images, None)).1, CostBasis::Unknown);
+    assert_eq!(outcome(&per_image(all_free).cost_with(&two_images, None)).1, CostBasis::Unknown);
     // An estimate contains the price of each image.
     let with_tokens = PriceFigures { image_output: Some(usd(30.0)), ..free };
     let estimate = (micros(500_000), CostBasis::Estimated, Some(CostReason::NoUsage));
-    assert_eq!(outcome(&per_image(with_tokens).cost(&two_images, micros(500_000))), estimate);
+    assert_eq!(outcome(&per_image(with_tokens).cost_with(&two_images, micros(500_000))), estimate);
     let broken =
         Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::O))], ..two_images.clone() };
     let estimate = (micros(80_000), CostBasis::Estimated, Some(CostReason::Interrupted));
-    assert_eq!(outcome(&only_images.cost(&broken, micros(80_000))), estimate);
+    assert_eq!(outcome(&only_images.cost_with(&broken, micros(80_000))), estimate);
     let with_text = per_image(PriceFigures { per_image: Some(usd(0.04)), ..text_figures(5.0, 1.0, 0.0) });
     let counted = Record { usage: Some(usage(10, 0, 0)), ..two_images };
-    assert_eq!(outcome(&with_text.cost(&counted, None)), (micros(80_050), CostBasis::Exact, None));
+    assert_eq!(outcome(&with_text.cost_with(&counted, None)), (micros(80_050), CostBasis::Exact, None));
 }
 
 #[test]
@@ -328,56 +339,13 @@ fn an_unknown_price_is_never_guessed() {
     let only_text = PriceTable::new(&[price("gpt-image-2", "2026-01-01", only_text)], &[]);
     let totals = TokenUsage { is_breakdown_assumed: true, ..usage(100, 0, 10) };
     let expected = (None, CostBasis::Unknown, Some(CostReason::IncompletePrice));
-    assert_eq!(outcome(&only_text.cost(&edit_record(totals), None)), expected);
+    assert_eq!(outcome(&only_text.cost_with(&edit_record(totals), None)), expected);
     // Without a price for cached tokens, the full price is an upper bound.
     let figures = PriceFigures { cached_text_input: None, ..text_figures(5.0, 0.0, 0.0) };
     let table = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]);
     let cached = TokenUsage { cached_tokens_details: details(0, 4), ..usage(10, 0, 0) };
     let expected = (micros(50), CostBasis::Estimated, Some(CostReason::IncompletePrice));
-    assert_eq!(outcome(&table.cost(&image_record(cached), None)), expected);
-}
-
-#[test]
-fn the_price_of_a_day_is_the_newest_that_has_begun() {
-    let figures = |dollars| PriceFigures { per_image: Some(usd(dollars)), ..PriceFigures::default() };
-    let file = [price("m", "2026-02-01", figures(2.0)), price("m-2026-05-05", "2026-05-05", figures(9.0))];
-    let store = [price("m", "2026-01-01", figures(1.0)), price("m", "2026-02-01", figures(7.0))];
-    let table = PriceTable::new(&file, &store);
-    let on = |model, text| table.price(model, day(text)).map(|found| found.price.figures.per_image.unwrap().dollars());
-    assert_eq!(on("m", "2025-12-31"), None);
-    assert_eq!(on("m", "2026-01-31"), Some(1.0));
-    assert_eq!(on("m", "2026-02-01"), Some(2.0), "the file has priority over the store");
-    // A snapshot has the price of its model, unless it has its own.
-    assert_eq!(on("m-2026-03-03", "2026-03-03"), Some(2.0));
-    assert_eq!(on("m-2026-05-05", "2026-06-01"), Some(9.0));
-    assert_eq!((on("m-2026-99-99", "2026-06-01"), on("m-large", "2026-06-01")), (None, None));
-}
-
-#[test]
-fn defaults_apply_only_to_models_without_another_price() {
-    let figures = PriceFigures { per_image: Some(usd(1.0)), ..PriceFigures::default() };
-    let defaults = PriceTable::new(&[], &[]);
-    assert!(defaults.iter().all(|price| price.origin == PriceOrigin::Default && price.price.source.is_some()));
-    // A price that was agreed on earlier would otherwise lose against the later default.
-    let table = PriceTable::new(&[], &[price("gpt-image-2", "2026-01-01", figures)]);
-    let found = table.price("gpt-image-2-2026-04-21", day("2026-11-26")).unwrap();
-    assert_eq!((found.origin, found.price.figures), (PriceOrigin::Store, figures));
-}
-
-#[test]
-fn a_version_changes_with_every_figure() {
-    let version = |figures| {
-        let table = PriceTable::new(&[price("m", "2026-01-01", figures)], &[]);
-        table.price("m", day("2026-01-01")).unwrap().version.clone()
-    };
-    let base = text_figures(1.0, 0.5, 2.0);
-    assert_eq!(version(base), version(base));
-    let changed = [
-        PriceFigures { text_input: None, ..base },
-        PriceFigures { cached_text_input: Some(usd(0.6)), ..base },
-        PriceFigures { per_image: Some(Usd::ZERO), ..base },
-    ];
-    assert!(changed.into_iter().all(|figures| version(figures) != version(base)));
+    assert_eq!(outcome(&table.cost_with(&image_record(cached), None)), expected);
 }
 
 #[test]
@@ -436,15 +404,4 @@ fn the_most_that_work_can_cost_includes_all_of_its_parts() {
     let figures = PriceFigures { text_input: Some(usd(5.0)), ..PriceFigures::default() };
     let incomplete = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]).most(&image, today);
     assert_eq!(incomplete, Err(unknown("gpt-image-2", CostReason::IncompletePrice)));
-}
-
-#[test]
-fn a_change_of_one_source_keeps_the_prices_of_the_other() {
-    let figures = PriceFigures { per_image: Some(usd(1.0)), ..PriceFigures::default() };
-    let current = CurrentPrices::new(&[price("file", "2026-01-01", figures)], Vec::new());
-    current.set_store_prices(vec![price("store", "2026-01-01", figures)]);
-    let models = || current.table().iter().map(|price| price.price.model.clone()).collect::<Vec<_>>();
-    assert_eq!(models(), ["file", "gpt-image-2", "store"]);
-    current.set_file_prices(&[]);
-    assert_eq!(models(), ["gpt-image-2", "store"]);
 }

@@ -5,9 +5,9 @@
 //! never `auto`, nor is the `quality` of an answer without events, `size` states the pixels that were delivered, and
 //! `usage` is complete, in whole numbers.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::undocumented_members;
+use super::answer_usage::{normalized_usage, parse_count};
 use crate::image::ImageProperties;
 
 /// The parts of the request that the answer repeats.
@@ -35,47 +35,6 @@ pub(crate) struct RequestedAnswer {
     pub(crate) output_format: &'static str,
     /// The current time in Unix seconds.
     pub(crate) now: i64,
-}
-
-/// The token counts of an answer, as the upstream reported them. They are separate for each model, because each model
-/// has its own price.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AnswerUsage {
-    /// The tokens of the model that makes images.
-    pub(crate) image: Option<TokenCounts>,
-    /// The tokens of the text model, which runs the image tool or answers a response.
-    pub(crate) host: Option<TokenCounts>,
-    /// All tokens of both models.
-    pub(crate) total: u64,
-}
-
-/// Token counts of one model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TokenCounts {
-    /// Text and image tokens of the request.
-    pub(crate) input: u64,
-    /// Image tokens of the request.
-    pub(crate) input_image: u64,
-    /// Text tokens of the request.
-    pub(crate) input_text: u64,
-    /// Text and image tokens of the answer.
-    pub(crate) output: u64,
-    /// Image tokens of the answer.
-    pub(crate) output_image: u64,
-    /// Text tokens of the answer.
-    pub(crate) output_text: u64,
-    /// All tokens of the model.
-    pub(crate) total: u64,
-    /// The text tokens of the request that the upstream had in its cache.
-    pub(crate) cached_text: u64,
-    /// The image tokens of the request that the upstream had in its cache.
-    pub(crate) cached_image: u64,
-    /// True if the upstream did not state the kinds of the tokens of the request.
-    pub(crate) is_breakdown_assumed: bool,
-    /// True if the upstream did not state the kinds of the cached tokens, and both kinds are possible.
-    pub(crate) is_cache_breakdown_assumed: bool,
-    /// The number of calls that gave an image and whose tokens are missing here, because the upstream did not count them.
-    pub(crate) uncounted_calls: u32,
 }
 
 /// The word for a quality that the model chooses.
@@ -167,14 +126,6 @@ pub(super) fn item_members(requested: &RequestedAnswer, received: &Map<String, V
     Map::from_iter([("revised_prompt".to_owned(), revised.into())])
 }
 
-/// Returns the token counts in the form that clients enforce, with any other counts of the upstream; `None` if nothing
-/// can be counted.
-pub(super) fn normalized_usage(received: &Value) -> Option<Value> {
-    let mut usage = parse_token_counts(received)?.to_json();
-    undocumented_members::add_missing(&mut usage, received);
-    Some(usage)
-}
-
 /// Adds the usage of two images, each in the form of [`normalized_usage`], count by count. Of two other
 /// values, or of values of different types, the first stays.
 pub(super) fn add_usage(mut first: Value, second: Value) -> Value {
@@ -230,106 +181,6 @@ pub(super) fn is_image_substitute(key: &str, value: &Value) -> bool {
     !value.is_null() && !NON_IMAGE_MEMBERS.contains(&key)
 }
 
-/// Reads the token counts; `None` if nothing can be counted.
-fn parse_token_counts(value: &Value) -> Option<TokenCounts> {
-    let object = value.as_object()?;
-    let input = object.get("input_tokens").and_then(parse_count);
-    let output = object.get("output_tokens").and_then(parse_count);
-    if input.is_none() && output.is_none() {
-        return None;
-    }
-    let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
-    let detail =
-        |group: &str, name: &str| object.get(group).and_then(|details| details.get(name)).and_then(parse_count);
-    let stated_image = detail("input_tokens_details", "image_tokens");
-    let stated_text = detail("input_tokens_details", "text_tokens");
-    let input_image = stated_image.unwrap_or(0);
-    let input_text = stated_text.unwrap_or(input.saturating_sub(input_image));
-    let cached = cached_token_counts(object.get("input_tokens_details"), input_text);
-    let output_text = detail("output_tokens_details", "text_tokens").unwrap_or(0);
-    Some(TokenCounts {
-        input,
-        input_image,
-        input_text,
-        output,
-        output_image: detail("output_tokens_details", "image_tokens").unwrap_or(output.saturating_sub(output_text)),
-        output_text,
-        total: object.get("total_tokens").and_then(parse_count).unwrap_or(input.saturating_add(output)),
-        cached_text: cached.text,
-        cached_image: cached.image,
-        is_breakdown_assumed: stated_image.is_none() && stated_text.is_none() && input > 0,
-        is_cache_breakdown_assumed: cached.is_breakdown_assumed && input_image > 0,
-        uncounted_calls: 0,
-    })
-}
-
-/// The tokens of a request that the upstream had in its cache.
-#[derive(Default)]
-struct CachedTokenCounts {
-    text: u64,
-    image: u64,
-    /// True if only their sum is known, and there are some.
-    is_breakdown_assumed: bool,
-}
-
-/// Reads the cached tokens from the details of the input tokens. If the upstream states only their sum, text tokens come
-/// first, because caching saves the least for them.
-fn cached_token_counts(details: Option<&Value>, input_text: u64) -> CachedTokenCounts {
-    let Some(details) = details else { return CachedTokenCounts::default() };
-    let kinds = details.get("cached_tokens_details");
-    let kind = |name: &str| kinds.and_then(|kinds| kinds.get(name)).and_then(parse_count);
-    match (kind("text_tokens"), kind("image_tokens")) {
-        (None, None) => {
-            let sum = details.get("cached_tokens").and_then(parse_count).unwrap_or(0);
-            let text = sum.min(input_text);
-            CachedTokenCounts { text, image: sum - text, is_breakdown_assumed: sum > 0 }
-        }
-        (text, image) => {
-            CachedTokenCounts { text: text.unwrap_or(0), image: image.unwrap_or(0), is_breakdown_assumed: false }
-        }
-    }
-}
-
-/// Adds the counts of two answers; `None` if neither has any.
-pub(crate) fn sum_usage(first: Option<AnswerUsage>, second: Option<AnswerUsage>) -> Option<AnswerUsage> {
-    first.into_iter().chain(second).reduce(|first, second| AnswerUsage {
-        image: sum_tokens(first.image, second.image),
-        host: sum_tokens(first.host, second.host),
-        total: first.total.saturating_add(second.total),
-    })
-}
-
-/// Adds the counts of one model.
-fn sum_tokens(first: Option<TokenCounts>, second: Option<TokenCounts>) -> Option<TokenCounts> {
-    first.into_iter().chain(second).reduce(TokenCounts::plus)
-}
-
-/// Returns the token counts of an answer of the image endpoints.
-pub(super) fn usage_from_answer(members: &Map<String, Value>) -> Option<AnswerUsage> {
-    AnswerUsage::from_models(members.get("usage").and_then(parse_token_counts), None)
-}
-
-/// Returns the token counts of a response, in which `usage` counts the tokens of the text model.
-pub(super) fn usage_from_response(response: &Map<String, Value>) -> Option<AnswerUsage> {
-    let image = image_usage(response).and_then(parse_token_counts);
-    AnswerUsage::from_models(image, response.get("usage").and_then(parse_token_counts))
-}
-
-/// Returns the token counts of the images of a response, in the form of the image endpoints. If the upstream does not
-/// count them separately, returns the counts of the whole response.
-pub(super) fn image_usage_for_caller(response: &Map<String, Value>) -> Option<Value> {
-    image_usage(response).and_then(normalized_usage).or_else(|| {
-        let all = response.get("usage").and_then(parse_token_counts)?;
-        let as_text =
-            TokenCounts { input_image: 0, input_text: all.input, output_image: 0, output_text: all.output, ..all };
-        Some(as_text.to_json())
-    })
-}
-
-fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
-    response.get("tool_usage")?.get("image_gen")
-}
-
 /// Decodes the beginning of an image's base64, without a last incomplete group of four characters.
 pub(super) fn decode_base64_head(head: &[u8]) -> Option<Vec<u8>> {
     use base64::Engine as _;
@@ -342,64 +193,6 @@ pub(super) fn decode_base64_head(head: &[u8]) -> Option<Vec<u8>> {
 /// upstreams send a fraction, which is cut off.
 fn parse_seconds(value: &Value) -> Option<i64> {
     parse_count(value).filter(|seconds| *seconds > 0).and_then(|seconds| u32::try_from(seconds).ok()).map(i64::from)
-}
-
-/// Returns a count that is not negative. A count may be written as a float; its fraction is cut off.
-fn parse_count(value: &Value) -> Option<u64> {
-    /// The greatest number up to which a 64-bit float represents every integer (2^53).
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-    value.as_u64().or_else(|| {
-        let float = value.as_f64().filter(|float| (0.0..=EXACT_MAX).contains(float))?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked to be in range; a fraction is cut off"
-        )]
-        Some(float as u64)
-    })
-}
-
-// === impl AnswerUsage ===
-
-impl AnswerUsage {
-    /// Joins the counts of both models; `None` if neither has any.
-    pub(super) fn from_models(image: Option<TokenCounts>, host: Option<TokenCounts>) -> Option<Self> {
-        let total = sum_tokens(image, host)?.total;
-        Some(Self { image, host, total })
-    }
-}
-
-// === impl TokenCounts ===
-
-impl TokenCounts {
-    /// Adds both counts.
-    const fn plus(self, other: Self) -> Self {
-        Self {
-            input: self.input.saturating_add(other.input),
-            input_image: self.input_image.saturating_add(other.input_image),
-            input_text: self.input_text.saturating_add(other.input_text),
-            output: self.output.saturating_add(other.output),
-            output_image: self.output_image.saturating_add(other.output_image),
-            output_text: self.output_text.saturating_add(other.output_text),
-            total: self.total.saturating_add(other.total),
-            cached_text: self.cached_text.saturating_add(other.cached_text),
-            cached_image: self.cached_image.saturating_add(other.cached_image),
-            is_breakdown_assumed: self.is_breakdown_assumed || other.is_breakdown_assumed,
-            is_cache_breakdown_assumed: self.is_cache_breakdown_assumed || other.is_cache_breakdown_assumed,
-            uncounted_calls: self.uncounted_calls.saturating_add(other.uncounted_calls),
-        }
-    }
-
-    /// Returns the complete object of the contract.
-    fn to_json(self) -> Value {
-        json!({
-            "input_tokens": self.input,
-            "input_tokens_details": {"image_tokens": self.input_image, "text_tokens": self.input_text},
-            "output_tokens": self.output,
-            "output_tokens_details": {"image_tokens": self.output_image, "text_tokens": self.output_text},
-            "total_tokens": self.total,
-        })
-    }
 }
 
 #[cfg(test)]

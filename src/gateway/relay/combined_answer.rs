@@ -9,8 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use super::answer_members::{self, AnswerUsage, RequestedAnswer, sum_usage};
+use super::answer_members::{self, RequestedAnswer};
 use super::answer_relay::{AnswerSource, RelayStep};
+use super::answer_usage::{self, AnswerUsage, sum_usage};
 use super::event::AnswerSummary;
 use super::image_encoder::{ANSWER_PREFIX, write_end};
 use super::proof::ProvenAnswer;
@@ -27,7 +28,7 @@ pub(crate) struct SpooledImage {
 }
 
 /// The reason why an image was not spooled, and the tokens that were charged nevertheless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SpooledImageError {
     /// Its answer broke off.
     Broken(RelayError, Option<AnswerUsage>),
@@ -82,7 +83,7 @@ pub(crate) fn combine_images(
     requested: RequestedAnswer,
     undelivered_usage: Option<AnswerUsage>,
 ) -> ProvenAnswer {
-    let mut usage = images.iter().map(|image| image.summary.usage).fold(undelivered_usage, sum_usage);
+    let mut usage = images.iter().map(|image| image.summary.usage.clone()).fold(undelivered_usage, sum_usage);
     if let Some(tokens) = usage.as_mut().and_then(|usage| usage.image.as_mut()) {
         tokens.uncounted_calls = uncounted_calls(&images);
     }
@@ -108,7 +109,7 @@ pub(crate) fn combine_images(
 /// Returns the number of images whose tokens, or those of whose text model, the upstream did not count although it
 /// counted those of others. The sum is too low then.
 fn uncounted_calls(images: &[SpooledImage]) -> u32 {
-    let usages = || images.iter().map(|image| image.summary.usage.unwrap_or_default());
+    let usages = || images.iter().map(|image| image.summary.usage.clone().unwrap_or_default());
     let has_host = usages().any(|usage| usage.host.is_some());
     let is_uncounted =
         |usage: &AnswerUsage| usage.image.is_none_or(|tokens| tokens.output == 0) || (has_host && usage.host.is_none());
@@ -152,7 +153,7 @@ fn suffix(images: &[SpooledImage], requested: &RequestedAnswer) -> Bytes {
     let members_of = |image: &SpooledImage| image.summary.element_members.clone();
     let mut members = images.first().map(members_of).unwrap_or_default();
     let usage_of =
-        |image: &SpooledImage| image.summary.element_members.get("usage").and_then(answer_members::normalized_usage);
+        |image: &SpooledImage| image.summary.element_members.get("usage").and_then(answer_usage::normalized_usage);
     members.remove("usage");
     let usage = images.iter().filter_map(usage_of).reduce(answer_members::add_usage);
     members.extend(usage.map(|usage| ("usage".to_owned(), usage)));

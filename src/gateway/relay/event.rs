@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::answer_members::AnswerUsage;
+use super::answer_usage::AnswerUsage;
 use super::relay_error::RelayError;
 use crate::gateway::store::BindingDigest;
 use crate::image::ImageProperties;

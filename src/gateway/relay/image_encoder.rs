@@ -16,6 +16,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::answer_members::{self, RequestedAnswer};
+use super::answer_usage;
 use super::event::{
     AnswerEncoder, AnswerForm, AnswerSummary, AnswerWithoutImage, DeliveredImage, FrameContent, MemberScope,
     RelayEvent, RelayEventSink,
@@ -332,7 +333,7 @@ impl AnswerEncoder for ImageEncoder {
         let to_image = |properties| DeliveredImage { properties, quality: quality.clone() };
         AnswerSummary {
             delivered: self.delivered.iter().copied().map(to_image).collect(),
-            usage: members().find_map(answer_members::usage_from_answer),
+            usage: answer_usage::usage_from_answer(&members().collect::<Vec<_>>()),
             image_model: members().find_map(answer_members::model_name).map(str::to_owned),
             element_members: if self.requested.is_single_element { self.members.clone() } else { Map::new() },
             ..AnswerSummary::default()
@@ -346,7 +347,7 @@ impl AnswerEncoder for ImageEncoder {
             None if form == AnswerForm::Json => &self.members,
             None => return None,
         };
-        let usage = answer_members::usage_from_answer(members);
+        let usage = answer_usage::usage_from_answer(&[members]);
         let has_image_substitute = self.has_image_substitute;
         Some(AnswerWithoutImage { members: members.clone(), has_image_substitute, usage })
     }

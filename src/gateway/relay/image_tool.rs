@@ -7,7 +7,9 @@
 
 use serde_json::{Map, Value};
 
-use super::answer_members::{self, AnswerUsage};
+use super::answer_charges::ToolCallCounter;
+use super::answer_members;
+use super::answer_usage::{self, AnswerUsage};
 use super::event::{AnswerWithoutImage, FrameContent, ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use crate::stream::json::ValueInterest;
 
@@ -40,7 +42,8 @@ const OTHER_NAME_MAX: usize = 64;
 const EVENT_MEMBERS: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
 /// The members of the response itself that state its result.
-const RESPONSE_MEMBERS: [&str; 6] = ["created_at", "error", "incomplete_details", "status", "tool_usage", "usage"];
+const RESPONSE_MEMBERS: [&str; 7] =
+    ["created_at", "error", "incomplete_details", "service_tier", "status", "tool_usage", "usage"];
 /// The member with a model: in the response that of the text model, in its only tool that of the image model.
 const MODEL: &str = "model";
 /// The members that describe an image.
@@ -68,6 +71,7 @@ pub(super) struct ImageToolContent {
     items_without_image: Vec<Value>,
     failure: Option<Map<String, Value>>,
     is_over: bool,
+    tool_calls: ToolCallCounter,
 }
 
 /// The state of the intermediate images.
@@ -109,7 +113,7 @@ impl ImageToolContent {
 
     /// Returns all tokens of the call, including those of the text model.
     pub(super) fn usage(&self) -> Option<AnswerUsage> {
-        answer_members::usage_from_response(&self.response)
+        answer_usage::usage_from_response(&self.response, &self.tool_calls)
     }
 
     /// Returns the text model, as the upstream names it.
@@ -157,7 +161,11 @@ impl ImageToolContent {
                 sink.push(RelayEvent::ImageBytes { place: ImagePlace::Item, base64 });
             }
             RelayEvent::ImageEnded { place } => self.end_image(place, sink),
-            RelayEvent::Ended { scope: MemberScope::Item } => self.end_item(),
+            RelayEvent::Ended { scope: MemberScope::Item } => {
+                self.tool_calls.add_list_item(&self.item);
+                self.end_item();
+            }
+            RelayEvent::MemberDropped { scope: MemberScope::Answer, name } => self.tool_calls.note_unread_member(name),
             RelayEvent::FrameEnded { content: FrameContent::Object, .. } => self.end_event(sink),
             RelayEvent::AnswerEnded => self.end_response(sink),
             RelayEvent::ItemBegun { .. }
@@ -177,7 +185,7 @@ impl ImageToolContent {
         let more = [
             ("created", self.response.get("created_at").cloned()),
             ("model", self.image_model.clone()),
-            ("usage", answer_members::image_usage_for_caller(&self.response)),
+            ("usage", answer_usage::image_usage_for_caller(&self.response)),
         ];
         let more = more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
         push_members(sink, &more, |_| true);
@@ -256,12 +264,16 @@ impl ImageToolContent {
             sink.push(RelayEvent::Ended { scope: MemberScope::Item });
         }
         match event.get("type").and_then(Value::as_str) {
-            Some("response.output_item.done") => self.end_item(),
+            Some("response.output_item.done") => {
+                self.tool_calls.add_event_item(&self.item);
+                self.end_item();
+            }
             Some("response.completed" | "response.incomplete" | "response.cancelled") => self.end_response(sink),
             Some("response.failed" | "error") => self.record_failure(event, sink),
             None if event.get("error").is_some_and(Value::is_object) => self.record_failure(event, sink),
             _ => {}
         }
+        self.tool_calls.end_event();
         self.clear_item();
     }
 

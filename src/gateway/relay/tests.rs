@@ -65,7 +65,7 @@ async fn missing_fields_are_added_and_the_image_is_untouched() {
     );
     let image = summary.delivered[0].properties.expect("known properties");
     assert_eq!((image.format, image.width, image.height), (Format::Png, 1024, 1024));
-    assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+    assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(3));
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn the_tokens_are_known_even_if_the_caller_leaves() {
     }
     let outcomes = outcomes.lock().unwrap();
     assert_eq!(outcomes[0].0, RelayOutcome::CallerLeft);
-    assert_eq!(outcomes[0].1.usage.map(|usage| usage.total), Some(3));
+    assert_eq!(outcomes[0].1.usage.as_ref().map(|usage| usage.total), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn events_are_passed_on_with_every_member_added() {
     for cut in [1, 5, 70, 100_000] {
         let (stream, outcome, summary) = relayed_events(pieces(&upstream, cut), 2).await;
         assert_eq!(outcome, RelayOutcome::Complete);
-        assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+        assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(3));
         assert_eq!(summary.delivered.len(), 1);
         let frames = frames(&stream);
         let common = json!({"b64_json": PNG_HEAD, "created_at": 1_776_000_000, "size": "1024x1024", "quality": "low", "background": "opaque", "output_format": "png"});
@@ -244,7 +244,7 @@ async fn events_that_were_not_requested_are_not_passed_on() {
         names,
         ["image_generation.partial_image", "image_generation.partial_image", "image_generation.completed"]
     );
-    assert_eq!((outcome, summary.usage.map(|usage| usage.total)), (RelayOutcome::Complete, Some(3)));
+    assert_eq!((outcome, summary.usage.as_ref().map(|usage| usage.total)), (RelayOutcome::Complete, Some(3)));
 }
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn a_plain_answer_becomes_a_final_event_and_vice_versa() {
         (frames[0].1["b64_json"].as_str(), frames[0].1["usage"]["total_tokens"].as_u64()),
         (Some(PNG_HEAD), Some(3))
     );
-    assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+    assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(3));
 
     let events = event("image_generation.partial_image", "") + &event("image_generation.completed", USAGE);
     let (answer, summary) = relayed_json(&events, 1).await;

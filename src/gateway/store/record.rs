@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BindingDigest, CostBasis, CostReason, KeyId, RequestId, Timestamp, UserId};
+use super::{AnswerCharges, BindingDigest, CostBasis, CostReason, KeyId, RequestId, Timestamp, UserId};
 use crate::gateway::money::Usd;
 
 /// All data that is stored about one job.
@@ -95,6 +95,9 @@ pub(crate) struct Record {
     /// The most that the whole job can cost, with its fallbacks. If the cost is unknown, this counts against budgets.
     #[serde(skip)]
     pub(crate) max_job_cost_usd: Option<Usd>,
+    /// What else can change the price of the answers. Not stored: it is needed once, for the cost.
+    #[serde(skip)]
+    pub(crate) charges: AnswerCharges,
 }
 
 // === impl Record ===
@@ -198,6 +201,9 @@ pub(crate) struct TokenUsage {
     /// The input tokens that the upstream had in its cache, by kind. They are part of the input tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cached_tokens_details: Option<TokenDetails>,
+    /// The input tokens that the upstream wrote to its cache, by the lifetime of the cache entry. Not stored.
+    #[serde(skip)]
+    pub(crate) cache_writes: CacheWrites,
     /// True if the upstream did not state the kinds of the input tokens. Not stored.
     #[serde(skip)]
     pub(crate) is_breakdown_assumed: bool,
@@ -207,6 +213,15 @@ pub(crate) struct TokenUsage {
     /// The number of calls that gave an image and whose tokens are missing here. Not stored.
     #[serde(skip)]
     pub(crate) uncounted_calls: u32,
+}
+
+/// The input tokens that an upstream wrote to its cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CacheWrites {
+    /// For an entry that lives for some minutes, or whose lifetime is not stated.
+    pub(crate) short: u64,
+    /// For an entry that lives for an hour.
+    pub(crate) hour: u64,
 }
 
 /// Tokens by the kind of their content.
@@ -238,6 +253,9 @@ pub(crate) struct AttemptEntry {
     /// The smaller image that this call asked for, if it was part of a fallback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<String>,
+    /// The most that a call for the smaller image can cost, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_cost_usd: Option<Usd>,
 }
 
 /// The class of a failed attempt: may an image have been made and charged?

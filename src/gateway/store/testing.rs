@@ -141,6 +141,7 @@ pub(crate) fn running_record(request_id: &str) -> Record {
         adapted: None,
         max_cost_usd: None,
         max_job_cost_usd: None,
+        charges: AnswerCharges::default(),
     }
 }
 
@@ -171,6 +172,7 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
             latency_ms: Some(8100),
             upstream_request_id: Some("req_1".to_owned()),
             start_ms: Some(12),
+            max_cost_usd: None,
             fallback: None,
         }],
         account: Some("primary".to_owned()),

@@ -215,6 +215,7 @@ async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
             latency_ms: None,
             upstream_request_id: None,
             start_ms: None,
+            max_cost_usd: None,
             fallback: None,
         };
         let with_account = Record { account: Some("primary".to_owned()), ..running_record("r1") };

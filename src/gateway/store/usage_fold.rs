@@ -10,6 +10,8 @@ pub(super) struct CountedRecord {
     pub(super) seq: i64,
     pub(super) request_id: String,
     pub(super) is_running: bool,
+    /// True if another node has closed the record, and the node of the job may still replace the outcome.
+    pub(super) is_provisional: bool,
     /// The time at which the job began, as it is stored.
     pub(super) created_at: String,
     pub(super) group: String,
@@ -69,6 +71,14 @@ impl CountedRecord {
             UsageGrouping::Reason if self.counts.failed() == 0 => return None,
             UsageGrouping::Reason => &self.reason,
         })
+    }
+
+    /// Returns this record as it was counted before its provisional outcome was replaced: with this account and cost,
+    /// and nothing delivered.
+    pub(super) fn as_provisional(&self, account: String, cost_nano_usd: Option<u64>) -> Self {
+        let cost = UsageDetails { cost_nano_usd: cost_nano_usd.unwrap_or_default(), ..UsageDetails::default() };
+        let counts = counts_of_record(cost, false, cost_nano_usd.is_some(), None);
+        Self { account, reason: String::new(), counts, ..self.clone() }
     }
 
     /// Returns the counts of answers that were replayed, as if they were a record: at the time of the replay, with the

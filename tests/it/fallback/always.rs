@@ -404,3 +404,25 @@ fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
     assert_eq!((answer.header("x-imagate-replayed"), upstream.attempt_count()), (Some("true"), 2));
     check_fallback(&answer, &gateway, Some(LADDER[1]));
 }
+
+#[test]
+fn a_lost_ladder_costs_what_was_reserved_for_it() {
+    let upstream = FakeUpstream::start();
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
+    let prompt = json!({"prompt": "a cube [[hang-up how=reset]]"});
+    always(&gateway, prompt.clone()).send(gateway.address()).error_object(502);
+    let record = gateway.final_records(1).remove(0);
+    assert_eq!(classes(&record), ["X", "X", "X"], "{record}");
+    let bounds =
+        record["attempts"].as_array().expect("attempts").iter().filter_map(|attempt| attempt["max_cost_usd"].as_f64());
+    let bounds: Vec<f64> = bounds.collect();
+    assert!(bounds.len() == 2 && bounds[0] > bounds[1], "each smaller image has its own bound: {record}");
+    let fields = json!({"model": "gpt-image-2", "prompt": prompt["prompt"], "size": "3840x2160", "quality": "high"});
+    let call = Call::post("/v1/images/estimate").key(gateway.secret()).json(&fields).header(HEADER, "always");
+    let estimate = call.send(gateway.address()).ok_json();
+    assert_eq!(
+        (&record["cost_usd"], &record["cost_reason"]),
+        (&estimate["max_cost_usd"], &json!("interrupted")),
+        "{record}"
+    );
+}

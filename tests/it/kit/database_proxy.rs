@@ -26,6 +26,9 @@ struct CutPlan {
     /// The number of commits that broke, by their [`CommitCut`].
     cuts: [AtomicUsize; 3],
     is_closed: AtomicBool,
+    /// True while no connection passes.
+    is_cut_off: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
 }
 
 /// The moment at which the connection breaks.
@@ -53,6 +56,8 @@ impl DatabaseProxy {
             random: Mutex::new(Random::seeded(0)),
             cuts: Default::default(),
             is_closed: AtomicBool::new(false),
+            is_cut_off: AtomicBool::new(false),
+            open: Mutex::default(),
         });
         let (server, serving) = (server.to_owned(), Arc::clone(&plan));
         std::thread::spawn(move || accept(&listener, &server, &serving));
@@ -68,6 +73,17 @@ impl DatabaseProxy {
     pub(crate) fn cut_commits(&self, count: usize, random: Random) {
         *self.plan.random.lock().unwrap_or_else(PoisonError::into_inner) = random;
         self.plan.remaining.store(count, Ordering::SeqCst);
+    }
+
+    /// Breaks every connection, and lets none through until [`DatabaseProxy::reconnect`].
+    pub(crate) fn cut_off(&self) {
+        self.plan.is_cut_off.store(true, Ordering::SeqCst);
+        let mut open = self.plan.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    }
+
+    pub(crate) fn reconnect(&self) {
+        self.plan.is_cut_off.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn remaining_cuts(&self) -> usize {
@@ -114,6 +130,12 @@ fn accept(listener: &TcpListener, server: &str, plan: &Arc<CutPlan>) {
         if plan.is_closed.load(Ordering::SeqCst) {
             return;
         }
+        let mut open = plan.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if plan.is_cut_off.load(Ordering::SeqCst) {
+            continue;
+        }
+        open.extend(client.try_clone());
+        drop(open);
         // A server that refuses the connection is a client that is refused.
         let Ok(server) = TcpStream::connect(server) else { continue };
         client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).expect("nodelay");

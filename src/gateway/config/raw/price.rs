@@ -48,11 +48,9 @@ pub(in crate::gateway::config) struct RawPrice {
     pub(in crate::gateway::config) cache_write_1h: Option<f64>,
     /// The factor of all these prices for each service tier that an answer can state, such as `{ flex = 0.5, priority = 2.5 }`.
     /// The tier `default` needs none. A cost with another tier counts as estimated.
-    #[schemars(length(max = 32))]
     pub(in crate::gateway::config) tiers: Option<BTreeMap<String, f64>>,
     /// The price of one call of each tool that the upstream runs for a text model, such as `{ web_search = 0.01 }`. A cost
     /// with calls of other tools counts as estimated.
-    #[schemars(length(max = 32))]
     pub(in crate::gateway::config) tools: Option<BTreeMap<String, f64>>,
     /// The most tokens of a request and its answer together that a text model takes.
     #[schemars(range(min = 1, max = 1_000_000_000))]

@@ -145,7 +145,7 @@ impl Model {
         }
         let output_tokens = Some(self.random.next(tokens) + 1);
         let usage = TokenUsage { input_tokens: Some(17), output_tokens, ..TokenUsage::default() };
-        record.set_usage(ModelUsage { image: Some(usage), host: None });
+        record.set_usage(ModelUsage { image: Some(usage), ..ModelUsage::default() });
     }
 
     /// Runs the requests, and waits for their records.

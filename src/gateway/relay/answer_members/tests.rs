@@ -1,4 +1,7 @@
+use serde_json::json;
+
 use super::*;
+use crate::gateway::relay::answer_usage::{TokenCounts, parse_token_counts};
 use crate::gateway::relay::fixtures::requested_answer;
 use crate::image::Format;
 

@@ -55,7 +55,7 @@ async fn a_too_slow_caller_counts_as_left_and_the_tokens_are_known() {
     }
     let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
     assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "the upstream did not fail");
-    assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
+    assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(3));
 }
 
 /// The host model of a response may work for minutes after its image, before the response ends.

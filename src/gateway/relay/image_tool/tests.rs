@@ -103,7 +103,7 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
                 "output_tokens_details": {"image_tokens": 196, "text_tokens": 0}}});
         quality.into_iter().for_each(|quality| expected["quality"] = json!(quality));
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
-        let usage = summary.usage.expect("tokens");
+        let usage = summary.usage.clone().expect("tokens");
         let output = |tokens: Option<TokenCounts>| tokens.map(|tokens| tokens.output);
         assert_eq!((outcome, usage.total), (RelayOutcome::Complete, 293));
         assert_eq!((output(usage.image), output(usage.host)), (Some(196), Some(50)));
@@ -199,7 +199,7 @@ async fn a_partial_image_after_the_final_image_is_ignored() {
             (&last["b64_json"], &last["usage"]["total_tokens"], &last["quality"]),
             (&json!(PNG_HEAD), &json!(213), &json!("high"))
         );
-        assert_eq!((summary.delivered.len(), summary.usage.map(|usage| usage.total)), (1, Some(293)));
+        assert_eq!((summary.delivered.len(), summary.usage.as_ref().map(|usage| usage.total)), (1, Some(293)));
     }
     let (text, outcome, summary) = relay_in_pieces(&stream_text, false).await;
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -237,7 +237,11 @@ async fn silence_may_be_longer_after_an_image_than_within_it() {
     ] {
         let body = body_with_pause(full_text[..cut].to_owned(), seconds, full_text[cut..].to_owned());
         let (_, outcome, summary) = read(prove(body, requested(false)).await.expect("an image")).await;
-        assert_eq!((outcome, summary.usage.map(|usage| usage.total)), expected, "{seconds} s after {cut} bytes");
+        assert_eq!(
+            (outcome, summary.usage.as_ref().map(|usage| usage.total)),
+            expected,
+            "{seconds} s after {cut} bytes"
+        );
     }
 }
 
@@ -250,7 +254,7 @@ async fn only_white_space_may_follow_the_data_of_an_event() {
         let (text, outcome, summary) = relay_in_pieces(&stream_text.replace("}\n\n", white), false).await;
         let json: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!((outcome, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{white:?}");
-        assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{white:?}");
+        assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(293), "{white:?}");
     }
     for surplus in ["} x\n\n", "}{}\n\n", "} \ndata: {}\n\n"] {
         let body = pieces(&stream_text.replace("}\n\n", surplus), 5);
@@ -328,7 +332,7 @@ async fn a_response_without_an_image_states_the_reason() {
     let stream_text = [partial_image(OTHER_PNG_HEAD), response_completed("")].concat();
     let answer = without_image(&stream_text, 9).await;
     assert!(
-        answer.has_image_substitute && answer.usage.is_some_and(|usage| usage.total == 293),
+        answer.has_image_substitute && answer.usage.as_ref().is_some_and(|usage| usage.total == 293),
         "the intermediate image was charged"
     );
     for (stream_text, is_broken) in
@@ -374,9 +378,10 @@ async fn several_spooled_images_become_one_answer() {
         );
     }
     let answer = RequestedAnswer { count: 2, ..requested(false) };
-    let undelivered_usage = AnswerUsage::from_models(
+    let undelivered_usage = AnswerUsage::new(
         Some(TokenCounts { input: 5, input_text: 5, total: 5, ..TokenCounts::default() }),
         None,
+        crate::gateway::store::AnswerCharges::default(),
     );
     let accesses = disk_accesses();
     let (text, outcome, summary) = read(combine_images(images, answer, undelivered_usage)).await;
@@ -392,5 +397,9 @@ async fn several_spooled_images_become_one_answer() {
     let indexes = [&json["data"][0]["frame_index"], &json["data"][1]["frame_index"], &json["frame_index"]];
     assert_eq!(indexes, [&json!(0), &json!(1), &Value::Null], "undocumented members stay with their image");
     assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::Complete, 2));
-    assert_eq!(summary.usage.map(|usage| usage.total), Some(2 * 293 + 5), "the calls without an image are charged too");
+    assert_eq!(
+        summary.usage.as_ref().map(|usage| usage.total),
+        Some(2 * 293 + 5),
+        "the calls without an image are charged too"
+    );
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::gateway::relay::answer_members::{self, AnswerUsage};
+use crate::gateway::relay::answer_charges::{CHARGE_MEMBERS, ToolCallCounter};
+use crate::gateway::relay::answer_members;
+use crate::gateway::relay::answer_usage::{self, AnswerUsage};
 use crate::gateway::relay::decoder::CIPHERTEXT;
 use crate::gateway::relay::event::{AnswerSummary, DeliveredImage, ImagePlace, MemberScope, RelayEvent};
 use crate::gateway::relay::image_item::ImageProbe;
@@ -53,6 +55,7 @@ pub(super) struct ResponseObserver {
     /// The sequence number of the next event that the gateway adds.
     next_sequence_number: u64,
     failure: Option<Map<String, Value>>,
+    tool_calls: ToolCallCounter,
 }
 
 /// The parts of the request that the relay needs, and the time.
@@ -100,7 +103,7 @@ impl ResponseObserver {
             MemberScope::Item => &["type", "id", "quality", CIPHERTEXT, "container_id"],
             MemberScope::Tool => &["type", "model"],
             MemberScope::Answer => {
-                &["id", "created_at", "status", "error", "model", "usage", "tool_usage", "conversation"]
+                &["id", "created_at", "status", "error", "model", "usage", "tool_usage", "service_tier", "conversation"]
             }
         };
         if names.contains(&name) { ValueInterest::Value } else { ValueInterest::Skip }
@@ -129,7 +132,11 @@ impl ResponseObserver {
                     self.image_model = answer_members::model_name(&tool).map(str::to_owned);
                 }
             }
-            RelayEvent::Ended { .. } => drop(self.end_item()),
+            RelayEvent::Ended { .. } => {
+                let item = self.end_item();
+                self.tool_calls.add_list_item(&item);
+            }
+            RelayEvent::MemberDropped { scope: MemberScope::Answer, name } => self.tool_calls.note_unread_member(name),
             RelayEvent::ImageBytes { .. }
             | RelayEvent::ItemBegun { .. }
             | RelayEvent::MemberDropped { .. }
@@ -187,6 +194,10 @@ impl ResponseObserver {
         let kind = self.event_kind();
         let event = std::mem::take(&mut self.event);
         let item = self.end_item();
+        self.tool_calls.end_event();
+        if event.get("type").and_then(Value::as_str) == Some("response.output_item.done") {
+            self.tool_calls.add_event_item(&item);
+        }
         if let Some(number) = event.get("sequence_number").and_then(Value::as_u64) {
             self.next_sequence_number = self.next_sequence_number.max(number.saturating_add(1));
         }
@@ -248,7 +259,7 @@ impl ResponseObserver {
 
     /// Returns the token counts, as far as the upstream has reported them.
     pub(super) fn usage(&self) -> Option<AnswerUsage> {
-        answer_members::usage_from_response(&self.response)
+        answer_usage::usage_from_response(&self.response, &self.tool_calls)
     }
 
     /// Returns the members that the upstream sent instead of an answer, in the form that the failure classification
@@ -256,7 +267,7 @@ impl ResponseObserver {
     pub(super) fn failure(&self) -> Option<Map<String, Value>> {
         let failure = self.failure.clone()?;
         let mut members = Map::from_iter([("error".to_owned(), Value::Object(failure))]);
-        for name in ["usage", "tool_usage"] {
+        for name in CHARGE_MEMBERS {
             members.extend(self.response.get(name).map(|usage| (name.to_owned(), usage.clone())));
         }
         Some(members)

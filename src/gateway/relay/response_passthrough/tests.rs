@@ -114,7 +114,7 @@ async fn a_plain_response_is_passed_on_byte_for_byte() {
 #[tokio::test]
 async fn tokens_of_text_and_images_are_separate() {
     let (_, _, summary) = relay_to_end(pieces(&response("completed", &usage()).to_string(), 50), false).await;
-    let usage = summary.usage.expect("tokens");
+    let usage = summary.usage.clone().expect("tokens");
     let (image, host) = (usage.image.expect("tokens of the image"), usage.host.expect("tokens of the text"));
     assert_eq!((image.input, image.input_text, image.input_image, image.output), (17, 12, 5, 196));
     assert_eq!((host.input, host.output, host.total, usage.total), (30, 50, 80, 293));
@@ -151,7 +151,7 @@ async fn events_are_passed_on_byte_for_byte_and_images_counted_once() {
                 "{length} cut into {cut}"
             );
             assert_eq!(summary.delivered.len(), 1, "{length} cut into {cut}");
-            assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{length} cut into {cut}");
+            assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(293), "{length} cut into {cut}");
         }
     }
 }

@@ -19,7 +19,7 @@ async fn an_answer_of_images_does_not_depend_on_the_frame_size() {
         let answer: Value = serde_json::from_slice(&answer).expect("JSON");
         let (outcome, summary) = outcomes.lock().unwrap().pop().expect("an outcome");
         assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::Complete, 2), "{frame_bytes}");
-        assert_eq!(summary.usage.map(|usage| usage.total), Some(3), "{frame_bytes}");
+        assert_eq!(summary.usage.as_ref().map(|usage| usage.total), Some(3), "{frame_bytes}");
         assert!((0..2).all(|index| answer["data"][index]["b64_json"] == image()), "{frame_bytes}");
     }
 }
@@ -32,7 +32,7 @@ async fn events_of_images_do_not_depend_on_the_frame_size() {
     for frame_bytes in FRAME_BYTES {
         let (stream, outcome, summary) = relayed_events(pieces(&upstream, frame_bytes), 1).await;
         assert_eq!(
-            (outcome, summary.usage.map(|usage| usage.total)),
+            (outcome, summary.usage.as_ref().map(|usage| usage.total)),
             (RelayOutcome::Complete, Some(3)),
             "{frame_bytes}"
         );

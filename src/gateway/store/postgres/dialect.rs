@@ -94,3 +94,14 @@ macro_rules! unknown_attempt_json {
     };
 }
 pub(super) use unknown_attempt_json;
+
+/// The most that the recorded attempts of a row can cost, at most what its job has reserved.
+macro_rules! most_of_attempts {
+    () => {
+        "CAST(least(coalesce((SELECT sum(coalesce(round(CAST(attempt.value ->> 'max_cost_usd' AS NUMERIC) * 1000000000), \
+         max_cost_nano_usd)) FILTER (WHERE attempt.value ->> 'class' IN ('X', 'O')) \
+         FROM json_array_elements(CAST(attempts AS JSON)) AS attempt (value)), max_cost_nano_usd), \
+         max_job_cost_nano_usd, 9223372036854775807) AS BIGINT)"
+    };
+}
+pub(super) use most_of_attempts;

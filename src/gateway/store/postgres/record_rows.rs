@@ -34,6 +34,8 @@ const RECORD_ATTEMPTS: &str = "UPDATE records SET attempts = new.attempts, accou
     maybe_paid_twice = new.maybe_paid_twice FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) AS new \
     WHERE records.request_id = new.request_id AND records.state = 'running' RETURNING records.request_id";
 
+/// Another node may have closed the record of a job that still ran, because this node seemed to be dead. Such an outcome is
+/// provisional: it has no duration. Only the node that opened the record replaces it, once.
 const CLOSE: &str = "UPDATE records SET state = new.state, error_code = new.error_code, delivered = new.delivered, \
     input_tokens = new.input_tokens, input_image_tokens = new.input_image_tokens, \
     input_text_tokens = new.input_text_tokens, output_tokens = new.output_tokens, \
@@ -47,7 +49,8 @@ const CLOSE: &str = "UPDATE records SET state = new.state, error_code = new.erro
     input_cached_text_tokens = new.input_cached_text_tokens, host_input_cached_tokens = new.host_input_cached_tokens, \
     cost_basis = new.cost_basis, cost_reason = new.cost_reason, price_version = new.price_version \
     FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) AS new \
-    WHERE records.request_id = new.request_id AND records.state = 'running' RETURNING records.request_id";
+    WHERE records.request_id = new.request_id AND (records.state = 'running' OR (records.state = 'interrupted' \
+    AND records.latency_ms IS NULL AND records.node = new.node)) RETURNING records.request_id";
 
 /// Adds the values that belong to accounts. The only value is a list of rows, each with another digest or owner, in the
 /// order of the digests.
@@ -88,7 +91,7 @@ pub(super) fn to_json_list<'a>(
         .map(|record| match statement {
             RecordStatement::Open => Ok(intent_row(node, record)),
             RecordStatement::RecordAttempts => attempts_row(record),
-            RecordStatement::Close => outcome_row(record),
+            RecordStatement::Close => outcome_row(node, record),
         })
         .collect::<sqlx::Result<_>>()?;
     let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
@@ -154,10 +157,11 @@ fn attempts_row(record: &Record) -> sqlx::Result<Value> {
     }))
 }
 
-fn outcome_row(record: &Record) -> sqlx::Result<Value> {
+fn outcome_row(node: &NodeId, record: &Record) -> sqlx::Result<Value> {
     let host = record.host_usage.clone().unwrap_or_default();
     let mut row = json!({
         "request_id": record.request_id.as_str(),
+        "node": node.as_str(),
         "state": record.state.as_str(),
         "error_code": record.error_code,
         "error_reason": record.error_reason,

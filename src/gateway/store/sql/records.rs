@@ -8,12 +8,13 @@ pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id}
 use std::time::Duration;
 
 use super::decode::{optional_count, parsed};
-use super::dialect::{DbPool, unknown_attempt_json};
+use super::dialect::{DbPool, most_of_attempts, unknown_attempt_json};
 use crate::gateway::store::{JobProgress, JobState, NodeId, RequestId, Timestamp};
 
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
 /// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
 /// account was called.
+/// The cost is the most that the recorded attempts can cost. Such an outcome is provisional: it has no duration.
 pub(in super::super) const INTERRUPT: &str = concat!(
     "UPDATE records SET state = 'interrupted', \
     attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
@@ -21,7 +22,9 @@ pub(in super::super) const INTERRUPT: &str = concat!(
     unknown_attempt_json!(),
     " \
     ELSE attempts END, \
-    cost_nano_usd = max_cost_nano_usd, cost_reason = 'interrupted', \
+    cost_nano_usd = CASE WHEN max_cost_nano_usd IS NULL THEN NULL ELSE ",
+    most_of_attempts!(),
+    " END, cost_reason = 'interrupted', \
     cost_basis = CASE WHEN max_cost_nano_usd IS NULL THEN 'unknown' ELSE 'estimated' END \
     WHERE state = 'running' AND node = $1"
 );

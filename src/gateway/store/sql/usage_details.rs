@@ -224,6 +224,7 @@ pub(super) fn record_from_row(row: &DbRow) -> sqlx::Result<CountedRecord> {
     Ok(CountedRecord {
         seq: row.try_get("seq")?,
         is_running: state == "running",
+        is_provisional: state == "interrupted" && number("latency_ms")?.is_none(),
         counts: counts_of_record(counts, state == "succeeded", has_cost, number("latency_ms")?),
         request_id: text("request_id")?,
         created_at: text("created_at")?,

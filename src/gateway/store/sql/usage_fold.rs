@@ -2,7 +2,9 @@
 //!
 //! The number of the last counted record is moved in the transaction that adds the counts, and only from the value that
 //! was read before: so whatever ends a process, and however many processes count, each record counts once. The records
-//! themselves are read outside of that transaction, because a closed record never changes.
+//! themselves are read outside of that transaction, because a closed record never changes, with one exception: a
+//! provisional outcome is replaced if the node of the job comes back. Such a record is read again in the transaction, and
+//! one that is replaced later is taken back and counted anew.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -11,7 +13,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::query::Query;
-use sqlx::{Database, QueryBuilder};
+use sqlx::{Database, QueryBuilder, Row as _};
 
 use super::dialect::{
     COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, READS_JSON_LISTS_FAST, SqlStore, ordered_join,
@@ -37,6 +39,9 @@ const ROWS_PER_RECORD: usize = 8;
 
 /// The most rows that a step changes (our choice). They are in memory, with about 1 KB each.
 const ROWS_MAX: usize = 10_000;
+
+/// The most replaced outcomes in one transaction (our choice).
+const REPLACED_MAX: i64 = 500;
 
 /// The number of texts before the counts in a row of [`to_json_rows`].
 const ROW_TEXTS: usize = 6;
@@ -119,7 +124,11 @@ impl UsageDetailStore for SqlStore {
     async fn fold_records(&self, up_to: i64, limit: u32) -> Result<u32, StoreError> {
         let Some(step) = read_step(&self.readers, up_to, limit).await.map_err(during("reading records to count"))?
         else {
-            return Ok(0);
+            if !COMMITS_OUT_OF_ORDER {
+                // A node alone closes its own records.
+                return Ok(0);
+            }
+            return count_replaced(&self.writer).await.map_err(during("counting replaced outcomes"));
         };
         add_step(&self.writer, step).await.map_err(during("counting records"))
     }
@@ -143,6 +152,8 @@ struct FoldStep {
     end: i64,
     records: u32,
     rows: FoldedRows,
+    /// The records whose outcome is provisional. They are not in the rows.
+    provisional: Vec<i64>,
 }
 
 /// Reads the next records to count; `None` if there are none.
@@ -161,9 +172,14 @@ async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option
     query.push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
     query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
     let (mut rows, mut last, mut records, mut is_cut) = (FoldedRows::default(), after, 0, false);
+    let mut provisional = Vec::new();
     for row in query.build().fetch_all(&mut *connection).await? {
         let record = record_from_row(&row)?;
-        rows.add_record(&record);
+        if record.is_provisional {
+            provisional.push(record.seq);
+        } else {
+            rows.add_record(&record);
+        }
         (last, records) = (record.seq, records + 1);
         is_cut = rows.0.len() >= (limit as usize).saturating_mul(ROWS_PER_RECORD).min(ROWS_MAX);
         if is_cut {
@@ -171,30 +187,75 @@ async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option
         }
     }
     let end = if records < limit && !is_cut { end } else { last };
-    Ok(Some(FoldStep { after, end, records, rows }))
+    Ok(Some(FoldStep { after, end, records, rows, provisional }))
 }
 
 async fn add_step(pool: &DbPool, step: FoldStep) -> sqlx::Result<u32> {
-    let FoldStep { after, end, records, rows } = step;
+    let FoldStep { after, end, records, mut rows, provisional } = step;
     transact!(pool, |transaction| {
         let moved = sqlx::query("UPDATE usage_fold SET folded_seq = $1 WHERE folded_seq = $2").bind(end).bind(after);
         if moved.execute(&mut *transaction).await?.rows_affected() == 0 {
             // Another process has counted them.
             return Ok(0);
         }
-        add_rows(&mut transaction, &rows).await?;
+        // From here on, an outcome that replaces a provisional one waits for this transaction.
+        records_of(&mut transaction, &provisional).await?.iter().for_each(|record| rows.add_record(record));
+        add_rows(&mut transaction, &rows, 1).await?;
         records
     })
 }
 
-async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Result<()> {
+/// Reads these records.
+async fn records_of(connection: &mut DbConnection, numbers: &[i64]) -> sqlx::Result<Vec<CountedRecord>> {
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut query = QueryBuilder::<Db>::new("SELECT ");
+    push_record_columns(&mut query);
+    query.push(" FROM records WHERE seq IN (");
+    let mut list = query.separated(", ");
+    for number in numbers {
+        list.push_bind(*number);
+    }
+    query.push(")");
+    query.build().fetch_all(connection).await?.iter().map(record_from_row).collect()
+}
+
+/// Takes back the counts of provisional outcomes that were replaced after they were counted, and counts the records anew.
+/// Returns their number.
+async fn count_replaced(pool: &DbPool) -> sqlx::Result<u32> {
+    transact!(pool, |transaction| {
+        let taken = sqlx::query(
+            "DELETE FROM provisional_records WHERE seq IN (SELECT seq FROM provisional_records ORDER BY seq LIMIT $1) \
+             RETURNING seq, account, cost_nano_usd",
+        );
+        let taken = taken.bind(REPLACED_MAX).fetch_all(&mut *transaction).await?;
+        let before: HashMap<i64, _> =
+            taken.iter().map(|row| Ok((row.try_get("seq")?, row))).collect::<sqlx::Result<_>>()?;
+        let numbers: Vec<i64> = before.keys().copied().collect();
+        let (mut old, mut new) = (FoldedRows::default(), FoldedRows::default());
+        for record in records_of(&mut transaction, &numbers).await? {
+            let Some(row) = before.get(&record.seq) else { continue };
+            let cost: Option<i64> = row.try_get("cost_nano_usd")?;
+            let account: Option<String> = row.try_get("account")?;
+            old.add_record(&record.as_provisional(account.unwrap_or_default(), cost.map(i64::unsigned_abs)));
+            new.add_record(&record);
+        }
+        add_rows(&mut transaction, &old, -1).await?;
+        add_rows(&mut transaction, &new, 1).await?;
+        u32::try_from(taken.len()).unwrap_or(u32::MAX)
+    })
+}
+
+/// Adds rows to the counts, or with the sign -1, takes them back.
+async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows, sign: i64) -> sqlx::Result<()> {
     if rows.0.is_empty() {
         return Ok(());
     }
     let scopes: BTreeSet<_> = rows.0.keys().map(|key| &key.scope).collect();
     sqlx::query(ADD_SCOPES.as_str()).bind(to_json(&scopes)?).execute(&mut *connection).await?;
     if READS_JSON_LISTS_FAST {
-        sqlx::query(ADD_ROWS.as_str()).bind(to_json_rows(rows)?).execute(&mut *connection).await?;
+        sqlx::query(ADD_ROWS.as_str()).bind(to_json_rows(rows, sign)?).execute(&mut *connection).await?;
         return Ok(());
     }
     let all: Vec<_> = rows.0.iter().collect();
@@ -205,7 +266,7 @@ async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Res
         for batch in batches {
             let query = batch
                 .iter()
-                .fold(sqlx::query(statement.as_str()), |query, (key, details)| bind_row(query, key, details));
+                .fold(sqlx::query(statement.as_str()), |query, (key, details)| bind_row(query, key, details, sign));
             query.execute(&mut *connection).await?;
         }
     }
@@ -214,27 +275,29 @@ async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows) -> sqlx::Res
 
 type DbQuery<'q> = Query<'q, Db, <Db as Database>::Arguments>;
 
-fn bind_row<'q>(mut query: DbQuery<'q>, key: &'q DetailRowKey, details: &UsageDetails) -> DbQuery<'q> {
+fn bind_row<'q>(mut query: DbQuery<'q>, key: &'q DetailRowKey, details: &UsageDetails, sign: i64) -> DbQuery<'q> {
     for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
         query = query.bind(text);
     }
     for count in details.counts() {
-        query = query.bind(count.cast_signed());
+        query = query.bind(count.cast_signed() * sign);
     }
     for count in details.durations.0 {
-        query = query.bind((count > 0).then_some(count.cast_signed()));
+        query = query.bind((count > 0).then_some(count.cast_signed() * sign));
     }
     query
 }
 
 /// Returns the rows as the value of a statement: a JSON list of lists. The statement is the same for any number of rows.
-fn to_json_rows(rows: &FoldedRows) -> sqlx::Result<String> {
+fn to_json_rows(rows: &FoldedRows, sign: i64) -> sqlx::Result<String> {
     let row = |(key, details): (&DetailRowKey, &UsageDetails)| {
         let mut cells: Vec<Value> = key.scope.iter().map(|text| Value::from(text.as_str())).collect();
         cells.extend([key.dimension, &key.day, &key.value].map(Value::from));
-        cells.extend(details.counts().map(Value::from));
+        cells.extend(details.counts().map(|count| Value::from(count.cast_signed() * sign)));
         let durations = details.durations.0.iter();
-        cells.extend(durations.map(|count| if *count == 0 { Value::Null } else { Value::from(*count) }));
+        cells.extend(
+            durations.map(|count| if *count == 0 { Value::Null } else { Value::from(count.cast_signed() * sign) }),
+        );
         cells
     };
     to_json(&rows.0.iter().map(row).collect::<Vec<Vec<Value>>>())
@@ -267,6 +330,6 @@ async fn add_replays(store: &SqlStore, replays: &[ReplayCount]) -> sqlx::Result<
         return Ok(running);
     }
     let pool = &store.writer;
-    transact!(pool, |transaction| add_rows(&mut transaction, &rows).await?)?;
+    transact!(pool, |transaction| add_rows(&mut transaction, &rows, 1).await?)?;
     Ok(running)
 }

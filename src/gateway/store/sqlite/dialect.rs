@@ -96,3 +96,14 @@ macro_rules! unknown_attempt_json {
     };
 }
 pub(super) use unknown_attempt_json;
+
+/// The most that the recorded attempts of a row can cost, at most what its job has reserved. The sum is one of fractions,
+/// because one of integers fails above the largest integer.
+macro_rules! most_of_attempts {
+    () => {
+        "min(coalesce((SELECT CAST(round(sum(coalesce((attempt.value ->> 'max_cost_usd') * 1e9, max_cost_nano_usd * 1.0)) \
+         FILTER (WHERE attempt.value ->> 'class' IN ('X', 'O'))) AS INTEGER) FROM json_each(attempts) AS attempt), \
+         max_cost_nano_usd), coalesce(max_job_cost_nano_usd, 9223372036854775807))"
+    };
+}
+pub(super) use most_of_attempts;

@@ -58,3 +58,24 @@ async fn the_costs_of_records_are_summed_exactly() {
         assert_eq!(total(UsageFilter { end_user, ..UsageFilter::default() }).await, (7, 0));
     }
 }
+
+/// The process was killed after a fallback had begun: each attempt counts as the most that its own image can cost.
+#[tokio::test]
+async fn a_killed_ladder_costs_the_most_of_its_attempts() {
+    for Fixture { store, .. } in stores().await {
+        let nanos = |nanos| Some(Usd::from_nanos(nanos));
+        let attempt = |max_cost_usd| AttemptEntry {
+            class: Some(AttemptClass::X),
+            max_cost_usd,
+            ..finished_record("r").attempts.remove(0)
+        };
+        for (id, bound, expected) in [("r1", nanos(60), 460), ("r2", nanos(300), 500), ("r3", None, 500)] {
+            let open = Record { max_cost_usd: nanos(400), max_job_cost_usd: nanos(500), ..running_record(id) };
+            let ladder = Record { attempts: vec![attempt(None), attempt(bound)], ..open.clone() };
+            write(&*store, &[RowWrite::Open(&open), RowWrite::RecordAttempts(&ladder)]).await;
+            store.interrupt_running(&NodeId::only()).await.unwrap();
+            let record = store.find_record(&id.into(), None).await.unwrap().unwrap();
+            assert_eq!((record.cost_usd, record.attempts), (nanos(expected), ladder.attempts), "{id}");
+        }
+    }
+}

@@ -128,7 +128,8 @@ fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
         usage,
         host_usage,
         cost_usd,
-        latency_ms,
+        // Without a duration, an interrupted record would be one that another node has closed.
+        latency_ms: latency_ms.or((state == JobState::Interrupted).then_some(1)),
         ..open.clone()
     }
 }

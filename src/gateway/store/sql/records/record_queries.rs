@@ -9,7 +9,9 @@ use super::super::decode::{
     list as json_list, optional_count, optional_hash, optional_parsed, optional_usd, parsed, text,
 };
 use super::super::dialect::{Db, DbPool, DbRow, push_index};
-use crate::gateway::store::{JobState, Record, RecordFilter, RecordSort, RequestId, TokenDetails, TokenUsage, UserId};
+use crate::gateway::store::{
+    AnswerCharges, JobState, Record, RecordFilter, RecordSort, RequestId, TokenDetails, TokenUsage, UserId,
+};
 
 /// The limit that means all rows.
 pub(in super::super) const NO_LIMIT: i64 = i64::MAX;
@@ -215,6 +217,7 @@ fn record_from_row(row: &DbRow) -> sqlx::Result<Record> {
         adapted: row.try_get("adapted")?,
         max_cost_usd: optional_usd(row, "max_cost_nano_usd")?,
         max_job_cost_usd: optional_usd(row, "max_job_cost_nano_usd")?,
+        charges: AnswerCharges::default(),
     };
     record.missing = record.count_missing();
     Ok(record)
