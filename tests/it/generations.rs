@@ -25,15 +25,16 @@ fn hostile_bodies_do_not_harm_the_gateway() {
             .bytes(body)
             .send(gateway.address())
     };
-    for body in [
-        "[".repeat(500_000).into_bytes(),
-        format!("{{\"prompt\":{}", "{\"a\":".repeat(100_000)).into_bytes(),
-        format!("{{\"n\":{}}}", "9".repeat(500_000)).into_bytes(),
-        vec![0; 10_000],
-        vec![0xff; 10_000],
-        (0..30_000).map(|at| format!("\"k{at}\":1,")).fold("{".to_owned(), |text, member| text + &member).into_bytes(),
+    let members = (0..30_000).map(|at| format!("\"k{at}\":1,"));
+    for (body, status) in [
+        ("[".repeat(500_000).into_bytes(), 413),
+        (format!("{{\"prompt\":{}", "{\"a\":".repeat(100_000)).into_bytes(), 413),
+        (format!("{{\"n\":{}}}", "9".repeat(500_000)).into_bytes(), 400),
+        (vec![0; 10_000], 400),
+        (vec![0xff; 10_000], 400),
+        (members.fold("{".to_owned(), |text, member| text + &member).into_bytes(), 413),
     ] {
-        post(body).error_object(400);
+        post(body).error_object(status);
     }
     gateway.generate(json!({})).ok_json();
     assert_eq!(upstream.attempt_count(), 1);
