@@ -312,6 +312,5 @@ fn price_bound(name: &str) -> u64 {
 }
 
 fn uploads(name: &str) -> u64 {
-    let before = if name == "memory" { "Self { " } else { ", " };
-    source_number("src/gateway/config.rs", &format!("{before}{name}: ")) >> 20
+    source_number("src/gateway/config.rs", &format!("\n        {name}: ")) >> 20
 }

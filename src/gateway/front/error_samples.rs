@@ -77,7 +77,7 @@ fn samples() -> Vec<Error> {
 }
 
 fn limit_refusal(is_quota: bool) -> LimitRefusal {
-    let (resets_at, wait_seconds) = (Some(1_795_228_664), if is_quota { 3600 } else { 7 });
+    let (resets_at, wait_seconds) = (Some(1_795_228_664), if is_quota { 3600 } else { 60 });
     LimitRefusal { scope: "key", limit: "images_per_day", value: sample_text(), resets_at, wait_seconds, is_quota }
 }
 
