@@ -312,5 +312,5 @@ fn price_bound(name: &str) -> u64 {
 }
 
 fn uploads(name: &str) -> u64 {
-    source_number("src/gateway/config.rs", &format!("\n        {name}: ")) >> 20
+    source_number("src/gateway/config.rs", &format!("        {name}: ")) >> 20
 }

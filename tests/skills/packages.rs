@@ -298,7 +298,7 @@ fn a_package_with_a_wrong_checksum_is_not_installed() {
     {
         fs::write(&package, wrong_bytes).expect("a written file");
         let output = repo.run_failing(&["install", "demo", "--from", "skills.json", "--into", "agent"], 1);
-        assert!(output.contains("is not safe to install: M07"), "{output}");
+        assert!(output.contains("is not safe to install: ") && output.contains("M073"), "{output}");
         assert_eq!(files(&repo.path("agent")).len(), 0);
     }
 }
@@ -334,7 +334,8 @@ fn text_of_a_manifest_sends_no_escapes_to_a_terminal() {
         run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "agent"]);
     }
     run_without_escapes(&["install", "demo@^2", "--from", "skills.json", "--into", "agent"]);
-    replace_package(&hostile::SKILL.replace("name: demo", "name: \"demo\\e[2J\""), "1.0.0");
+    // The refusal names the version of the manifest, which is not that of `SKILL.md`.
+    replace_package(hostile::SKILL, version);
     run_without_escapes(&["install", "demo", "--from", "skills.json", "--into", "another"]);
 }
 

@@ -230,7 +230,7 @@ fn a_skill_is_installed_from_a_url() {
 #[test]
 fn a_wrong_or_unavailable_package_is_not_installed() {
     for (answer, expected) in [
-        (Answer::ok("other"), "not the package that the manifest promises"),
+        (Answer::ok("other"), "M073"),
         (Answer::status("404 Not Found"), "404"),
         (Answer::endless(), "more than 10485760 bytes"),
         (Answer::redirect("http://localhost/x"), "https"),

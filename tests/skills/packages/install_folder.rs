@@ -99,9 +99,10 @@ fn another_release_is_installed_even_if_little_differs() {
     repo.run_ok(&["build", "--overwrite"]);
     repo.run_ok(&install);
     assert_eq!(files(&repo.path("agent/demo")), files(&repo.path("skills/demo")));
+    repo.write_file("skills/demo/SKILL.md", &hostile::SKILL.replace("1.0.0", "1.0.1"));
+    repo.run_ok(&["build"]);
     let mut manifest = repo.manifest();
     let sum = manifest["skills"][0]["sha256"].as_str().expect("a sum").to_owned();
-    manifest["skills"][0]["version"] = "1.0.1".into();
     manifest["skills"][0]["sha256"] = sum.to_uppercase().into();
     repo.write_file("skills.json", &manifest.to_string());
     for message in ["installed demo 1.0.1", "demo 1.0.1 is already installed"] {
