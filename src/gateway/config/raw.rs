@@ -320,8 +320,8 @@ pub(super) struct RawGroup {
     pub(super) max_response_usd: Option<f64>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
-    /// The treatment of files in requests to `/v1/responses`, and of files, prompts and conversations that the upstream
-    /// stores, if the group has a filter: it cannot see their texts. Default: `refuse`.
+    /// The treatment of files in requests to `/v1/responses`, and of files, prompts and unknown conversations that the
+    /// upstream stores, if the group has a filter: it cannot see their texts. Default: `refuse`.
     pub(super) filter_files: Option<FilterFilePolicy>,
     /// The limits of the group: all of its keys together.
     pub(super) limits: Option<RawLimits>,

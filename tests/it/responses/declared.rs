@@ -9,7 +9,7 @@ use crate::kit::{Account, Call, FakeUpstream, Gateway};
 const RULES: &str = "[[groups]]\nname = \"default\"\ntools = [\"image_generation\"]\n[groups.limits]\nmax_size = \
                      \"1536x1024\"\nmax_quality = \"low\"\nimages_per_day = 1\n";
 const BUDGET: &str = "[[prices]]\nmodel = \"gpt-5.5\"\nfrom = \"2026-01-01\"\ntext_input = 2\ntext_output = 8\n[[groups]]\nname = \
-                      \"default\"\n[groups.limits]\nbudget_usd = 0.1\n";
+                      \"default\"\nbudget_mode = \"strict\"\n[groups.limits]\nbudget_usd = 0.3\n";
 
 fn start_gateway(upstream: &FakeUpstream, settings: &str) -> Gateway {
     Gateway::with(settings, &[Account::for_upstream("only", upstream).with_responses_protocol()])
@@ -61,16 +61,27 @@ fn a_tool_is_judged_at_every_place_and_no_refused_one_reaches_an_upstream() {
 #[test]
 fn an_image_tool_counts_for_the_day_and_the_record_wherever_it_is_declared() {
     let tool = json!({"type": "image_generation", "size": "1024x1024", "quality": "low"});
-    for (patch, _) in places(&tool) {
-        let upstream = FakeUpstream::start();
-        let gateway = start_gateway(&upstream, RULES);
-        let send = || call(&gateway).json(&response_body(&patch)).send(gateway.address());
-        assert_eq!(send().status, 200, "{patch}");
-        let record = gateway.final_records(1).remove(0);
+    let (upstream, places) = (FakeUpstream::start(), places(&tool));
+    let send = |gateway: &Gateway, patch: &Value| call(gateway).json(&response_body(patch)).send(gateway.address());
+    let unlimited = start_gateway(&upstream, "");
+    for (count, (patch, _)) in places.iter().enumerate() {
+        assert_eq!(send(&unlimited, patch).status, 200, "{patch}");
+        let record = unlimited.final_records(count + 1).pop().expect("a record");
         assert_eq!((&record["size"], &record["quality"]), (&json!("1024x1024"), &json!("low")), "{patch}");
-        assert_eq!(send().error_object(429)["code"], "insufficient_quota", "{patch}");
-        assert_eq!(upstream.attempt_count(), 1, "{patch}");
     }
+    let limited = start_gateway(&upstream, RULES);
+    let before = upstream.attempt_count();
+    // The image of the first request is the last one of the day.
+    assert_eq!(send(&limited, &places[0].0).status, 200);
+    for (patch, _) in &places {
+        let error = send(&limited, patch).error_object(429);
+        assert_eq!(
+            (&error["code"], &error["limit"]),
+            (&json!("insufficient_quota"), &json!("images_per_day")),
+            "{patch}"
+        );
+    }
+    assert_eq!(upstream.attempt_count(), before + 1);
 }
 
 #[test]
@@ -78,7 +89,7 @@ fn an_image_tool_reserves_its_price_wherever_it_is_declared() {
     let upstream = FakeUpstream::start();
     let gateway = start_gateway(&upstream, BUDGET);
     for (mut patch, _) in places(&json!({"type": "image_generation", "size": "3840x2160", "quality": "high"})) {
-        patch["max_output_tokens"] = json!(100);
+        (patch["max_output_tokens"], patch["max_tool_calls"]) = (json!(100), json!(1));
         let error = call(&gateway).json(&response_body(&patch)).send(gateway.address()).error_object(429);
         assert_eq!((&error["code"], &error["limit"]), (&json!("insufficient_quota"), &json!("budget_usd")), "{patch}");
     }
@@ -97,7 +108,7 @@ fn a_member_that_is_given_twice_is_refused_in_every_body() {
         ("/v1/responses", r#"{"model":"m","input":[{"tools":[],"tools":[]}]}"#.to_owned(), "input[0].tools"),
         ("/v1/images/generations", format!(r#"{{{generation},"n":9,"n":1}}"#), "n"),
         ("/v1/images/generations", format!(r#"{{{generation},"pr\u006fmpt":"b"}}"#), "prompt"),
-        ("/v1/images/estimates", format!(r#"{{{generation},"size":"3840x2160","size":"1024x1024"}}"#), "size"),
+        ("/v1/images/estimate", format!(r#"{{{generation},"size":"3840x2160","size":"1024x1024"}}"#), "size"),
         ("/v1/images/edits", format!(r#"{{{generation},"n":9,"n":1,"images":[]}}"#), "n"),
     ] {
         let sent =

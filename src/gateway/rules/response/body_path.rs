@@ -1,7 +1,6 @@
 //! The path of the value that is being read, such as `input[3].tools[0].size`. It is written only for an answer or a
 //! finding, because a body may have millions of values.
 
-
 use crate::gateway::rules::fields;
 
 /// The path of a value, as the steps to it from the outermost object.
@@ -59,7 +58,9 @@ impl BodyPath {
         }
         for step in &self.steps {
             match step {
-                Step::Member(_) if written.is_empty() => written.push_str(&fields::clip(keys.pop().unwrap_or_default())),
+                Step::Member(_) if written.is_empty() => {
+                    written.push_str(&fields::clip(keys.pop().unwrap_or_default()))
+                }
                 Step::Member(_) => written.push_str(&format!(".{}", fields::clip(keys.pop().unwrap_or_default()))),
                 Step::Element(index) => written.push_str(&format!("[{index}]")),
             }

@@ -125,8 +125,7 @@ fn an_unknown_model_or_file_of_a_response_is_not_the_accounts_fault() {
     }
     let message = "Vector store with id [vs_1] not found.";
     let store = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
-    let bound =
-        FailureCause::BoundElsewhere { kind: BoundContext::Stored, param: None, message: message.to_owned() };
+    let bound = FailureCause::BoundElsewhere { kind: BoundContext::Stored, param: None, message: message.to_owned() };
     assert_eq!(classify_response_error(404, &store.to_string()), (FailureClass::N, bound));
     let account = json!({"error": {"message": "No such deployment in your project.", "code": null}});
     assert_eq!(classify_response_error(404, &account.to_string()), (FailureClass::N, FailureCause::Unreachable));
