@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-
 use super::*;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::limits::{BoundKind, JobDemand, LimitAmounts, LimitSubject, RequestLimiter, SubjectLimits};
