@@ -126,7 +126,7 @@ fn no_caller_sees_the_status_of_a_rejected_account() {
             assert_eq!((&error["type"], &error["code"]), (&json!("rate_limit_error"), &json!("rate_limit_exceeded")));
             assert!(wait.is_some(), "a 429 has a retry-after");
         }
-        assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
+        assert!(!answer.text().contains("provider-canary"), "{script}: {}", answer.text());
         assert!(upstream.attempt_count() <= 2, "{script}");
         assert_eq!(gateway.final_records(1).len(), 1, "{script}");
     }
@@ -151,7 +151,7 @@ fn a_stated_server_error_is_tried_once_and_no_more() {
     let answer = gateway.scripted("status=500");
     check_upstream_error(&answer, &["network", "no_image_data"]);
     assert_eq!(upstream.attempt_count(), 2, "{:?}", tokens_of(&upstream));
-    assert!(!answer.text().contains("upstream-canary"));
+    assert!(!answer.text().contains("provider-canary"));
     assert_eq!(gateway.final_records(1)[0]["state"], "failed");
 }
 
@@ -196,7 +196,7 @@ fn an_ambiguous_failure_is_never_tried_again() {
         check_upstream_error(&answer, reasons);
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
         assert_eq!(upstream.attempt_count(), 1, "{script}: {:?}", tokens_of(&upstream));
-        assert!(!answer.text().contains("<html") && !answer.text().contains("upstream-canary"), "{script}");
+        assert!(!answer.text().contains("<html") && !answer.text().contains("provider-canary"), "{script}");
         let record = check_record(&gateway, &[("first", Some("X"))]);
         assert_eq!(record["state"], "interrupted", "{script}: {record}");
     }

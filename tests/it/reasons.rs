@@ -74,15 +74,15 @@ fn an_attempt_has_the_request_id_of_the_upstream() {
 #[test]
 fn a_failure_keeps_its_reason() {
     for (script, reason, detail) in [
-        ("status=500", "upstream_failed", Some("upstream-canary: internal trouble")),
-        ("status=401", "credentials", Some("upstream-canary: internal trouble")),
-        ("status=402", "quota", Some("upstream-canary: internal trouble")),
-        ("status=429", "throttled", Some("upstream-canary: internal trouble")),
-        ("status=429 body=usage-limit resets-in=60", "quota", Some("upstream-canary: limit")),
+        ("status=500", "upstream_failed", Some("provider-canary: internal trouble")),
+        ("status=401", "credentials", Some("provider-canary: internal trouble")),
+        ("status=402", "quota", Some("provider-canary: internal trouble")),
+        ("status=429", "throttled", Some("provider-canary: internal trouble")),
+        ("status=429 body=usage-limit resets-in=60", "quota", Some("provider-canary: limit")),
         ("status=400 body=policy", "content_refused", None),
         ("status=400 body=parameter", "upstream_rejected", Some("Invalid value: 'low'.")),
         ("status=403 body=html", "upstream_rejected", None),
-        ("status=404", "missing", Some("upstream-canary: internal trouble")),
+        ("status=404", "missing", Some("provider-canary: internal trouble")),
         ("status=504 body=html", "timeout", None),
         ("hang-up", "network", None),
     ] {

@@ -181,7 +181,7 @@ fn no_credential_or_prompt_reaches_answers_logs_or_files() {
         }
     }
     let port = upstream.address().port().to_string();
-    for canary in ["upstream-canary", "sk-upstream-only", &format!(":{port}"), gateway.secret(), prompt] {
+    for canary in ["provider-canary", "sk-upstream-only", &format!(":{port}"), gateway.secret(), prompt] {
         assert!(!answers.contains(canary), "{canary} reached the caller: {answers}");
     }
     let records = format!("{:?}", gateway.final_records(8));

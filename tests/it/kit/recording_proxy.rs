@@ -102,7 +102,7 @@ impl RecordingProxy {
             assert_eq!(attempt.header("cookie"), None, "{headers}");
         }
         for bytes in self.received() {
-            for foreign in ["sk-upstream-", "upstream-canary"] {
+            for foreign in ["sk-upstream-", "provider-canary"] {
                 assert!(memchr::memmem::find(&bytes, foreign.as_bytes()).is_none(), "{foreign} came to a client");
             }
         }

@@ -143,7 +143,7 @@ fn a_timeline_shows_each_call_and_what_followed() {
     for word in ["The gateway made 2 calls to upstreams.", "Made another call", "Gave up", "At fault"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    for word in [">first<", ">second<", "upstream-canary", "req_upstream_", "can be asked"] {
+    for word in [">first<", ">second<", "provider-canary", "req_upstream_", "can be asked"] {
         assert!(!html.contains(word), "{word}: {html}");
     }
 }

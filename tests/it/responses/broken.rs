@@ -35,7 +35,7 @@ fn a_failure_before_the_first_output_is_an_ordinary_error() {
         let gateway = start_gateway(&upstream);
         let answer = call(&gateway).json(&image_response_body(script, stream)).send(gateway.address());
         assert_eq!(answer.error_object(status)["code"], code, "{script}");
-        assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
+        assert!(!answer.text().contains("provider-canary"), "{script}: {}", answer.text());
         let record = gateway.final_records(1).remove(0);
         assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{script}: {record:#}");
         assert_eq!(upstream.attempt_count(), 1, "{script}");
@@ -86,7 +86,7 @@ fn a_failure_after_the_first_output_is_a_pair_of_error_events() {
         let text = answer.text();
         let (before, failed) = split_error_events(&text);
         assert!(before.starts_with("event: response.created\n"), "{script}: {before:.300}");
-        assert!(!text.contains("upstream-canary"), "{script}: the answer has the upstream's error text");
+        assert!(!text.contains("provider-canary"), "{script}: the answer has the upstream's error text");
         assert_eq!(
             failed["response"]["error"],
             json!({"code": code, "message": "Upstream request failed"}),

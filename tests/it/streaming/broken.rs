@@ -118,7 +118,7 @@ fn assert_ends_in_error_frame(operation: Operation, gateway: &Gateway, script: &
     assert_eq!(answer.status, 200, "{:.300}", answer.text());
     assert!(answer.complete, "{script}: the body must be complete");
     let text = answer.text();
-    assert!(!text.contains("upstream-canary"), "{script}: the answer has the upstream's error text");
+    assert!(!text.contains("provider-canary"), "{script}: the answer has the upstream's error text");
     let frames = before_error_frame(&text);
     let completed = format!("event: {}.completed\n", operation.family());
     for frame in frames.split_inclusive("\n\n") {

@@ -180,7 +180,7 @@ impl CaseFixture {
         canaries.push(self.upstream.address().to_string());
         canaries.extend(self.first_endpoint.base_url().map(|url| url.trim_end_matches("/v1").to_owned()));
         canaries.push(self.secret.clone());
-        canaries.extend(["upstream-canary", "foreign-marker", "<html", "req_upstream", "c4n4ry"].map(str::to_owned));
+        canaries.extend(["provider-canary", "foreign-marker", "<html", "req_upstream", "c4n4ry"].map(str::to_owned));
         canaries
     }
 

@@ -67,7 +67,7 @@ fn html(lines: usize) -> String {
     )
 }
 
-/// The body of an error. Many of its messages carry `upstream-canary`, which must never reach a caller.
+/// The body of an error. Many of its messages carry `provider-canary`, which must never reach a caller.
 fn error(script: &Script, word: &str) -> String {
     json!({ "error": error_detail(script, word) }).to_string()
 }
@@ -83,14 +83,14 @@ pub(super) fn error_detail(script: &Script, word: &str) -> Value {
 fn detail_of(script: &Script, word: &str) -> Value {
     match word {
         "error" => {
-            json!({"message": "upstream-canary: internal trouble", "type": "server_error", "param": null, "code": null})
+            json!({"message": "provider-canary: internal trouble", "type": "server_error", "param": null, "code": null})
         }
         "usage-limit" => usage_limit(script),
         "policy" => {
-            json!({"message": "upstream-canary: rejected by the safety system", "type": "image_generation_user_error",
+            json!({"message": "provider-canary: rejected by the safety system", "type": "image_generation_user_error",
                            "param": null, "code": "moderation_blocked"})
         }
-        "policy-old" => json!({"message": "upstream-canary: content policy", "type": "invalid_request_error",
+        "policy-old" => json!({"message": "provider-canary: content policy", "type": "invalid_request_error",
                                "param": null, "code": "content_policy_violation"}),
         "parameter" => json!({"message": "Invalid value: 'low'.", "type": "image_generation_user_error",
                               "param": "quality", "code": "invalid_value"}),
@@ -111,14 +111,14 @@ fn detail_of(script: &Script, word: &str) -> Value {
                                           Limit 30000, Requested 50000. The input or output tokens must be reduced.",
                               "type": "tokens", "param": null, "code": "rate_limit_exceeded"})
         }
-        "revoked" => json!({"message": "upstream-canary: the account is gone", "type": "invalid_request_error",
+        "revoked" => json!({"message": "provider-canary: the account is gone", "type": "invalid_request_error",
                             "param": null, "code": "account_deactivated"}),
         other => panic!("no such body in a script: {other}"),
     }
 }
 
 fn usage_limit(script: &Script) -> Value {
-    let mut detail = json!({"message": "upstream-canary: limit", "type": "usage_limit_reached", "plan_type": "plus"});
+    let mut detail = json!({"message": "provider-canary: limit", "type": "usage_limit_reached", "plan_type": "plus"});
     for (word, field) in [("resets-in", "resets_in_seconds"), ("resets-at", "resets_at")] {
         if let Some(seconds) = script.number(word) {
             detail[field] = seconds.into();

@@ -105,7 +105,7 @@ fn head(script: &Script, made: &UpstreamAnswer, total: usize) -> Vec<u8> {
         head.push_str(&format!("x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: {time}\r\n"));
     }
     // Headers of the upstream's own, which the gateway must not pass on.
-    head.push_str("set-cookie: upstream-canary=1\r\nopenai-organization: upstream-canary\r\n");
+    head.push_str("set-cookie: provider-canary=1\r\nopenai-organization: provider-canary\r\n");
     head.push_str(&match framing(script, made) {
         "chunked" => "transfer-encoding: chunked\r\n".to_owned(),
         "close" => "connection: close\r\n".to_owned(),
