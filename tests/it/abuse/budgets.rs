@@ -46,7 +46,11 @@ fn calls_with_trees(key: &str) -> Vec<(&'static str, Call, String)> {
         ("a generation", Call::generation().key(key), generation.clone()),
         ("an estimate", Call::post("/v1/images/estimate").key(key), generation),
         ("an edit", Call::edit().key(key), form),
-        ("an admin operation", Call::post("/admin/v1/keys").key(ADMIN), format!(r#"{{"name":{}}}"#, many_values(30_000))),
+        (
+            "an admin operation",
+            Call::post("/admin/v1/keys").key(ADMIN),
+            format!(r#"{{"name":{}}}"#, many_values(30_000)),
+        ),
         ("an array of objects", Call::post("/admin/v1/groups").key(ADMIN), format!("[{{}}{}]", ",{}".repeat(20_000))),
         ("many members", Call::generation().key(key), format!("{{\"a\":1{}}}", ",\"\":1".repeat(200_000))),
     ]
