@@ -160,10 +160,9 @@ impl SecretMask {
             let bit = gram_bit(gram, self.grams.len());
             let may_match = self.grams[bit / 64] & (1 << (bit % 64)) != 0;
             let starts = place.saturating_sub(STRIDE - 1)..if may_match { place + 1 } else { 0 };
-            for (start, length) in starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?))) {
-                if !visit(start, length) {
-                    return;
-                }
+            let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
+            if !matches.all(|(start, length)| visit(start, length)) {
+                return;
             }
             place += STRIDE;
         }

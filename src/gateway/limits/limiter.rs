@@ -77,6 +77,7 @@ impl RequestLimiter {
         demand: JobDemand,
     ) -> Result<LimitReservation, LimitError> {
         let deadline = Instant::now() + ROOM_WAIT;
+        let poll = self.usage.shared_reservations().map_or(ROOM_WAIT, |_| SHARED_POLL);
         let mut place: Option<QueuePlace<'_>> = None;
         loop {
             let reserved = match self.queued_refusal(&subjects, place.as_ref()) {
@@ -88,10 +89,7 @@ impl RequestLimiter {
             let full = subjects.iter().find(|of| of.subject.scope() == refusal.scope).filter(|_| now < deadline);
             let Some(full) = full else { return Err(LimitError::Reached(refusal)) };
             let place = place.get_or_insert_with(|| self.queues.place());
-            if !place.move_to(&full.subject) {
-                let is_shared = self.usage.shared_reservations().is_some();
-                place.wait_until(if is_shared { deadline.min(now + SHARED_POLL) } else { deadline }).await;
-            }
+            place.wait_for_room(&full.subject, deadline.min(now + poll)).await;
         }
     }
 

@@ -111,6 +111,13 @@ impl QueuePlace<'_> {
         true
     }
 
+    /// Takes a place in the queue of a subject, and waits there until this time if the job has it already.
+    pub(super) async fn wait_for_room(&mut self, subject: &LimitSubject, until: Instant) {
+        if !self.move_to(subject) {
+            self.wait_until(until).await;
+        }
+    }
+
     /// Waits until the job should look for room again: room may have come, or the time is over.
     pub(super) async fn wait_until(&self, time: Instant) {
         // Both results mean the same.
