@@ -67,7 +67,7 @@ pub(crate) struct BudgetUsage {
     pub(crate) refused: u64,
 }
 
-/// What one request may hold. Clones are the same admission.
+/// The memory and disk that one request may hold. Clones are the same admission.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission(Arc<AdmittedRequest>);
 

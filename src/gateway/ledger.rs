@@ -95,7 +95,7 @@ pub(crate) struct ModelUsage {
     pub(crate) image: Option<TokenUsage>,
     /// The tokens of the text model that runs the image tool, or that makes a response without one.
     pub(crate) host: Option<TokenUsage>,
-    /// What else can change the price.
+    /// The other things that can change the price.
     pub(crate) charges: AnswerCharges,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct McpCaller {
     pub(crate) gateway: Arc<Gateway>,
     /// The owner of the key.
     pub(crate) caller: Caller,
-    /// What the request may hold.
+    /// The admission of the request.
     pub(crate) admission: Admission,
     /// The id of the request, under which a tool call is recorded.
     pub(crate) request_id: String,

@@ -26,7 +26,7 @@ pub(super) const IMAGE_TOOL: &str = "image_generation";
 pub(super) struct CostEstimate {
     /// The most that one try at all of the job's images can cost, if it is known.
     pub(super) call: Option<Usd>,
-    /// What the job reserves in budgets, if it is known.
+    /// The amount that the job reserves in budgets, if it is known.
     pub(super) job: Option<Usd>,
     /// How far the amount is a bound.
     pub(super) bound: BoundKind,

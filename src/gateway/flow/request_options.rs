@@ -102,7 +102,7 @@ impl RequestOptions {
         }
     }
 
-    /// What the request may hold.
+    /// The admission of the request.
     pub(crate) const fn admission(&self) -> &Admission {
         &self.admission
     }

@@ -24,7 +24,7 @@ const ROOM_WAIT_SECONDS: u64 = 5;
 pub(super) struct BudgetUse {
     /// The cost of the jobs that have ended.
     pub(super) spent: Usd,
-    /// What running jobs hold.
+    /// The money that running jobs hold.
     pub(super) open: OpenMoney,
     /// The cost of the dearest response that has cost more than it had reserved.
     pub(super) dearest_excess: Usd,

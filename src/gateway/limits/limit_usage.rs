@@ -44,7 +44,7 @@ pub(crate) enum LimitAmounts {
         limit: Usd,
         /// The cost of finished jobs.
         used: Usd,
-        /// What running jobs hold: the most that they can cost, or everything that is left.
+        /// The money that running jobs hold: the most that they can cost, or everything that is left.
         reserved: Usd,
         /// The soft mark: the amount at which an alert is raised.
         alert: Usd,

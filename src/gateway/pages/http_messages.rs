@@ -33,7 +33,7 @@ pub(crate) struct PageRequest {
     pub(crate) origin: Option<String>,
     /// The header `Sec-Fetch-Site`; empty if it occurs more than once.
     pub(crate) fetch_site: Option<String>,
-    /// What the request may hold, and the address of the client.
+    /// The admission of the request, with the address of the client.
     pub(crate) admission: Admission,
     /// The header `User-Agent`, truncated.
     pub(crate) user_agent: String,

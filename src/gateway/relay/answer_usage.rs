@@ -21,7 +21,7 @@ pub(crate) struct AnswerUsage {
     pub(crate) host: Option<TokenCounts>,
     /// All tokens of both models.
     pub(crate) total: u64,
-    /// What else can change the price.
+    /// The other things that can change the price.
     pub(crate) charges: AnswerCharges,
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct Record {
     /// The most that the whole job can cost, with its fallbacks. If the cost is unknown, this counts against budgets.
     #[serde(skip)]
     pub(crate) max_job_cost_usd: Option<Usd>,
-    /// What else can change the price of the answers. Not stored: it is needed once, for the cost.
+    /// The other things that can change the price of the answers. Not stored: it is needed once, for the cost.
     #[serde(skip)]
     pub(crate) charges: AnswerCharges,
 }

@@ -53,7 +53,7 @@ pub(crate) struct NewReservation<'a> {
     pub(crate) is_open: bool,
 }
 
-/// What becomes of a reservation that is to be made.
+/// The decision about a reservation that is to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReservationDecision {
     /// It is made, and holds this in the budgets of the subjects, in their order.
@@ -74,7 +74,7 @@ pub(crate) struct HeldMoney {
     pub(crate) is_ceiling: bool,
 }
 
-/// What the running jobs of a subject hold in its budget.
+/// The money that the running jobs of a subject hold in its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenMoney {
     /// The most that jobs can cost whose cost is bounded.

@@ -28,7 +28,7 @@ fn conversation_count() -> usize {
     if std::env::var_os("IMAGATE_SOAK").is_some() { 2_000 } else { 120 }
 }
 
-/// What the client of a conversation has.
+/// The items that the client of a conversation has.
 #[derive(Default)]
 struct Conversation {
     /// The accounts that made the encrypted contents that it sends again.
