@@ -81,7 +81,7 @@ use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{PeopleStore, RecordStore, ReplayStore, Store};
+use store::{PeopleStore, Store};
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::{ImageDownloader, UpstreamClient};
 use usage_fold::UsageFoldTask;
@@ -148,8 +148,7 @@ impl Gateway {
         store: &Arc<dyn Store>,
         group_refresh: GroupRefreshHandle,
     ) -> Result<Self, ServeError> {
-        let (keys, people) = (open_keys(store), open_people(config, store));
-        let (records, replays) = (Arc::clone(store) as Arc<dyn RecordStore>, Arc::clone(store) as Arc<dyn ReplayStore>);
+        let (keys, people, replays) = (open_keys(store), open_people(config, store), Arc::clone(store) as _);
         let (node, vault) = (store.node_id().clone(), store.vault());
         let addresses = AddressPolicy::for_services(config.allow_link_local);
         // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
@@ -171,9 +170,8 @@ impl Gateway {
         accounts.start_tasks().await?;
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
         let ledger =
-            Ledger::start(Arc::clone(&records), node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
-        let request_budgets = RequestBudgets::new(&config.uploads);
-        let spool = open_spool(&config, &request_budgets)?;
+            Ledger::start(Arc::clone(store) as _, node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
+        let (spool, request_budgets) = open_spool(&config)?;
         let free = spool.free_space(config.data_dir.clone());
         let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
         keys.spawn_refresh_task();
@@ -188,7 +186,7 @@ impl Gateway {
             upstream,
             accounts,
             replay: Arc::new(replay),
-            retention: Arc::new(RetentionTask::start(records, config.retention)),
+            retention: Arc::new(RetentionTask::start(Arc::clone(store) as _, config.retention)),
             heartbeat: Arc::new(heartbeat),
             usage_fold: Arc::new(UsageFoldTask::start(Arc::clone(store) as _)),
             ledger,
@@ -435,11 +433,12 @@ impl Gateway {
 }
 
 /// Opens the spool, and begins to check the free space of its disk.
-fn open_spool(config: &Config, budgets: &Arc<RequestBudgets>) -> Result<Spool, ServeError> {
-    let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(budgets));
+fn open_spool(config: &Config) -> Result<(Spool, Arc<RequestBudgets>), ServeError> {
+    let budgets = RequestBudgets::new(&config.uploads);
+    let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(&budgets));
     let spool = spool.map_err(ServeError::Spool)?;
     spool.start_space_checks();
-    Ok(spool)
+    Ok((spool, budgets))
 }
 
 fn groups_by_name(config: &Config) -> HashMap<String, GroupConfig> {

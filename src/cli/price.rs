@@ -37,7 +37,7 @@ enum PriceAction {
     /// List the prices of the settings file, of the store, and of the program.
     List,
     /// Set the prices of a model from a day on, in US dollars. A running gateway applies them within seconds.
-    Set(SetArgs),
+    Set(Box<SetArgs>),
     /// Delete a price of the store.
     Delete {
         /// The model.

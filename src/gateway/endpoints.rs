@@ -130,7 +130,7 @@ impl GatewayApi for GatewayEndpoints {
             let body = read_unless_stopped(&gateway, reading).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();
-            let gateway_answer = flow::create_response(&gateway, caller, options, headers, body).await?;
+            let gateway_answer = Box::pin(flow::create_response(&gateway, caller, options, headers, body)).await?;
             to_handler_response(&context, &gateway, gateway_answer).await
         })
         .await)
@@ -180,7 +180,7 @@ async fn answer_generation(
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
         let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
-        let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
+        let gateway_answer = Box::pin(flow::create_image(&gateway, caller, options, &body)).await?;
         to_handler_response(&context, &gateway, gateway_answer).await
     })
     .await)

@@ -173,7 +173,7 @@ impl SecretMask {
     fn match_at(&self, bytes: &[u8]) -> Option<usize> {
         let at = self.patterns.partition_point(|pattern| pattern.as_ref() <= bytes);
         let pattern = self.patterns.get(at.checked_sub(1)?)?;
-        bytes.starts_with(pattern).then(|| pattern.len())
+        bytes.starts_with(pattern).then_some(pattern.len())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Seals a backup for the holder of a key, in the format of age (https://age-encryption.org/v1), so that every program for
+//! Seals a backup for the holder of a key, in the format of age (<https://age-encryption.org/v1>), so that every program for
 //! this format can open it. Memory does not grow with the file.
 //!
 //! A recipient is a public key, so that the machine that makes backups cannot open them. Each file has a key of its own,

@@ -410,7 +410,7 @@ where
         let (actor, admission) = admit(&gateway, context).await?;
         let work = actor.work().clone();
         let body = body.read(&admission).await?;
-        let answer = body.run_parsing(operation(console, actor, body.text().clone())).await;
+        let answer = body.run_parsing(Box::pin(operation(console, actor, body.text().clone()))).await;
         charged_answer(&work, answer)
     });
     Ok(reply.await.no_store())

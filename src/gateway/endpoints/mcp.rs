@@ -49,7 +49,7 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
     *request.uri_mut() = context.request.uri().clone();
     *request.headers_mut() = protocol_headers(headers);
     let (request_id, host) = (context.request_id.clone(), flow::read_host(headers));
-    let answer = answer_message(McpCaller { gateway, caller, admission, request_id, host }, request);
+    let answer = Box::pin(answer_message(McpCaller { gateway, caller, admission, request_id, host }, request));
     // The body is held until the call has ended, because the library keeps what it made of it.
     let response = body.run_parsing(answer).await;
     Ok(HandlerResponse::from_http(response))

@@ -118,7 +118,7 @@ async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRe
         image_form: Mutex::default(),
     };
     if *request.method() == Method::POST {
-        read_form(context, &mut page_request, body).await;
+        Box::pin(read_form(context, &mut page_request, body)).await;
     }
     page_request
 }

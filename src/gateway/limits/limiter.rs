@@ -21,7 +21,7 @@ use super::status::LimitStatus;
 use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::store::{
-    HeldMoney, JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
+    JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
 };
 use crate::gateway::work::WorkMeter;
 
@@ -112,7 +112,9 @@ impl RequestLimiter {
         let counting: Vec<_> = subjects.iter().filter(|of| of.counts()).cloned().collect();
         if counting.is_empty() {
             // The record alone counts for limits that begin while the job runs.
-            return Ok(self.reservation(request_id, Vec::new(), demand, Utc::now().into(), LimitStatus::default()));
+            let (limiter, request_id, begun_at) = (Some(Arc::clone(self)), request_id.clone(), Utc::now().into());
+            let (shares, status) = (Vec::new(), LimitStatus::default());
+            return Ok(LimitReservation { limiter, request_id, shares, demand, begun_at, status });
         }
         // A task of its own: if the caller leaves while the server commits, the reservation that the task returns is
         // dropped, which releases it.
@@ -137,7 +139,8 @@ impl RequestLimiter {
         match shared::reserve(reservations, &subjects, job, false).await {
             Ok((held, status)) => {
                 let shares = subjects.into_iter().zip(held).collect();
-                Ok(self.reservation(&request_id, shares, demand, begun_at, status))
+                let limiter = Some(Arc::clone(&self));
+                Ok(LimitReservation { limiter, request_id, shares, demand, begun_at, status })
             }
             Err(error) => {
                 // If the connection was lost while the server committed, a later heartbeat removes the reservation.
@@ -175,19 +178,8 @@ impl RequestLimiter {
         }
         drop(counters);
         let shares = subjects.iter().cloned().zip(held).collect();
-        Ok(self.reservation(request_id, shares, demand, begun_at, status))
-    }
-
-    fn reservation(
-        self: &Arc<Self>,
-        request_id: &RequestId,
-        shares: Vec<(SubjectLimits, HeldMoney)>,
-        demand: JobDemand,
-        begun_at: Timestamp,
-        status: LimitStatus,
-    ) -> LimitReservation {
-        let limiter = Some(Arc::clone(self));
-        LimitReservation { limiter, request_id: request_id.clone(), shares, demand, begun_at, status }
+        let (limiter, request_id) = (Some(Arc::clone(self)), request_id.clone());
+        Ok(LimitReservation { limiter, request_id, shares, demand, begun_at, status })
     }
 
     /// Checks that a job would keep the limits of all its subjects now. Nothing is reserved.

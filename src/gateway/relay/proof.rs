@@ -14,7 +14,7 @@ const PROPERTIES_HOLD_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub(crate) enum ProofError {
     /// A complete answer without an image.
-    NoImage(AnswerWithoutImage),
+    NoImage(Box<AnswerWithoutImage>),
     /// The answer has a syntax error or is incomplete, or too many bytes came before any image.
     Malformed,
     /// The connection broke.
@@ -76,7 +76,7 @@ impl UpstreamRelay {
     }
 
     fn no_image(&self) -> ProofError {
-        self.without_image().map_or(ProofError::Malformed, ProofError::NoImage)
+        self.without_image().map_or(ProofError::Malformed, |answer| ProofError::NoImage(Box::new(answer)))
     }
 
     /// Returns the proven answer; to be called after [`Self::read_until_proven`] has succeeded.

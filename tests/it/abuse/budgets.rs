@@ -109,10 +109,10 @@ fn hold_unfinished(address: SocketAddr, head: &[String], body: &[u8], count: usi
 }
 
 /// The value of a metric.
-fn metric(gateway: &Gateway, name: &str) -> u64 {
+fn metric(gateway: &Gateway, name: &str) -> usize {
     let text = gateway.metrics_text();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {text}"));
-    line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).map_or(0, |value| value as u64)
+    line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
 /// Waits until every one of these connections waits for more of its body or has an answer.
@@ -121,7 +121,7 @@ fn wait_until_read(gateway: &Gateway, held: &[TcpStream]) {
         let waiting = metric(gateway, "imagate_connections{state=\"reading_body\"}");
         let answered =
             held.iter().filter(|stream| stream.set_nonblocking(true).is_ok() && stream.peek(&mut [0]).is_ok());
-        (waiting as usize + answered.count() >= held.len()).then_some(())
+        (waiting + answered.count() >= held.len()).then_some(())
     });
 }
 

@@ -46,6 +46,12 @@ fn account(number: usize, upstream: &CiphertextUpstream) -> Account {
     Account::with_base_url(&name(number), upstream.base_url()).with_responses_protocol()
 }
 
+impl Conversation {
+    fn drop_ciphertext(&mut self) {
+        self.items.retain(|item| item["encrypted_content"].is_null());
+    }
+}
+
 impl Stage<'_> {
     /// Sends one turn, again and again until it is answered.
     fn take_turn(&self, number: usize, conversation: &mut Conversation) {
@@ -68,13 +74,12 @@ impl Stage<'_> {
                 }
                 // The account has a cooldown: clients wait as long as the answer says.
                 429 => pause(std::time::Duration::from_millis(300)),
+                // What a dead account has made cannot be read any more; the client goes on without it.
+                _ if is_dead => conversation.drop_ciphertext(),
                 status => {
-                    // What a dead account has made cannot be read any more; the client goes on without it.
-                    if !is_dead {
-                        println!("conversation {number} lost in turn {}: {status} {}", self.turn, answer.text());
-                        self.counts.lost.fetch_add(1, Ordering::Relaxed);
-                    }
-                    conversation.items.retain(|item| item["encrypted_content"].is_null());
+                    println!("conversation {number} lost in turn {}: {status} {}", self.turn, answer.text());
+                    self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                    conversation.drop_ciphertext();
                 }
             }
         }

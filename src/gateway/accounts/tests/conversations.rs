@@ -22,7 +22,7 @@ const DEATH_TURN: usize = 6;
 /// The turn from which there is one more account.
 const ADDITION_TURN: usize = 8;
 
-/// The number of conversations: a few among the ordinary tests, and those of the issue with `cargo xtask soak`.
+/// The number of conversations: a few among the ordinary tests, and many with `cargo xtask soak`.
 #[expect(clippy::disallowed_methods, reason = "the runner of the tests passes the choice in a variable")]
 fn conversation_count() -> usize {
     if std::env::var_os("IMAGATE_SOAK").is_some() { 2_000 } else { 120 }
@@ -97,6 +97,11 @@ async fn caller_of(store: &Arc<dyn Store>, user: &str) -> Caller {
     keys.authenticate(Some(format!("Bearer {}", key.secret.expose()).as_bytes())).await.unwrap()
 }
 
+fn response_job() -> ResponseJob {
+    let body = Bytes::from(json!({"model": "m", "input": "x"}).to_string());
+    check_response(body.into(), &HeaderMap::new(), Utc::now()).unwrap()
+}
+
 impl World {
     async fn open(store: Arc<dyn Store>, count: usize) -> Self {
         let accounts: Vec<_> = (0..count).map(responses_account).collect();
@@ -140,14 +145,14 @@ impl World {
         let node = &self.nodes[(number + turn) % 2];
         let session = format!("conversation-{number}");
         // A third of the clients names no session.
-        let session = (number % 3 > 0).then_some(session.as_bytes());
+        let session = (!number.is_multiple_of(3)).then_some(session.as_bytes());
         let digest = |index: usize| BindingDigest::of_ciphertext(&format!("{number}-{index}"));
         let parts: Vec<_> = (0..conversation.makers.len())
             .map(|index| ContextPart { param: String::new(), digest: digest(index), is_stored: false })
             .collect();
         let policy = || StoredContextPolicy::Own;
         let accounts = node.serving_accounts(&self.caller, &parts, session, &policy).await.unwrap().unwrap();
-        let job = self.job().for_accounts(accounts);
+        let job = response_job().for_accounts(accounts);
         let (mut tried, mut is_unreadable) = (Vec::new(), false);
         loop {
             let request_id = format!("req_{number}_{turn}");
@@ -180,11 +185,6 @@ impl World {
             node.apply_feedback(&lease, feedback).await;
             tried.push(account);
         }
-    }
-
-    fn job(&self) -> ResponseJob {
-        let body = Bytes::from(json!({"model": "m", "input": "x"}).to_string());
-        check_response(body.into(), &HeaderMap::new(), Utc::now()).unwrap()
     }
 
     /// Closes the records of a turn, in batches as the writer does.

@@ -171,22 +171,25 @@ impl Model {
         let records = self.usage.list_records(&RecordFilter::default()).await.unwrap();
         for (key, period) in (0..SUBJECTS).flat_map(|key| [(key, BudgetPeriod::Day), (key, BudgetPeriod::Month)]) {
             for subject in Self::subjects_of(key) {
-                let is_mine = |record: &&Record| match &subject {
-                    LimitSubject::Key(key) => record.key == *key,
-                    LimitSubject::User(user) => record.user == *user,
-                    LimitSubject::Group(group) => record.group == *group,
-                };
-                let costs = records.iter().filter(is_mine);
-                let costs = costs.map(|of| of.cost_usd.or(of.max_job_cost_usd).or(of.max_cost_usd).unwrap_or_default());
-                let sum = costs.fold(Usd::ZERO, Usd::plus);
-                let limits = Arc::new(budget(1_000.0, period));
-                let limited = SubjectLimits::new(subject.clone(), Some(&limits));
-                for Node { limiter, .. } in &self.nodes {
-                    assert_eq!(money_at_rest(limiter, &limited).await, (sum, Usd::ZERO), "{subject:?} {period:?}");
-                }
+                self.assert_subject_at_rest(&records, &subject, period).await;
             }
         }
         assert!(self.refused > 20 && self.begun > self.refused + 200, "{} of {}", self.refused, self.begun);
+    }
+
+    async fn assert_subject_at_rest(&self, records: &[Record], subject: &LimitSubject, period: BudgetPeriod) {
+        let is_mine = |record: &&Record| match subject {
+            LimitSubject::Key(key) => record.key == *key,
+            LimitSubject::User(user) => record.user == *user,
+            LimitSubject::Group(group) => record.group == *group,
+        };
+        let costs = records.iter().filter(is_mine);
+        let costs = costs.map(|of| of.cost_usd.or(of.max_job_cost_usd).or(of.max_cost_usd).unwrap_or_default());
+        let sum = costs.fold(Usd::ZERO, Usd::plus);
+        let limited = SubjectLimits::new(subject.clone(), Some(&Arc::new(budget(1_000.0, period))));
+        for Node { limiter, .. } in &self.nodes {
+            assert_eq!(money_at_rest(limiter, &limited).await, (sum, Usd::ZERO), "{subject:?} {period:?}");
+        }
     }
 }
 
@@ -259,7 +262,7 @@ async fn a_killed_node_leaves_nothing_reserved() {
         model.begin_job().await;
     }
     // The process ends: its tasks close nothing more.
-    std::mem::take(&mut model.running).into_iter().for_each(|job| std::mem::forget(job));
+    std::mem::take(&mut model.running).into_iter().for_each(std::mem::forget);
     store.interrupt_running(&NodeId::only()).await.unwrap();
     model.refused = 50;
     model.begun = 1_000;

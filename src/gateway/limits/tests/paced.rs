@@ -9,6 +9,18 @@ fn response(ceiling: Option<f64>) -> JobDemand {
     JobDemand { images: 0, cost: ceiling.map(usd), bound: BoundKind::Ceiling }
 }
 
+/// Reserves on a task of its own.
+#[expect(clippy::disallowed_methods, reason = "a test waits for it")]
+fn spawn_reservation(
+    limiter: &Arc<RequestLimiter>,
+    id: &'static str,
+    subjects: Vec<SubjectLimits>,
+    demand: JobDemand,
+) -> JoinHandle<Result<LimitReservation, LimitError>> {
+    let limiter = Arc::clone(limiter);
+    tokio::spawn(async move { limiter.reserve(&id.into(), subjects, demand).await })
+}
+
 impl Fixture {
     /// Begins to reserve on a task of its own, and lets it run until it waits or is done.
     async fn begin(
@@ -16,8 +28,7 @@ impl Fixture {
         limits: &RequestLimits,
         demand: JobDemand,
     ) -> JoinHandle<Result<LimitReservation, LimitError>> {
-        let (limiter, key) = (Arc::clone(&self.limiter), key_limits(limits));
-        let task = tokio::spawn(async move { limiter.reserve(&"req_1".into(), vec![key], demand).await });
+        let task = spawn_reservation(&self.limiter, "req_1", vec![key_limits(limits)], demand);
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
@@ -101,10 +112,7 @@ async fn a_full_budget_of_one_key_is_not_in_the_way_of_others_of_its_group() {
         SubjectLimits::new(LimitSubject::Group("default".to_owned()), Some(&Arc::new(budget(9.0, BudgetPeriod::Day))))
     };
     let of = |key: &str| SubjectLimits::new(LimitSubject::Key(key.into()), Some(&Arc::new(limits.clone())));
-    let reserve = |key: &str| {
-        let (limiter, subjects) = (Arc::clone(&fixture.limiter), vec![of(key), group()]);
-        tokio::spawn(async move { limiter.reserve(&"req_1".into(), subjects, response(Some(2.0))).await })
-    };
+    let reserve = |key: &str| spawn_reservation(&fixture.limiter, "req_1", vec![of(key), group()], response(Some(2.0)));
     let running = reserve("key_1").await.unwrap().unwrap();
     let waiting = reserve("key_1");
     let other = reserve("key_2").await.unwrap().unwrap();
@@ -129,8 +137,8 @@ async fn a_response_that_was_dearer_than_its_amount_raises_those_of_the_others()
 }
 
 /// Returns the cost of a response, if it may begin.
-async fn spend(fixture: &Fixture, limits: &RequestLimits, cost: Usd) -> Usd {
-    let reserved = fixture.reserve(limits, response(Some(0.3))).await;
+async fn spend(fixture: Arc<Fixture>, limits: RequestLimits, cost: Usd) -> Usd {
+    let reserved = fixture.reserve(&limits, response(Some(0.3))).await;
     tokio::task::yield_now().await;
     reserved.ok().map(|reservation| reservation.settle(Some(cost), 0)).map_or(Usd::ZERO, |()| cost)
 }
@@ -144,7 +152,7 @@ async fn a_burst_passes_a_budget_by_at_most_one_response() {
         for number in 0..50_u64 {
             let (fixture, limits) = (Arc::clone(&fixture), limits.clone());
             let cost = Usd::from_nanos((seed * 31 + number * 17) % 30 * 10_000_000);
-            tasks.spawn(async move { spend(&fixture, &limits, cost).await });
+            tasks.spawn(spend(fixture, limits, cost));
         }
         let spent = tasks.join_all().await.into_iter().fold(Usd::ZERO, Usd::plus);
         assert!(spent < usd(1.3), "{seed}: {spent}");
@@ -157,8 +165,7 @@ fn on_node(
     id: &'static str,
     demand: JobDemand,
 ) -> JoinHandle<Result<LimitReservation, LimitError>> {
-    let (limiter, key) = (Arc::clone(limiter), key_limits(&budget(1.0, BudgetPeriod::Month)));
-    tokio::spawn(async move { limiter.reserve(&id.into(), vec![key], demand).await })
+    spawn_reservation(limiter, id, vec![key_limits(&budget(1.0, BudgetPeriod::Month))], demand)
 }
 
 #[tokio::test]

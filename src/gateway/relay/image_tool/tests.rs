@@ -301,7 +301,7 @@ async fn base64_may_contain_an_escaped_slash_and_line_breaks_and_nothing_else() 
 /// Returns what was read from a response that ended without an image.
 async fn without_image(stream_text: &str, cut: usize) -> AnswerWithoutImage {
     match prove(pieces(stream_text, cut), requested(false)).await {
-        Err(ProofError::NoImage(answer)) => answer,
+        Err(ProofError::NoImage(answer)) => *answer,
         result => panic!("{stream_text}: {result:?} instead of an answer without an image"),
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn read_members(
     while let Some(member) = reader.next_value()? {
         if let Some(name) = names.iter().find(|name| **name == reader.key()) {
             let (span, raw) = reader.capture(member)?;
-            known.insert(*name, span, raw);
+            known.insert(name, span, raw);
         } else {
             known.note_unknown(reader.key());
             reader.skip(member)?;

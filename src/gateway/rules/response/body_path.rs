@@ -59,7 +59,7 @@ impl BodyPath {
         for step in &self.steps {
             match step {
                 Step::Member(_) if written.is_empty() => {
-                    written.push_str(&fields::clip(keys.pop().unwrap_or_default()))
+                    written.push_str(&fields::clip(keys.pop().unwrap_or_default()));
                 }
                 Step::Member(_) => written.push_str(&format!(".{}", fields::clip(keys.pop().unwrap_or_default()))),
                 Step::Element(index) => written.push_str(&format!("[{index}]")),

@@ -104,7 +104,7 @@ pub(super) fn check_tool(
     kind: &str,
     tools: &mut ToolSummary,
 ) -> Result<ToolVerdict, Error> {
-    if !CLIENT_TOOL_TYPES.contains(&kind) && !(tool.is_choice && kind == CHOICE_TYPE) {
+    if !(CLIENT_TOOL_TYPES.contains(&kind) || tool.is_choice && kind == CHOICE_TYPE) {
         tools.record_hosted_tool(&format!("{}.type", tool.path), kind);
     }
     if kind != IMAGE_TOOL_TYPE {

@@ -21,7 +21,7 @@ async fn a_closed_record_binds_its_values_to_its_user_and_account() {
         let first = closed("r1", "usr_1", "a", &["resp_1", "rs_1", "resp_1"]);
         let other_user = closed("r2", "usr_2", "b", &["rs_1"]);
         let same_batch = closed("r3", "usr_2", "c", &["rs_1", "rs_3"]);
-        write(&*store, &["r1", "r2", "r3"].map(|id| running_record(id)).each_ref().map(RowWrite::Open)).await;
+        write(&*store, &["r1", "r2", "r3"].map(running_record).each_ref().map(RowWrite::Open)).await;
         let before = store.find_bindings(&digests(&first)).await.unwrap();
         assert_eq!(before, [], "a running record binds nothing");
         let outcomes = write(&*store, &[&first, &other_user, &same_batch].map(RowWrite::Close)).await;

@@ -97,7 +97,7 @@ fn a_rejection_about_the_account_is_not_the_callers_fault() {
 /// request.
 fn classify_response_error(code: u16, body: &str) -> (FailureClass, FailureCause) {
     let status_code = StatusCode::from_u16(code).expect("a valid status");
-    let body = serde_json::from_str(&body).ok();
+    let body = serde_json::from_str(body).ok();
     let failure = classify_status(status_code, &HeaderMap::new(), body.as_ref(), RESPONSE_FAULT_SCOPE);
     (failure.class, failure.cause)
 }

@@ -113,6 +113,7 @@ fn verdict(body: &Value, path: &str, dialects: DialectSet) -> Result<Value, Stri
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a longer run is asked for in a variable")]
 fn a_tool_has_the_same_verdict_at_every_place() {
     let bodies = std::env::var("IMAGATE_TOOL_BODIES").ok().and_then(|count| count.parse().ok()).unwrap_or(BODIES);
     let mut random = Random(44);

@@ -14,19 +14,19 @@ async fn two_nodes() -> Option<[(PostgresStore, TempDir); 2]> {
     Some([open().await, open().await])
 }
 
-fn nanos(nanos: u64) -> Option<Usd> {
-    Some(Usd::from_nanos(nanos))
+fn nanos(nanos: u64) -> Usd {
+    Usd::from_nanos(nanos)
 }
 
 fn running(id: &str) -> Record {
     let end_user = Some("ada".to_owned());
-    Record { max_cost_usd: nanos(400), max_job_cost_usd: nanos(500), end_user, ..running_record(id) }
+    Record { max_cost_usd: Some(nanos(400)), max_job_cost_usd: Some(nanos(500)), end_user, ..running_record(id) }
 }
 
 fn finished(id: &str) -> Record {
     let end_user = Some("ada".to_owned());
     Record {
-        cost_usd: nanos(3),
+        cost_usd: Some(nanos(3)),
         cost_basis: Some(CostBasis::Exact),
         end_user,
         latency_ms: Some(70),
@@ -72,11 +72,12 @@ async fn the_outcome_of_the_node_that_ran_the_job_replaces_a_provisional_one_onc
         let delivered = finished("r1").delivered.len() as u64;
         assert_eq!(counted(&second).await, [1, 1, delivered, 3, 0]);
         let stored = record(&second, "r1").await.unwrap();
-        assert_eq!((stored.state, stored.cost_usd, stored.latency_ms), (JobState::Succeeded, nanos(3), Some(70)));
+        assert_eq!((stored.state, stored.cost_usd, stored.latency_ms), (JobState::Succeeded, Some(nanos(3)), Some(70)));
         assert_eq!((stored.usage, stored.attempts), (finished("r1").usage, finished("r1").attempts));
         for store in [&first, &second] {
             let groups = details(store).await;
-            let [(account, counts)] = groups.as_slice() else { panic!("{groups:?}") };
+            assert_eq!(groups.len(), 1, "{groups:?}");
+            let (account, counts) = &groups[0];
             assert_eq!(Some(account.as_str()), finished("r1").account.as_deref());
             assert_eq!((counts.requests, counts.succeeded, counts.images), (1, 1, delivered));
             assert_eq!((counts.cost_nano_usd, counts.cost_unknown), (3, 0));
@@ -95,11 +96,11 @@ async fn the_outcome_of_the_node_that_ran_the_job_replaces_a_provisional_one_onc
 async fn an_outcome_that_is_final_is_not_replaced() {
     let Some([(first, _one), (second, _two)]) = two_nodes().await else { return };
     first.write_rows(&first.node, &[RowWrite::Open(&running("r1"))]).await.unwrap();
-    let broken = Record { state: JobState::Interrupted, cost_usd: nanos(400), ..finished("r1") };
+    let broken = Record { state: JobState::Interrupted, cost_usd: Some(nanos(400)), ..finished("r1") };
     assert_eq!(close(&first, &broken).await, RowWriteOutcome::Done);
     assert_eq!(close(&first, &finished("r1")).await, RowWriteOutcome::NoEffect);
     assert_eq!(second.interrupt_running(first.node_id()).await.unwrap(), 0);
-    assert_eq!(record(&second, "r1").await.unwrap().cost_usd, nanos(400));
+    assert_eq!(record(&second, "r1").await.unwrap().cost_usd, Some(nanos(400)));
 }
 
 /// An unknown cost counts as the most that the job has reserved, until the cost is known.
@@ -120,6 +121,18 @@ async fn the_difference_of_costs_counts_whichever_of_them_is_known() {
     assert_eq!((counted(&first).await[3..].to_vec(), assumed().await), (vec![3, 1], 500));
 }
 
+async fn close_all(store: &PostgresStore, ids: &[String]) {
+    for id in ids {
+        assert_eq!(close(store, &finished(id)).await, RowWriteOutcome::Done);
+    }
+}
+
+async fn fold_four_times(store: &PostgresStore) {
+    for _ in 0..4 {
+        store.fold_records(i64::MAX, 2).await.unwrap();
+    }
+}
+
 /// A step of the detailed counts and an outcome that replaces a provisional one, at the same time and in any order.
 #[tokio::test]
 async fn a_replaced_outcome_counts_once_in_detail_whatever_the_order() {
@@ -130,17 +143,7 @@ async fn a_replaced_outcome_counts_once_in_detail_whatever_the_order() {
             first.write_rows(&first.node, &[RowWrite::Open(&running(id))]).await.unwrap();
         }
         second.interrupt_running(first.node_id()).await.unwrap();
-        let replace = async {
-            for id in &ids {
-                assert_eq!(close(&first, &finished(id)).await, RowWriteOutcome::Done);
-            }
-        };
-        let count = async {
-            for _ in 0..4 {
-                second.fold_records(i64::MAX, 2).await.unwrap();
-            }
-        };
-        tokio::join!(replace, count);
+        tokio::join!(close_all(&first, &ids), fold_four_times(&second));
         let all: Vec<_> = details(&second).await;
         let sum = |count: fn(&UsageDetails) -> u64| all.iter().map(|(_, counts)| count(counts)).sum::<u64>();
         let requests = 4 * (round + 1);
