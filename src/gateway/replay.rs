@@ -61,9 +61,10 @@
 //! uploads. If the disk is full, the bytes of an answer are still passed on to its present readers, at the pace of the
 //! slowest, but later repeats cannot get them.
 //!
-//! Tools of agents and pages without a script show an image only from the stored answer. For such a request, disk space
-//! is reserved before anything is spent ([`ClaimGuard::reserve_space`](claim_guard::ClaimGuard::reserve_space)); without
-//! space it is refused. If its answer cannot be written nevertheless, it is kept in memory for some minutes.
+//! Tools of agents and pages show an image from the stored answer. For such a request, disk space is reserved before
+//! anything is spent ([`AnswerReplay::reserve_space`]); without space it is refused. If its answer cannot be written
+//! nevertheless, it is kept in memory for some minutes. Links reserve space in the same way, but without it the caller
+//! gets the images in place of the links.
 //!
 //! If several nodes share a database, the bytes of finished answers are also there, encrypted in the same way, so that
 //! every node can send them.
@@ -124,6 +125,7 @@ use tokio::time::Instant;
 pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
 pub(crate) use answer_reader::AnswerReader;
+pub(crate) use disk_budget::AnswerSpace;
 pub(crate) use idempotent_answers::{ClaimOutcome, EarlierAnswer};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
 pub(crate) use orphans::{EarlyClaim, JobRegistration};
@@ -225,6 +227,15 @@ impl AnswerReplay {
         // The task has weak references only, so it ends after the answers are dropped.
         drop(tokio::runtime::Handle::current().spawn(work));
         Ok(Self { pending, idempotent_answers, orphans, orphan_window: settings.orphan_window })
+    }
+
+    /// Reserves disk space for the answer of a job before anything is spent ([`ClaimGuard::use_space`]).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::StorageFull`] if the space that no running answer uses is too small.
+    pub(crate) async fn reserve_space(&self, bytes: u64) -> Result<AnswerSpace, Error> {
+        self.idempotent_answers.reserve_space(bytes).await
     }
 
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, exactly one gets the

@@ -13,7 +13,7 @@ use crate::kit::{
     Account, Answer, Call, FakeUpstream, Form, Gateway, Program, Server, SmallDisk, eventually, request, stretched_png,
 };
 use crate::pages::users::sign_in_ada;
-use crate::pages::visitor::Visitor;
+use crate::pages::visitor::{self, Visitor};
 
 const MIB: usize = 1024 * 1024;
 /// The size of the disk in megabytes.
@@ -201,6 +201,29 @@ fn images_that_cannot_be_stored_are_in_the_answer_instead_of_links() {
     assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:#?}");
 }
 
+/// The space for the answers is held from before their images are made.
+#[test]
+fn images_whose_links_have_space_keep_their_links_if_the_disk_fills_meanwhile() {
+    let Some(gateway) = SmallDiskGateway::new() else { return };
+    let (key, count) = (gateway.key("ada"), 6);
+    let generate = |number: usize| {
+        let prompt = format!("cube {number} [[b64=9000000 gate=all]]");
+        let body = request(json!({"prompt": prompt, "size": "1024x1024", "response_format": "url"}));
+        let call = Call::generation().key(&key).json(&body).without_document_check();
+        let call = if number % 2 == 0 { call.header("idempotency-key", &prompt) } else { call };
+        call.send(gateway.server.address()).ok_json()["data"][0].clone()
+    };
+    let images: Vec<Value> = thread::scope(|scope| {
+        let generate = &generate;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || generate(number))).collect();
+        gateway.upstream.wait_until("all calls are paid for", |attempts| attempts.len() == count);
+        gateway.disk.fill_except(RESERVED as u64 + 24);
+        gateway.upstream.open_gate("all");
+        threads.into_iter().map(|thread| thread.join().expect("an image")).collect()
+    });
+    images.iter().for_each(|image| check_link(&gateway, &image["url"]));
+}
+
 #[test]
 fn a_tool_call_whose_image_cannot_be_stored_costs_nothing() {
     let Some(gateway) = SmallDiskGateway::new() else { return };
@@ -233,7 +256,12 @@ fn call_tool(gateway: &SmallDiskGateway, key: &str, arguments: &Value) -> Value 
 /// Checks that a result has an image, and that its link leads to a file.
 fn check_delivered(gateway: &SmallDiskGateway, result: &Value) {
     assert_eq!(result["isError"], false, "{result:.500}");
-    let url = result["structuredContent"]["images"][0]["url"].as_str().expect("a link");
+    check_link(gateway, &result["structuredContent"]["images"][0]["url"]);
+}
+
+/// Checks that a link leads to a file.
+fn check_link(gateway: &SmallDiskGateway, url: &Value) {
+    let url = url.as_str().expect("a link");
     let path = url.split_once("/v1/").map(|(_, path)| format!("/v1/{path}")).expect("a path");
     let file = Call::get(&path).without_document_check().send(gateway.server.address());
     assert!(file.status == 200 && file.complete && !file.body.is_empty(), "{}", file.status);
@@ -298,7 +326,7 @@ fn tool_calls_that_were_paid_for_deliver_their_images_from_memory_if_the_disk_is
 }
 
 #[test]
-fn forms_without_a_script_are_paid_for_only_if_their_pictures_can_be_shown() {
+fn forms_are_paid_for_only_if_their_pictures_can_be_shown() {
     let upstream = FakeUpstream::start();
     let settings = format!("\n[uploads]\nmin_free_megabytes = {RESERVED}\n");
     let mut gateway = Gateway::with(&settings, &[Account::for_upstream("only", &upstream)]);
@@ -341,6 +369,10 @@ fn forms_without_a_script_are_paid_for_only_if_their_pictures_can_be_shown() {
     let refused = send(&mut ada, "a ball", "1024x1024");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.text().contains("Nothing was spent"), "{}", refused.text());
+    // A page with a script can be loaded again, so it is no exception.
+    let form = ada.form("/studio", "/studio").with(&[("prompt", "a ball"), ("size", "1024x1024")]);
+    let refused = ada.send(visitor::post("/studio", &form.fields).header("accept", "text/event-stream"));
+    assert_eq!(refused.error_object(503)["code"], "service_unavailable");
     assert_eq!(upstream.attempt_count(), 7);
     disk.clear();
     let again = send(&mut ada, "a ball", "1024x1024");

@@ -1,16 +1,16 @@
 //! The context of a job of either kind, with everything that is needed to answer its request.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
-use super::{RequestOptions, cost_estimate, delivery, request_limits};
+use super::{RequestOptions, answer_size, cost_estimate, delivery, request_limits};
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{JobOutcome, OpenRecord};
-use crate::gateway::replay::{AnswerSender, JobRegistration};
+use crate::gateway::replay::{AnswerSender, AnswerSpace, JobRegistration};
 use crate::gateway::rules::SharedTask;
 
 /// A job, with everything that is needed to answer its request.
@@ -21,13 +21,22 @@ pub(super) struct JobContext {
     pub(super) task: SharedTask,
     /// The hash by which a retry that the client makes by itself is recognized.
     fingerprint: OnceLock<[u8; 32]>,
+    /// The disk space that is reserved for the stored answer.
+    answer_space: Mutex<Option<AnswerSpace>>,
 }
 
 // === impl JobContext ===
 
 impl JobContext {
     pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
-        Self { gateway: Arc::clone(gateway), caller, options, task, fingerprint: OnceLock::new() }
+        Self {
+            gateway: Arc::clone(gateway),
+            caller,
+            options,
+            task,
+            fingerprint: OnceLock::new(),
+            answer_space: Mutex::default(),
+        }
     }
 
     /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
@@ -42,6 +51,31 @@ impl JobContext {
     /// Returns the fingerprint that [`Self::job_registration`] has computed, if there is one.
     pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
         self.fingerprint.get().copied()
+    }
+
+    /// Reserves disk space for the answer, if it is delivered from the disk. An answer whose links cannot be kept has its
+    /// images in base64.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::StorageFull`] if the caller gets the images only from the stored answer, and there is no space.
+    pub(super) async fn reserve_answer_space(&self) -> Result<(), Error> {
+        let SharedTask::Images(job) = &self.task else { return Ok(()) };
+        let is_needed = self.options.needs_stored_answer;
+        if !is_needed && !job.adaptations().asks_for_urls() {
+            return Ok(());
+        }
+        match self.gateway.replay().reserve_space(answer_size::estimated_bytes(job)).await {
+            Ok(space) => *self.answer_space.lock().unwrap_or_else(PoisonError::into_inner) = Some(space),
+            Err(error) if is_needed => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the disk space that is reserved for the answer.
+    pub(super) fn take_answer_space(&self) -> Option<AnswerSpace> {
+        self.answer_space.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Runs the whole job, beginning with its intent. `answer_sender` knows if the caller still waits; without it,

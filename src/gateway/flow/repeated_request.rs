@@ -10,11 +10,10 @@ use tracing::Instrument as _;
 use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
-use super::{answer_size, count_if_refused, count_repeat, early_stream};
+use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
-use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
@@ -60,19 +59,17 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
         .claim_or_follow(&context.caller, context.task.clone(), key, &context.options.request_id)
         .await;
     match claim_outcome.map_err(lookup_error)? {
-        ClaimOutcome::Claimed(claim) => {
+        ClaimOutcome::Claimed(mut claim) => {
             let reader = claim.answer_reader();
             let gateway = Arc::clone(&context.gateway);
             let job = async move {
-                let claim = match &context.task {
-                    SharedTask::Images(job) if context.options.needs_stored_answer => {
-                        claim.reserve_space(answer_size::estimated_bytes(job)).await
-                    }
-                    _ => Some(claim),
+                let reserved = context.reserve_answer_space().await;
+                context.take_answer_space().into_iter().for_each(|space| claim.use_space(space));
+                let result = match reserved {
+                    Ok(()) => context.run(None).await,
+                    Err(error) => Err(error),
                 };
-                if let Some(claim) = claim {
-                    claim.record(context.run(None).await).await;
-                }
+                claim.record(result).await;
             };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             Ok(read_stored_answer(&gateway, reader).await?.with_replay_mark(false))
@@ -95,7 +92,10 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
     let gateway = Arc::clone(&context.gateway);
     let mut job = DetachableJob::new(async move {
-        let result = context.run(Some(&sender)).await;
+        let result = match context.reserve_answer_space().await {
+            Ok(()) => context.run(Some(&sender)).await,
+            Err(error) => Err(error),
+        };
         sender.complete(result).await;
     });
     let mut answer = pin!(receiver.answer(deadline));

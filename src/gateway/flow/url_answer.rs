@@ -129,7 +129,10 @@ async fn store_answer(context: &JobContext, answer: GatewayAnswer) -> Result<Lin
     let key = format!("url-{}", Uuid::new_v4().simple());
     let (caller, task, id) = (&context.caller, context.task.clone(), &context.options.request_id);
     let claim = match context.gateway.replay().claim_or_follow(caller, task, &key, id).await {
-        Ok(ClaimOutcome::Claimed(claim)) => claim,
+        Ok(ClaimOutcome::Claimed(mut claim)) => {
+            context.take_answer_space().into_iter().for_each(|space| claim.use_space(space));
+            claim
+        }
         outcome => {
             let error = outcome.err();
             tracing::error!(?error, "an answer has its images instead of links: it cannot be stored");

@@ -184,8 +184,8 @@ async fn begin(
     }
     gateway.keys().note_request(&caller);
     let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce, &context.request.admission);
-    // A script shows the images of the answer itself.
-    let options = if context.request.wants_events { options } else { options.with_stored_answer() };
+    // A page without a script, and one that is loaded again, show the images of the stored answer.
+    let options = options.with_stored_answer();
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
         let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;

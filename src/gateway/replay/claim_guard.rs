@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::answer_head::{AnswerHead, RecordableAnswer, error_answer, is_final};
 use super::answer_reader::AnswerReader;
 use super::answer_recorder::AnswerRecorder;
-use super::disk_budget::{AnswerSpace, EvictableStorage, reserve_ahead, run_with_timeout};
+use super::disk_budget::{AnswerSpace, EvictableStorage};
 use super::durable_answers::{AnswerStorageError, PendingFile};
 use super::idempotent_answers::{ClaimHandover, ClaimOutcome, IdempotentAnswers, LiveClaim};
 use super::pending_work::PendingGuard;
@@ -97,24 +97,10 @@ impl ClaimGuard {
         AnswerReader::new(&self.live.answer)
     }
 
-    /// Reserves disk space for the answer, before anything is spent. The answer is then kept until it is fetched, even if
-    /// it cannot be written. Without space, the claim is released, its readers get the error, and nothing is returned.
-    ///
-    /// Must be awaited in a task that no caller can drop.
-    pub(crate) async fn reserve_space(mut self, bytes: u64) -> Option<Self> {
-        let folder = Arc::clone(&self.idempotent_answers.folder);
-        let storage = Arc::clone(&folder);
-        match run_with_timeout(&folder.free, move || reserve_ahead(&*storage, bytes)).await {
-            Ok(space) => {
-                self.space = Some(space);
-                Some(self)
-            }
-            Err(error) => {
-                tracing::warn!(%error, bytes, "a request is refused before it costs anything: its answer has no space");
-                self.record_error(&Error::StorageFull).await;
-                None
-            }
-        }
+    /// Uses space that was reserved before anything was spent. The answer is then kept until it is fetched, even if it
+    /// cannot be written.
+    pub(crate) fn use_space(&mut self, space: AnswerSpace) {
+        self.space = Some(space);
     }
 
     /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After

@@ -46,7 +46,7 @@ pub(super) struct DiskReservation {
 
 /// Space that is reserved for an answer before the answer is made. What is not written is released on drop.
 #[derive(Debug)]
-pub(super) struct AnswerSpace(DiskReservation);
+pub(crate) struct AnswerSpace(DiskReservation);
 
 /// Returns the bytes of the blocks that a file of this length takes.
 pub(super) const fn whole_blocks(length: u64) -> u64 {

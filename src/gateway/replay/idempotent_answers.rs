@@ -22,11 +22,13 @@ use super::answer_head::AnswerHead;
 use super::answer_reader::AnswerReader;
 use super::answer_sharing::AnswerSharing;
 use super::claim_guard::ClaimGuard;
+use super::disk_budget::{AnswerSpace, reserve_ahead, run_with_timeout};
 use super::fingerprint::ReplayDigest;
 use super::pending_work::{PendingGuard, PendingWork};
 use super::stored_answer::StoredAnswer;
 use super::unstored_answers::UnstoredAnswers;
 use super::{LONGEST_CLAIM, ReplayError};
+use crate::error::Error;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::store::{
     JobProgress, JobState, KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoreError,
@@ -171,6 +173,20 @@ impl IdempotentAnswers {
         let folder = Arc::clone(&self.folder);
         let result = tokio::task::spawn_blocking(move || folder.take_over_leftovers(Timestamp::now())).await;
         result.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
+    }
+
+    /// Reserves disk space for an answer that is not made yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::StorageFull`] if it is used up.
+    pub(super) async fn reserve_space(&self, bytes: u64) -> Result<AnswerSpace, Error> {
+        let storage = Arc::clone(&self.folder);
+        let reserved = run_with_timeout(&self.folder.free, move || reserve_ahead(&*storage, bytes)).await;
+        reserved.map_err(|error| {
+            tracing::warn!(%error, bytes, "an answer that is not made yet has no space");
+            Error::StorageFull
+        })
     }
 
     /// Claims the idempotency key of `scope` for this request, or reads the existing claim. Waits while an earlier
