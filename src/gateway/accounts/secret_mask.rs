@@ -2,9 +2,10 @@
 //!
 //! An upstream, or a proxy in front of it, may repeat the credentials of a call anywhere: in a message, an id, a header or
 //! a body. The words around a secret tell nothing, so the text is compared with the secrets themselves. A part of at least
-//! [`PART`] characters counts like the whole, in the spellings in which texts carry it: plain, with the escapes of URLs and
-//! of JSON, and in base64. A part without a digit and with letters of one case only does not count, because it may be a
-//! word. The module is pure, and does not know where a text comes from or where it goes.
+//! [`TEXT_PART`] characters counts like the whole, in the spellings in which texts carry it: plain, with the escapes of URLs
+//! and of JSON, and in base64. A part without a digit and with letters of one case only does not count, because it may be a
+//! word. The body of an answer has images in base64, in which short parts occur by chance, so a part has at least
+//! [`BODY_PART`] characters there. The module is pure, and does not know where a text comes from or where it goes.
 
 use std::borrow::Cow;
 
@@ -16,13 +17,15 @@ use http::{HeaderMap, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 
-/// The characters of the shortest part of a secret that counts (our choice): fewer occur by chance.
-const PART: usize = 8;
+/// The characters of the shortest part of a secret that counts in a message, an id or a header (our choice): fewer occur by
+/// chance.
+const TEXT_PART: usize = 8;
+/// The characters of the shortest part that counts in the body of an answer (our choice). A token of 2,000 characters has
+/// about 6,000 parts: with eight characters, one of them would occur by chance in one of 3,000 images of 15 MB in base64,
+/// and with twelve in one of fifty billion.
+const BODY_PART: usize = 12;
 /// The number of bytes of a gram, by which a text is searched.
 const GRAM: usize = 4;
-/// Each place at which a pattern can begin has a gram at one of this number of offsets, so only every fifth place of a text
-/// is looked at.
-const STRIDE: usize = PART - GRAM + 1;
 /// The bits of the table of grams for each gram, and the limits of the table (our choice): few other grams are found in it,
 /// and it stays small beside the caches of a processor.
 const BITS_PER_GRAM: usize = 64;
@@ -31,10 +34,20 @@ const MAX_BITS: usize = 1 << 21;
 /// The secrets of one account.
 #[derive(Default)]
 pub(crate) struct SecretMask {
-    /// The parts of the secrets in all spellings, sorted; none begins with another.
+    text_parts: SecretParts,
+    body_parts: SecretParts,
+}
+
+/// The parts of secrets that have a given number of characters.
+#[derive(Default)]
+pub(crate) struct SecretParts {
+    /// The parts in all spellings, sorted; none begins with another.
     patterns: Vec<Box<[u8]>>,
     /// A bit for each gram that occurs near the beginning of a pattern.
     grams: Vec<u64>,
+    /// Each place at which a pattern can begin has a gram at one of this number of offsets, so only one place of that many
+    /// is looked at.
+    stride: usize,
     longest: usize,
 }
 
@@ -47,24 +60,12 @@ impl SecretMask {
     /// The byte that takes the place of each byte of a secret. It changes no length, and is valid in every format.
     pub(crate) const MASK: u8 = b'*';
 
-    /// Prepares the search for these secrets. Those shorter than [`PART`] are not searched for: they occur by chance.
+    /// Prepares the search for these secrets. Those shorter than [`TEXT_PART`] are not searched for: they occur by chance.
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut patterns: Vec<Box<[u8]>> = Vec::new();
-        for secret in secrets.into_iter().filter(|secret| secret.len() >= PART) {
-            add_patterns(secret.as_bytes(), &mut patterns);
-        }
-        patterns.sort_unstable();
-        patterns.dedup_by(|later, earlier| later.starts_with(earlier));
-        let bits = (patterns.len() * BITS_PER_GRAM).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
-        let longest = patterns.iter().map(|pattern| pattern.len()).max().unwrap_or_default();
-        let mut mask = Self { patterns, grams: vec![0; bits / 64], longest };
-        for pattern in &mask.patterns {
-            for gram in pattern.windows(GRAM).take(STRIDE) {
-                let bit = gram_bit(gram, mask.grams.len());
-                mask.grams[bit / 64] |= 1 << (bit % 64);
-            }
-        }
-        mask
+        let secrets: Vec<_> =
+            secrets.into_iter().map(str::as_bytes).filter(|secret| secret.len() >= TEXT_PART).collect();
+        let parts = |length| SecretParts::new(&secrets, length);
+        Self { text_parts: parts(TEXT_PART), body_parts: parts(BODY_PART) }
     }
 
     /// Prepares the search for the credentials of a call, which are in its sensitive headers, and for further secrets.
@@ -79,12 +80,18 @@ impl SecretMask {
         Self::new(texts.chain(further))
     }
 
+    /// The parts that are searched for in the body of an answer.
+    pub(crate) const fn body_parts(&self) -> &SecretParts {
+        &self.body_parts
+    }
+
     /// True if a text of an upstream has a part of a secret in any spelling, also behind escapes of which not every
     /// character has one.
     pub(crate) fn reveals(&self, text: &str) -> bool {
-        self.has_match(text.as_bytes())
-            || (text.contains('%') && self.has_match(&percent_decode_str(text).collect::<Vec<_>>()))
-            || (text.contains('\\') && self.has_match(&unescaped_json(text)))
+        let parts = &self.text_parts;
+        parts.has_match(text.as_bytes())
+            || (text.contains('%') && parts.has_match(&percent_decode_str(text).collect::<Vec<_>>()))
+            || (text.contains('\\') && parts.has_match(&unescaped_json(text)))
     }
 
     /// Returns a text of an upstream with each part of a secret masked; a part behind escapes masks the whole text.
@@ -92,7 +99,7 @@ impl SecretMask {
         if !self.reveals(text) {
             return Cow::Borrowed(text);
         }
-        let masked = self.mask_bytes(Bytes::copy_from_slice(text.as_bytes()));
+        let masked = self.text_parts.mask(Bytes::copy_from_slice(text.as_bytes()));
         let masked = String::from_utf8_lossy(&masked).into_owned();
         Cow::Owned(if self.reveals(&masked) { char::from(Self::MASK).to_string() } else { masked })
     }
@@ -113,13 +120,37 @@ impl SecretMask {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
+}
+
+// === impl SecretParts ===
+
+impl SecretParts {
+    /// Prepares the search for the parts of these secrets that have this number of characters. A shorter secret has no part
+    /// but itself.
+    fn new(secrets: &[&[u8]], length: usize) -> Self {
+        let mut patterns: Vec<Box<[u8]>> = Vec::new();
+        for secret in secrets {
+            add_patterns(secret, length.min(secret.len()), &mut patterns);
+        }
+        patterns.sort_unstable();
+        patterns.dedup_by(|later, earlier| later.starts_with(earlier));
+        let bits = (patterns.len() * BITS_PER_GRAM).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        let lengths = || patterns.iter().map(|pattern| pattern.len());
+        let (stride, longest) = (lengths().min().unwrap_or(GRAM) - GRAM + 1, lengths().max().unwrap_or_default());
+        let mut parts = Self { patterns, grams: vec![0; bits / 64], stride, longest };
+        for gram in parts.patterns.iter().flat_map(|pattern| pattern.windows(GRAM).take(parts.stride)) {
+            let bit = gram_bit(gram, parts.grams.len());
+            parts.grams[bit / 64] |= 1 << (bit % 64);
+        }
+        parts
+    }
 
     /// Returns bytes of an upstream with each part of a secret masked. They are copied only if they have one.
-    pub(crate) fn mask_bytes(&self, bytes: Bytes) -> Bytes {
+    pub(crate) fn mask(&self, bytes: Bytes) -> Bytes {
         let mut masked: Option<BytesMut> = None;
         self.for_each_match(&bytes, |start, length| {
             let masked = masked.get_or_insert_with(|| BytesMut::from(&bytes[..]));
-            masked[start..start + length].fill(Self::MASK);
+            masked[start..start + length].fill(SecretMask::MASK);
             true
         });
         masked.map_or(bytes, BytesMut::freeze)
@@ -159,12 +190,12 @@ impl SecretMask {
         while let Some(gram) = bytes.get(place..place + GRAM) {
             let bit = gram_bit(gram, self.grams.len());
             let may_match = self.grams[bit / 64] & (1 << (bit % 64)) != 0;
-            let starts = place.saturating_sub(STRIDE - 1)..if may_match { place + 1 } else { 0 };
+            let starts = place.saturating_sub(self.stride - 1)..if may_match { place + 1 } else { 0 };
             let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
             if !matches.all(|(start, length)| visit(start, length)) {
                 return;
             }
-            place += STRIDE;
+            place += self.stride;
         }
     }
 
@@ -190,10 +221,10 @@ fn gram_bit(gram: &[u8], words: usize) -> usize {
     usize::try_from(hash).unwrap_or_default() & (words * 64 - 1)
 }
 
-/// Adds each part of a secret in each spelling.
-fn add_patterns(secret: &[u8], patterns: &mut Vec<Box<[u8]>>) {
+/// Adds each part of a secret of this number of characters in each spelling.
+fn add_patterns(secret: &[u8], length: usize, patterns: &mut Vec<Box<[u8]>>) {
     for spelling in spellings(secret) {
-        for (part, characters) in secret.windows(PART).zip(spelling.windows(PART)) {
+        for (part, characters) in secret.windows(length).zip(spelling.windows(length)) {
             if !may_be_word(part) {
                 patterns.push(characters.concat().into());
             }
@@ -206,7 +237,7 @@ fn add_patterns(secret: &[u8], patterns: &mut Vec<Box<[u8]>>) {
             let Some(inner) = secret.get(skipped..) else { continue };
             let whole_groups = inner.len() / 3 * 3;
             let encoded = engine.encode(&inner[..whole_groups]).into_bytes();
-            patterns.extend(encoded.windows(PART).step_by(4).map(Box::from));
+            patterns.extend(encoded.windows(length).step_by(4).map(Box::from));
         }
     }
 }
@@ -306,6 +337,18 @@ mod tests {
         // A part that is a word occurs in any text.
         let mask = SecretMask::new(["sk-upstream-7"]);
         assert!(!mask.reveals("The upstream is busy.") && mask.reveals("sk-upstream-7") && mask.reveals("upstream-7"));
+    }
+
+    #[test]
+    fn only_parts_that_do_not_occur_by_chance_are_masked_in_a_body() {
+        let mask = SecretMask::new([KEY, "k3y-of-9x"]);
+        let masked = |text: &str| mask.body_parts().mask(Bytes::copy_from_slice(text.as_bytes()));
+        for text in [&KEY[3..14], "k3y-of-9"] {
+            assert!(mask.reveals(text) && masked(text) == text, "{text}");
+        }
+        for text in [KEY, &KEY[3..15], "k3y-of-9x"] {
+            assert_eq!(masked(text), "*".repeat(text.len()), "{text}");
+        }
     }
 
     #[test]
