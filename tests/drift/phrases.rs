@@ -222,11 +222,23 @@ const SOURCES: &[Phrase] = &[
             },
         ],
     ),
-    ("For all keys together: `…` ({}) in memory and `…` ({}) on disk", &[|_| uploads("memory"), |_| uploads("disk")]),
+    (
+        "For all requests together: `…` ({}) in memory and `…` ({}) on disk",
+        &[|_| uploads("memory"), |_| uploads("disk")],
+    ),
+    (
+        "sessions: `…` ({}) in memory and `…` ({}) on disk",
+        &[|_| uploads("memory_per_user"), |_| uploads("disk_per_user")],
+    ),
     (
         "For each key: `…` ({}) in memory and `…` ({}) on disk",
         &[|_| uploads("memory_per_key"), |_| uploads("disk_per_key")],
     ),
+    // The statuses of HTTP for a head that is refused before the document applies.
+    ("a longer one gets {}.", &[|_| 431]),
+    ("The only transfer coding is `…` (else {})", &[|_| 501]),
+    // RFC 4291, section 2.5.4: the last 64 bits of an address are those of an interface.
+    ("one IPv6 network of {} bits", &[|_| 64]),
     ("reserved for the database: `…` ({})", &[|_| uploads("min_free")]),
     (
         "the price of {} tokens of `…` for each input image",
@@ -265,7 +277,7 @@ const STATUSES: &[Phrase] = &[
     ("of another user is a {}", &[|facts| facts.status("key_not_found")]),
     ("that is a {}.", &[|facts| facts.status("permission_denied")]),
     (
-        "gets {} or {} before anything is spent",
+        "of its user or key gets {}, and beyond one of all requests {}, before anything is spent",
         &[|facts| facts.status("rate_limit_exceeded"), |facts| facts.status("service_unavailable")],
     ),
     ("A {} of `…` names what does not", &[|facts| facts.status("service_unavailable")]),
