@@ -1,11 +1,11 @@
-//! The admission of a request: what the request may hold of the memory and the disk of the process, from its head to the
-//! last byte of its answer.
+//! The admission of a request: what the request may hold of the memory and the disk of the process, from its head to
+//! the last byte of its answer.
 //!
 //! Everything whose size a caller chooses is charged here before it is allocated: the bytes of an arriving body, the
-//! window of a decoder, the values of a JSON text, and the files of an upload. A share is given back when it is dropped.
-//! This module decides who may hold how much: first the user, then its key, then all requests together; before the
-//! sender is known, its address. It must not know how bytes arrive, or their meaning. Rule: a request that would exceed
-//! a budget is refused, and other requests keep what they hold.
+//! window of a decoder, the values of a JSON text, and the files of an upload. A share is given back when it is
+//! dropped. This module decides who may hold how much: first the user, then its key, then all requests together; before
+//! the sender is known, its address. It must not know how bytes arrive, or their meaning. Rule: a request that would
+//! exceed a budget is refused, and other requests keep what they hold.
 //!
 //! `front` makes one [`Admission`] for each request, and `endpoints` name its principal when the credentials were
 //! checked.
@@ -125,8 +125,8 @@ impl RequestBudgets {
         io::Error::new(io::ErrorKind::QuotaExceeded, exceeded)
     }
 
-    /// Returns a share of the memory for the head of a request from this address; `None` for the address of a proxy, which
-    /// stands for many clients.
+    /// Returns a share of the memory for the head of a request from this address; `None` for the address of a proxy,
+    /// which stands for many clients.
     pub(crate) fn head_memory(self: &Arc<Self>, address: Option<IpAddr>) -> ByteShare {
         let subjects = [address.map(BudgetSubject::of_address), None];
         ByteShare::bounded(Arc::clone(self), |budgets| &budgets.unauthenticated_memory, subjects)
@@ -191,7 +191,7 @@ impl Admission {
         Self(Arc::new(AdmittedRequest { budgets: Arc::clone(budgets), address, principal, held, is_drained }))
     }
 
-    /// Names the party whose credentials were checked. What the request holds from now on counts for it. The first
+    /// Names the party whose credentials were checked. All that the request holds from now on counts for it. The first
     /// principal of a request stays.
     pub(crate) fn set_principal(&self, principal: Principal) {
         // A second principal is that of the same credentials.
@@ -234,8 +234,8 @@ impl Admission {
         self.share(|budgets| &budgets.expansion, self.subjects())
     }
 
-    /// Charges a large read buffer until the request ends. Returns false if the sender is not known, or holds too many, or
-    /// the request was refused: its body is then read in small pieces.
+    /// Charges a large read buffer until the request ends. Returns false if the sender is not known, or holds too many,
+    /// or the request was refused: its body is then read in small pieces.
     pub(crate) fn hold_read_buffer(&self, bytes: u64) -> bool {
         let Some(principal) = self.principal().filter(|_| !self.is_drained()) else { return false };
         let mut share = self.share(|budgets| &budgets.read_buffers, principal.subjects());

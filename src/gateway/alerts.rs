@@ -4,10 +4,10 @@
 //! are counted or how rows are stored. An image request never waits for it: the limiter notes the budgets that have
 //! changed, and a task looks at them a second later.
 //!
-//! Rules: the same event of the same period is raised once, also with several nodes and after a restart, because its row
-//! is unique; a sweep over all budgets, at the start and every few minutes, finds those that no look has seen, for
-//! example because the process was killed; a delivery is repeated for about a day and then given up; no message contains
-//! a prompt or a secret.
+//! Rules: the same event of the same period is raised once, also with several nodes and after a restart, because its
+//! row is unique; a sweep over all budgets, at the start and every few minutes, finds those that no look has seen, for
+//! example because the process was killed; a delivery is repeated for about a day and then given up; no message
+//! contains a prompt or a secret.
 
 mod delivery;
 mod detection;
@@ -85,7 +85,8 @@ impl AlertService {
         *self.state.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(AlertSettings::of(config));
     }
 
-    /// Ends the tasks, because the store is about to be closed. What was not delivered is delivered after the next start.
+    /// Ends the tasks, because the store is about to be closed. Alerts that were not delivered are delivered after the
+    /// next start.
     pub(crate) fn stop(&self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }

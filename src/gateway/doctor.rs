@@ -32,7 +32,7 @@ pub(crate) struct CheckResult {
     pub(crate) verdict: CheckVerdict,
     /// The result. It says what to do if `advice` does not.
     pub(crate) message: String,
-    /// What to do about it.
+    /// The advice.
     pub(crate) advice: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 // A real browser at the end of two pipes: each line that comes in is one thing to do, and each line that goes out says
 // what came of it and everything that went wrong meanwhile.
 //
-// It knows no page of imagate. What is done and what must come of it stands in `tests/it/pages`.
+// It knows no page of imagate. The steps and their expected results stand in `tests/it/pages`.
 
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";

@@ -1,4 +1,5 @@
-// What no page may do, with whatever is on it: complain, break its own policy, ask another host, open a dialog.
+// The things that no page may do, with whatever is on it: complain, break its own policy, ask another host, open a
+// dialog.
 
 /** Hangs on to everything that a window does, and gives the list that its faults are added to. */
 export async function watch(context, origins) {
@@ -24,7 +25,7 @@ export async function watch(context, origins) {
     }
   });
   context.on("console", (message) => {
-    // What a document answers is for the test to say, and a resource has been named already.
+    // The test decides about the status of a document, and a resource has been named already.
     if (["error", "warning"].includes(message.type()) && !message.text().startsWith("Failed to load resource")) {
       note("console", message.text());
     }

@@ -1,7 +1,8 @@
 // A tour of `/v1/responses` with the official `openai` package for Node, unchanged.
 //
-// SIMULATED_* answers by itself, SCRIPTED_* has a fake upstream behind it that speaks `/responses` and obeys a directive
-// in the task. Each call against the second carries its own `user`. One line per check; exit 1 when one failed.
+// SIMULATED_* answers by itself, SCRIPTED_* has a fake upstream behind it that speaks `/responses` and obeys a
+// directive in the task. Each call against the second carries its own `user`. One line per check; exit 1 when one
+// failed.
 
 import OpenAI, { APIError, BadRequestError, InternalServerError } from "openai";
 import { VERSION } from "openai/version";
@@ -48,7 +49,7 @@ const order = `created in_progress output_item.added image_generation_call.in_pr
   output_item.done output_item.added content_part.added output_text.delta output_text.done content_part.done
   output_item.done completed`.split(/\s+/);
 
-// What the helper for streams makes of the events, which come in the order of the contract.
+// The values that the helper for streams makes of the events, which come in the order of the contract.
 async function helped(sdk, input, user) {
   const stream = sdk.responses.stream(task({ input, user }), { headers: { Cookie: "caller-canary=1" } });
   const kinds = [];

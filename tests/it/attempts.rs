@@ -1,4 +1,4 @@
-//! Whether another attempt is made after a failure of class N, F or X (the money rules), with one account and several.
+//! Further attempts after a failure of class N, F or X (the money rules), with one account and several.
 //!
 //! The tests read the ledger of the fake upstream: at most one completed attempt for each request (ONE), and exactly
 //! one record that agrees with the ledger (USE). Module `refusals` tests class R and the usage limit, `relay` class O.

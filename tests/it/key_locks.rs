@@ -1,5 +1,5 @@
-//! What a member cannot undo: decisions of admins about keys, the stop of keys when their user leaves a group, and the
-//! limit of keys.
+//! Decisions that a member cannot undo: those of admins about keys, the stop of keys when their user leaves a group,
+//! and the limit of keys.
 
 use serde_json::{Value, json};
 

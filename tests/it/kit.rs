@@ -1,5 +1,5 @@
-//! What all end-to-end tests share: a fake upstream that can break every rule of HTTP and of the API, the real program
-//! as a gateway, and an HTTP client that controls every byte it sends.
+//! The parts that all end-to-end tests share: a fake upstream that can break every rule of HTTP and of the API, the
+//! real program as a gateway, and an HTTP client that controls every byte it sends.
 //!
 //! Everything here is blocking and runs on plain threads: a test then reads from top to bottom, and nothing in it can
 //! be mistaken for the runtime under test.

@@ -262,7 +262,7 @@ fn changed(row: &Row, operation: Operation, attempt: &Attempt) -> Option<String>
     (found != expected).then(|| format!("{} of {} files are as written", found.len(), expected.len()))
 }
 
-/// Whether the values are equal; a number may be spelt differently, also as a text.
+/// True if the values are equal; a number may be spelt differently, also as a text.
 fn same(wrote: &Value, got: &Value) -> bool {
     let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
     wrote == got || number(wrote).is_some() && number(wrote) == number(got)

@@ -1,5 +1,6 @@
 // Runs the feature `manifest` in WebAssembly: node run.mjs IMAGATE_WASM ROOT
-// What it says there must be, byte for byte, what it says on the machine of whoever wrote the golden files and the packages.
+// Its output there must be, byte for byte, its output on the machine of whoever wrote the golden files and the
+// packages.
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { join, relative, sep } from "node:path";
@@ -8,8 +9,8 @@ const [, , program, root] = process.argv;
 const module = new WebAssembly.Module(readFileSync(program));
 const { exports } = new WebAssembly.Instance(module, host(module));
 
-// All that it may ask of its host is random numbers, which `jsonschema` seeds its tables with. Around these wasm-bindgen
-// asks for functions of its own, which its command replaces and which nothing here calls.
+// All that it may ask of its host is random numbers, which `jsonschema` seeds its tables with. Around these
+// wasm-bindgen asks for functions of its own, which its command replaces and which nothing here calls.
 function host(module) {
   const given = {};
   for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {

@@ -36,7 +36,7 @@ pub(crate) enum SharedResource {
     Memory,
     /// Disk space.
     Disk,
-    /// What compressed bodies decode to beyond the size that their bytes justify.
+    /// The bytes that compressed bodies decode to beyond the size that their own bytes justify.
     Expansion,
 }
 
@@ -203,8 +203,8 @@ impl ByteShare {
         self.change_to(bytes).map_err(|exceeded| self.budgets.refuse(exceeded))
     }
 
-    /// Sets the number of bytes of this share, like [`Self::set_bytes`], but counts no refusal: nothing is refused because
-    /// of it.
+    /// Sets the number of bytes of this share, like [`Self::set_bytes`], but counts no refusal: nothing is refused
+    /// because of it.
     ///
     /// # Errors
     ///

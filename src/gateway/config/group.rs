@@ -52,7 +52,7 @@ pub(crate) struct GroupConfig {
 /// The rule by which responses, whose cost their text model decides, keep within budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResponseBudget {
-    /// What becomes of a response whose cost is not bounded.
+    /// The treatment of a response whose cost is not bounded.
     pub(crate) mode: BudgetMode,
     /// The most that a response costs, as the operator states it.
     pub(crate) max_response: Option<Usd>,

@@ -3,16 +3,17 @@
 use crate::gateway::rules::Job;
 use crate::image::{Format, SizeRequest};
 
-/// The bytes of a pixel in a PNG file (our choice): one each for red, green and blue, as if nothing could be compressed.
+/// The bytes of a pixel in a PNG file (our choice): one each for red, green and blue, as if nothing could be
+/// compressed.
 const PNG_PIXEL_BYTES: u64 = 3;
 /// The bytes of a pixel in a JPEG or WebP file (our choice): noise in the best quality takes about one and a half.
 const LOSSY_PIXEL_BYTES: u64 = 2;
-/// What a file and its place in the answer need beside the pixels, in bytes (our choice): headers, profiles, rows and the
-/// revised prompt.
+/// The bytes that a file and its place in the answer need beside the pixels (our choice): headers, profiles, rows and
+/// the revised prompt.
 const BYTES_PER_IMAGE: u64 = 256 * 1024;
 
-/// The pixels of an image whose size the model chooses (our choice): the largest of the sizes between which the models of
-/// the API choose, 1536x1024. A larger image takes further space when it is written.
+/// The pixels of an image whose size the model chooses (our choice): the largest of the sizes between which the models
+/// of the API choose, 1536x1024. A larger image takes further space when it is written.
 const AUTO_PIXELS: u64 = 1536 * 1024;
 
 /// Returns the bytes that the answer of this job needs, with all images in base64.

@@ -3,7 +3,7 @@
 //! The calls run concurrently, as far as the accounts have slots. If a call gets no slot, a running call of the job
 //! makes its image later. Each image is stored on disk as it arrives, so its slot is free as soon as the image is
 //! complete. The answer begins when every call has ended: if at least one image was made, the answer states how many
-//! are missing; otherwise the answer is the error of the most severe failure. Whether a call is repeated depends on the
+//! are missing; otherwise the answer is the error of the most severe failure. A call is repeated as decided by the
 //! money rules, and all calls share their budget. No call begins after the content was refused or an image could not be
 //! stored on disk. No call begins either if an image is expected to take longer than the remaining time, because it
 //! would be paid for and then cut off.

@@ -38,10 +38,10 @@ const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
 /// The decoded size in bytes that is allowed for every compressed body, however small it is (our choice).
 const ALWAYS_ALLOWED_BYTES: u64 = 64 * 1024;
-/// The decoded size of a body may be this multiple of its compressed size (our choice). Legitimate bodies stay far below
-/// this ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at
-/// all. What is beyond it counts as expansion, which all bodies of a sender share: otherwise a few kilobytes, sent many
-/// times at once, could fill the disk.
+/// The decoded size of a body may be this multiple of its compressed size (our choice). Legitimate bodies stay far
+/// below this ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly
+/// at all. The bytes beyond it count as expansion, which all bodies of a sender share: otherwise a few kilobytes, sent
+/// many times at once, could fill the disk.
 const EXPANSION_RATIO: u64 = 200;
 
 /// The read bytes whose work is charged at once (our choice): a body may arrive in very small pieces.
@@ -128,8 +128,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
     /// # Errors
     ///
     /// Returns 415 for a content type other than JSON or an unsupported content encoding, 413 if the body is too large,
-    /// expands too much or has too many values, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429 or 503 if the memory for
-    /// arriving bodies is used up: 429 for those of its sender, 503 for those of all requests.
+    /// expands too much or has too many values, 400 if it breaks off, arrives too slowly or cannot be decoded, and 429
+    /// or 503 if the memory for arriving bodies is used up: 429 for those of its sender, 503 for those of all requests.
     pub(crate) async fn read(self, admission: &Admission) -> Result<CountedJson, Error> {
         let mut incoming = self.into_incoming(admission)?;
         let mut json = JsonTextBuilder::new(admission);

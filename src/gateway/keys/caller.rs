@@ -74,7 +74,7 @@ impl Caller {
         binding_owner(&self.user, &self.key)
     }
 
-    /// True if this owner is the caller. What was made for a key without a user belongs to its user later.
+    /// True if this owner is the caller. An object that was made for a key without a user belongs to its user later.
     pub(crate) fn is_binding_owner(&self, owner: &str) -> bool {
         owner == self.key.as_str() || (owner == self.user.as_str() && !self.user.is_nobody())
     }

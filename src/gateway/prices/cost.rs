@@ -9,13 +9,13 @@ use crate::gateway::store::{
     AnswerCharges, AttemptClass, CacheWrites, CostBasis, CostReason, JobState, Record, TokenDetails, TokenUsage, UtcDay,
 };
 
-/// The factor of a service tier without one (our choice). No tier of the provider is dearer: priority processing costs 1.7
-/// to 2.5 times the list price (<https://openai.com/api-priority-processing/>).
+/// The factor of a service tier without one (our choice). No tier of the provider is dearer: priority processing costs
+/// 1.7 to 2.5 times the list price (<https://openai.com/api-priority-processing/>).
 const ASSUMED_TIER: Factor = Factor::from_tenths(25);
 /// The service tiers that are cheaper than the default one at every provider: they count like the default one.
 const CHEAPER_TIERS: [&str; 2] = ["flex", "batch"];
-/// The price of a token that was written to the cache, in those of other input tokens, if it is not known (our choice). It
-/// is the dearest known one, for an entry of an hour
+/// The price of a token that was written to the cache, in those of other input tokens, if it is not known (our choice).
+/// It is the dearest known one, for an entry of an hour
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>).
 const ASSUMED_CACHE_WRITE: u64 = 2;
 
@@ -57,8 +57,8 @@ impl PriceTable {
     ///
     /// A failed call costs the tokens that the upstream counted for it. A call that broke off (class X or O) counts as
     /// the most that it can cost, because an image may have been made; the other failures cost nothing else. The same
-    /// applies to a stream that the caller left, because its tokens come last. All of these together count at most as what
-    /// the job has reserved.
+    /// applies to a stream that the caller left, because its tokens come last. All of these together count at most as
+    /// what the job has reserved.
     ///
     /// The cost is exact only if everything in the answers that can change it has a price ([`Record::charges`]).
     pub(crate) fn cost(&self, record: &Record) -> Cost {
@@ -123,8 +123,8 @@ impl PriceTable {
             (Some(usage), uncounted) => {
                 let tokens = sum.price_image_tokens(figures, usage, record.operation == CREATE_IMAGE);
                 sum.add_tiered(price, all_images.unwrap_or_default().plus(tokens), &record.charges);
-                // Each call made one of the images, and the estimate is for all of them. An answer that broke off has an
-                // estimate for all of its calls.
+                // Each call made one of the images, and the estimate is for all of them. An answer that broke off has
+                // an estimate for all of its calls.
                 if let Some(most) = uncounted.filter(|_| usage.uncounted_calls > 0 && figures.charges_tokens()) {
                     let (part, all) = (usage.uncounted_calls.into(), record.n.unwrap_or(1).into());
                     sum.add_uncounted(most.map(|most| most.share(part, all)), &record.charges);
@@ -178,15 +178,15 @@ impl PriceFigures {
         self.image_output.is_some_and(|price| price > Usd::ZERO)
     }
 
-    /// True if the counts are those of an answer with this number of images. Some upstreams state zero tokens instead of
-    /// none, but no image is made of zero tokens.
+    /// True if the counts are those of an answer with this number of images. Some upstreams state zero tokens instead
+    /// of none, but no image is made of zero tokens.
     fn is_counted(&self, usage: &TokenUsage, images: u64) -> bool {
         images == 0 || usage.output_tokens.is_some_and(|tokens| tokens > 0) || !self.charges_images()
     }
 
     /// Returns the cost of an answer with this number of images, as far as its caller can know it: without failed calls
-    /// and without a text model. Returns `None` if it is not known. `is_text_only` is true if the request cannot have had
-    /// image tokens.
+    /// and without a text model. Returns `None` if it is not known. `is_text_only` is true if the request cannot have
+    /// had image tokens.
     pub(crate) fn cost_of_answer(&self, images: u64, usage: Option<&TokenUsage>, is_text_only: bool) -> Option<Usd> {
         let all_images = self.per_image.map(|per_image| per_image.times(images));
         let Some(usage) = usage.filter(|usage| self.is_counted(usage, images)) else {
@@ -252,8 +252,8 @@ impl CostSum {
         }
     }
 
-    /// Returns the cost of the tokens of an image model, and notes how sure it is. `is_text_only` is true if the request
-    /// cannot have had image tokens.
+    /// Returns the cost of the tokens of an image model, and notes how sure it is. `is_text_only` is true if the
+    /// request cannot have had image tokens.
     fn price_image_tokens(&mut self, figures: &PriceFigures, usage: &TokenUsage, is_text_only: bool) -> Usd {
         let input = usage.input_tokens.unwrap_or_default();
         let TokenDetails { image_tokens, text_tokens } = usage.input_tokens_details.unwrap_or_default();
@@ -341,8 +341,8 @@ impl CostSum {
         Usd::cost_of_tokens(priced)
     }
 
-    /// Ends the sum. What broken calls cost is capped by what the job has reserved, and the whole is at least what the
-    /// upstream states.
+    /// Ends the sum. The cost of broken calls is capped by the reservation of the job, and the whole is at least what
+    /// the upstream states.
     fn into_cost(mut self, record: &Record) -> Cost {
         let certain = self.usd.minus(self.broken);
         if let Some(reserved) = record.max_job_cost_usd {

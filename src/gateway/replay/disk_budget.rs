@@ -44,7 +44,7 @@ pub(super) struct DiskReservation {
     bytes: u64,
 }
 
-/// Space that is reserved for an answer before the answer is made. What is not written is released on drop.
+/// Space that is reserved for an answer before the answer is made. The part that is not written is released on drop.
 #[derive(Debug)]
 pub(crate) struct AnswerSpace(DiskReservation);
 

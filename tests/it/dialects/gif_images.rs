@@ -131,7 +131,7 @@ fn a_gif_file_that_cannot_be_converted_is_refused_and_costs_nothing() {
             let refused = answer.error_object(400);
             assert_eq!(refused["param"], param, "{refused}");
             assert!(refused["message"].as_str().expect("a message").contains(reason), "{refused}");
-            // What was converted before is stated.
+            // Earlier conversions are stated.
             assert_eq!(answer.header(HEADER), (param == "mask").then_some("image[] gif->png"));
         }
     }

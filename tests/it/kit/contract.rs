@@ -126,7 +126,7 @@ impl Operation {
         panic!("{} {did}, which is no {component}:\n{}", self.name, errors.join("\n"));
     }
 
-    /// What the document declares for this status; all errors share one declaration.
+    /// The declaration of the document for this status; all errors share one declaration.
     #[track_caller]
     fn declared_answer(&self, status: u16) -> &'static Value {
         match (status, self.value) {

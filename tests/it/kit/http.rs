@@ -309,7 +309,7 @@ fn write_until_answered(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Res
     Ok(taken)
 }
 
-/// Whether there is something to read, also the end of the stream.
+/// True if there is something to read, also the end of the stream.
 fn has_input(stream: &TcpStream) -> std::io::Result<bool> {
     stream.set_nonblocking(true)?;
     let seen = stream.peek(&mut [0]);

@@ -20,7 +20,7 @@ pub(crate) enum OutputChannel {
     Page,
     /// The page of a one-time link.
     Link,
-    /// What the server prints, for the person who has started it.
+    /// The text that the server prints, for the person who has started it.
     StartupOutput,
     /// Files below the data directory, other than the database.
     File,
@@ -129,7 +129,7 @@ impl CapturedOutput {
         }
     }
 
-    /// Whether the log contains this text.
+    /// True if the log contains this text.
     pub(crate) fn logged(&self, text: &str) -> bool {
         self.0
             .iter()

@@ -18,7 +18,7 @@ use super::{Account, CommandOutput};
 pub(crate) struct LeakWatch {
     canaries: Mutex<Vec<Canary>>,
     found: Mutex<Vec<String>>,
-    /// Whether the metrics of the present process have been read.
+    /// True if the metrics of the present process have been read.
     has_scanned_metrics: AtomicBool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Exchange {
     /// The account that the client id names; empty if it names none.
     pub(crate) account: String,
     pub(crate) form: BTreeMap<String, String>,
-    /// Whether the client named itself in the header `authorization`.
+    /// True if the client named itself in the header `authorization`.
     pub(crate) basic: bool,
     /// The status of the answer; 0 if there was none.
     pub(crate) status: u16,

@@ -56,7 +56,7 @@ struct State {
     /// The remaining scripts of each token; the last one serves all further attempts.
     by_token: HashMap<String, VecDeque<Script>>,
     open_gates: HashSet<String>,
-    /// What the model does in each step; empty unless the test has set it.
+    /// The action of the model in each step; empty unless the test has set it.
     conversation: Vec<ModelStep>,
     closed: bool,
     /// The number of requests that wait for the beginning of their answer, and the largest such number so far.

@@ -54,7 +54,7 @@ fn requests() -> usize {
 /// The result of one request.
 struct RequestResult {
     user: String,
-    /// Whether the caller left soon; then the gateway may never have seen the request.
+    /// True if the caller left soon; then the gateway may never have seen the request.
     left: bool,
     /// 0 where there was no answer, or it broke off.
     status: u16,

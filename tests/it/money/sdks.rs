@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-/// What a client does; `with` overrides the defaults.
+/// The behaviour of a client; `with` overrides the defaults.
 fn plan(gateway: &Gateway, with: Value) -> Value {
     let mut plan = json!({"base_url": gateway.base_url(), "api_key": gateway.secret(), "actions": ACTIONS,
         "parallel": 25, "times": 1, "prompt": "a cube", "timeout": null, "key": false, "twins": false});

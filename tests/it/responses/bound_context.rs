@@ -1,5 +1,5 @@
-//! What an upstream has made belongs to one account and one user: reasoning and earlier responses are sent only to the
-//! account that made them, a conversation stays with its account, and nobody may name the context of another user.
+//! Data that an upstream has made belongs to one account and one user: reasoning and earlier responses are sent only to
+//! the account that made them, a conversation stays with its account, and nobody may name the context of another user.
 
 use serde_json::{Value, json};
 

@@ -17,7 +17,7 @@ const COOLING_TURN: usize = 3;
 const DEATH_TURN: usize = 6;
 const ADDITION_TURN: usize = 8;
 
-/// What the client of a conversation has.
+/// The state of the client of a conversation.
 #[derive(Default)]
 struct Conversation {
     items: Vec<Value>,
@@ -74,7 +74,7 @@ impl Stage<'_> {
                 }
                 // The account has a cooldown: clients wait as long as the answer says.
                 429 => pause(std::time::Duration::from_millis(300)),
-                // What a dead account has made cannot be read any more; the client goes on without it.
+                // The ciphertext of a dead account cannot be read any more; the client goes on without it.
                 _ if is_dead => conversation.drop_ciphertext(),
                 status => {
                     println!("conversation {number} lost in turn {}: {status} {}", self.turn, answer.text());

@@ -77,7 +77,7 @@ fn jobs_of_a_node_that_was_cut_off_cost_what_the_upstream_counted() {
     let totals = usage_of(&second, "")["totals"].clone();
     assert_eq!((&totals["requests"], &totals["succeeded"]), (&json!(JOBS), &json!(JOBS)), "{totals}");
     assert_eq!(totals["cost_usd"], json!(2.0 * COST), "{totals}");
-    // What is left of the budget allows a job that costs at most 0.4 dollars.
+    // The rest of the budget allows a job that costs at most 0.4 dollars.
     assert_eq!(job(first.secret(), JOBS).send(second.address()).status, 200);
     // The answers are stored, and repeats get them without another call.
     let repeat = job(first.secret(), 0).send(second.address());

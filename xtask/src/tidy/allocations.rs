@@ -53,7 +53,7 @@ fn tests_begin(tokens: &[&Token<'_>]) -> usize {
     tokens.windows(2).position(is_tests).unwrap_or(tokens.len())
 }
 
-/// What the first of these tokens allocates, if its size is not constant.
+/// The allocation of the first of these tokens, if its size is not constant.
 fn allocation(tokens: &[&Token<'_>]) -> Option<String> {
     let TokenKind::Word(word) = tokens.first()?.kind else { return None };
     let is_call = tokens.get(1).is_some_and(|token| token.is_punctuation('('));

@@ -95,7 +95,7 @@
         time.title = moment.format(at);
         continue;
       }
-      // What it was before is in UTC, and says so.
+      // The text before was in UTC, and says so.
       time.title = "day" in time.dataset ? moment.format(at) : time.textContent;
       const form = "day" in time.dataset ? day : "exact" in time.dataset ? exact : moment;
       time.textContent = form.format(at);

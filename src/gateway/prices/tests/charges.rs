@@ -89,7 +89,7 @@ fn each_broken_attempt_costs_what_its_own_image_can_cost() {
     // Attempts of which no more is known cost at most what the job has reserved, together.
     let unknown = Record { attempts: ladder([None, None, None]).into(), ..lost.clone() };
     assert_eq!(outcome(&table().cost(&unknown)), expected(541_000));
-    // What is known counts in full.
+    // The known part counts in full.
     let made = Record {
         attempts: lost.attempts,
         usage: Some(usage(0, 0, 20_000)),

@@ -27,7 +27,7 @@ async fn a_request_whose_answer_has_no_space_costs_nothing_and_can_be_sent_again
         (503, "true", "5")
     );
     assert!(String::from_utf8(read(reader).await.unwrap()).unwrap().contains("Nothing was spent"));
-    // What the first answer does not need is free again.
+    // The space that the first answer does not need is free again.
     first.record(Ok(ChannelAnswer::complete(&bytes(100_000)))).await;
     let (_, second) = reserve(&replay, &fixture.bob, "second", 30 * MIB).await;
     assert!(second.is_some(), "its claim was released");

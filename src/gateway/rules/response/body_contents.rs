@@ -1,5 +1,5 @@
-//! Everything in a body on which a judgement depends: its tools, what it names of the upstream's stores, the inputs whose
-//! cost the body does not show, and what could not be judged. The visitor of the body fills it in one pass.
+//! Everything in a body on which a judgement depends: its tools, what it names of the upstream's stores, the inputs
+//! whose cost the body does not show, and what could not be judged. The visitor of the body fills it in one pass.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use super::tool_summary::ToolSummary;
 const STORED_MAX: usize = 1_000;
 /// The most bytes of an id (our choice). No such id is longer.
 const ID_BYTES_MAX: usize = 256;
-/// The most ids of reasoning and compaction that are kept (our choice), the last ones: they tell which account made them,
-/// and every one of them does.
+/// The most ids of reasoning and compaction that are kept (our choice), the last ones: they tell which account made
+/// them, and every one of them does.
 const MAKER_IDS_MAX: usize = 64;
 
-/// What a body contains, as far as limits, permissions, filters, prices and the choice of an account depend on it.
+/// The contents of a body, as far as limits, permissions, filters, prices and the choice of an account depend on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyContents {
     pub(super) tools: ToolSummary,

@@ -1,9 +1,9 @@
 //! Moves an installation with SQLite into PostgreSQL.
 //!
-//! The rows are copied in one transaction, with the values and the order that they have. It can be run again: rows that are
-//! already there stay as they are, and the counts and sums are compared each time. If both databases were used since the
-//! last import, a new row of one has the number of another row of the other; then nothing is copied. The source is not
-//! changed, except that an older one is migrated first.
+//! The rows are copied in one transaction, with the values and the order that they have. It can be run again: rows that
+//! are already there stay as they are, and the counts and sums are compared each time. If both databases were used
+//! since the last import, a new row of one has the number of another row of the other; then nothing is copied. The
+//! source is not changed, except that an older one is migrated first.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,9 +22,9 @@ use super::sql::records;
 use crate::gateway::store::installation::LISTED_TABLES;
 use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteStore, StoreError};
 
-/// The tables, in an order in which each row comes after the rows that it refers to, and the columns that identify a row
-/// in both databases. The rows of `write_check`, `key_revision` and `audit_removal` belong to a database and not to an
-/// installation.
+/// The tables, in an order in which each row comes after the rows that it refers to, and the columns that identify a
+/// row in both databases. The rows of `write_check`, `key_revision` and `audit_removal` belong to a database and not to
+/// an installation.
 const TABLES: [(&str, &str); 24] = [
     ("data_keys", "purpose"),
     ("users", "id"),
@@ -55,8 +55,8 @@ const TABLES: [(&str, &str); 24] = [
 /// The table whose rows have no other identity than their number.
 const AUDIT: &str = "audit";
 
-/// The tables of detailed counts. They are copied only into an empty database: afterwards, the database counts the records
-/// that a later import adds.
+/// The tables of detailed counts. They are copied only into an empty database: afterwards, the database counts the
+/// records that a later import adds.
 const DETAIL_TABLES: [(&str, &str); 3] =
     [("usage_scopes", "id"), ("usage_details", "scope, dimension, day, value"), ("usage_fold", "\"only\"")];
 
@@ -95,8 +95,8 @@ pub(crate) struct ImportReport {
     pub(crate) sums: BTreeMap<&'static str, i64>,
 }
 
-/// Copies the installation in `data_dir` to a database that is empty, or that an earlier import of the same installation
-/// has filled.
+/// Copies the installation in `data_dir` to a database that is empty, or that an earlier import of the same
+/// installation has filled.
 ///
 /// # Errors
 /// Returns [`StoreError::InUse`] if a gateway serves from the directory, [`StoreError::Conflict`] if the database has
@@ -131,7 +131,8 @@ async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<Impo
     }
     finish_target(&mut transaction).await.map_err(during(WRITING))?;
     let report = compare(source, &mut transaction).await?;
-    // What was running belongs to no node any more. It is closed after the comparison, because this adds to the usage.
+    // A job that was running belongs to no node any more. It is closed after the comparison, because this adds to the
+    // usage.
     sqlx::query(records::INTERRUPT)
         .bind(NodeId::only().as_str())
         .execute(&mut *transaction)
@@ -275,8 +276,8 @@ async fn compare(source: &Connection, target: &mut PgConnection) -> Result<Impor
         let before: i64 = source.query_row(&statement, [], |row| row.get(0)).map_err(read_error)?;
         let after = sqlx::query_scalar(AssertSqlSafe(format!("SELECT CAST(({statement}) AS BIGINT)")));
         let after: i64 = after.fetch_one(&mut *target).await.map_err(during(WRITING))?;
-        // The database may have been used since an earlier import. Names that differ only in null characters are the same
-        // in PostgreSQL, so it may have fewer rows of end users.
+        // The database may have been used since an earlier import. Names that differ only in null characters are the
+        // same in PostgreSQL, so it may have fewer rows of end users.
         if after < before && name != "end_user_days" {
             return Err(StoreError::damaged(format!("{name}: {before} in SQLite and {after} in PostgreSQL")));
         }

@@ -34,16 +34,16 @@ const QUEUE: &str = "INSERT INTO limit_waiters AS waiters (subject, request_id, 
     VALUES ($1, $2, clock_timestamp(), clock_timestamp()) \
     ON CONFLICT (subject, request_id) DO UPDATE SET seen_at = excluded.seen_at";
 
-/// The minute is much longer than a statement may take: a request that the process holds only since it has made its list
-/// is younger.
+/// The minute is much longer than a statement may take: a request that the process holds only since it has made its
+/// list is younger.
 const REMOVE_ABANDONED: &str = "DELETE FROM limit_reservations AS reserved WHERE is_open AND node = $1 \
     AND begun_at < clock_timestamp() - interval '1 minute' \
     AND NOT EXISTS (SELECT 1 FROM unnest($2::TEXT[]) AS held (request_id) WHERE held.request_id = reserved.request_id) \
     AND NOT EXISTS \
     (SELECT 1 FROM records WHERE records.request_id = reserved.request_id AND records.state = 'running')";
 
-/// What the running jobs of a subject hold: their reservations, and the running records of jobs that began before the
-/// subject had limits.
+/// The money that the running jobs of a subject hold: their reservations, and the running records of jobs that began
+/// before the subject had limits.
 macro_rules! open_jobs {
     ($column:literal, $subject:literal, $id:literal, $today:literal, $since:literal) => {
         concat!(
@@ -78,7 +78,7 @@ macro_rules! open_jobs {
     };
 }
 
-/// What was counted for a subject, with the dearest response that has cost more than it had reserved.
+/// The counts of a subject, with the dearest response that has cost more than it had reserved.
 macro_rules! counted_usage {
     ($column:literal, $id:literal, $today:literal, $since:literal) => {
         concat!(

@@ -27,7 +27,7 @@ pub(crate) struct Reply {
 enum BodyRemainder {
     Length(u64),
     Chunk(u64),
-    /// A chunk has been read. What follows it is read only on demand: it may come much later.
+    /// A chunk has been read. The rest is read only on demand: it may come much later.
     ChunkEnd,
     UntilClose,
     Nothing,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) continued: bool,
     pub(crate) body: Vec<u8>,
-    /// Whether the body ended as its framing says; a cut or a reset is `false`.
+    /// True if the body ended as its framing says; a cut or a reset is `false`.
     pub(crate) complete: bool,
 }
 

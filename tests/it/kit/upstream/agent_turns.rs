@@ -9,7 +9,7 @@ use super::answer::{self, UpstreamAnswer};
 use super::events::Step;
 use super::script::Script;
 
-/// What the model does in one step.
+/// The action of the model in one step.
 #[derive(Clone, Debug)]
 pub(crate) enum ModelStep {
     Says(&'static str),

@@ -13,7 +13,7 @@ pub(crate) struct RefusingPort(Socket);
 /// A port whose queue is full: a connection is neither taken nor refused.
 pub(crate) struct UnresponsivePort {
     listener: TcpListener,
-    /// What fills the queue.
+    /// The connections that fill the queue.
     held: Vec<TcpStream>,
 }
 

@@ -151,7 +151,7 @@ impl Part {
         String::from_utf8_lossy(&self.head).into_owned()
     }
 
-    /// Whether its name is that of an image or a mask.
+    /// True if its name is that of an image or a mask.
     pub(crate) fn is_file(&self) -> bool {
         self.name == "mask" || self.name.starts_with("image")
     }

@@ -30,9 +30,9 @@ pub(crate) struct Attempt {
     pub(crate) sent: Vec<Instant>,
     /// How many bytes of the answer's body were written.
     pub(crate) written: u64,
-    /// Whether everything that the script says was written.
+    /// True if everything that the script says was written.
     pub(crate) completed: bool,
-    /// Whether the peer went away before that.
+    /// True if the peer went away before that.
     pub(crate) peer_left: bool,
     /// The `usage` that the answer carries.
     pub(crate) usage: Option<Value>,

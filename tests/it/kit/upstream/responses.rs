@@ -33,7 +33,7 @@ struct ResponseStreamBuilder<'a> {
     model: Value,
     /// The image tool of the request, with the input as its prompt; `None` if the request has no image tool.
     image_tool: Option<Value>,
-    /// Whether the request must draw.
+    /// True if the request must draw.
     is_image_required: bool,
     input: Value,
     at: usize,

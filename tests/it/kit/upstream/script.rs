@@ -133,7 +133,7 @@ const WORDS: [&str; 60] = [
     "written",
 ];
 
-/// What the upstream does with one attempt.
+/// The behaviour of the upstream for one attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script(BTreeMap<String, String>);
 
@@ -156,7 +156,7 @@ impl Script {
         Self::parse(inside.unwrap_or_default())
     }
 
-    /// Whether it is empty, so that the answer is good.
+    /// True if it is empty, so that the answer is good.
     pub(super) fn is_good(&self) -> bool {
         self.0.is_empty()
     }
@@ -178,7 +178,7 @@ impl Script {
         self.get(name).map(|value| value.parse().expect("a number in a script"))
     }
 
-    /// Whether a list such as `omit=model,size` names this field.
+    /// True if a list such as `omit=model,size` names this field.
     pub(super) fn lists(&self, name: &str, field: &str) -> bool {
         self.word(name).split(',').any(|item| item == field)
     }

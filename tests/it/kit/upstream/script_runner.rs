@@ -172,7 +172,7 @@ fn wait_at_gate(stream: &TcpStream, shared: &Shared, gate: &str) -> std::io::Res
     if shared.pass_gate(gate, || has_peer_left(stream)) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
 }
 
-/// Whether the peer has closed or reset; it sends nothing while it waits for its answer.
+/// True if the peer has closed or reset; it sends nothing while it waits for its answer.
 fn has_peer_left(stream: &TcpStream) -> bool {
     let mut byte = [0];
     stream.set_nonblocking(true).expect("nonblocking");

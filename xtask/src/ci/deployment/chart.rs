@@ -55,7 +55,7 @@ const RENDERINGS: [ChartRendering; 2] = [
     },
 ];
 
-/// What every rendering must contain.
+/// The texts that every rendering must contain.
 const ALWAYS: [&str; 7] = [
     "terminationGracePeriodSeconds: 675",
     "runAsNonRoot: true",
@@ -107,8 +107,8 @@ fn check_rendering(folders: &DeploymentFolders, helm: &Path, rendering: &ChartRe
     run_all_checks(KUBERNETES.into_iter().map(|version| validate(folders, &rendered, version)))
 }
 
-/// Compares each object with the schema of its kind. A missing schema is a failure, except for a `ServiceMonitor`, which
-/// is a resource of another project.
+/// Compares each object with the schema of its kind. A missing schema is a failure, except for a `ServiceMonitor`,
+/// which is a resource of another project.
 fn validate(folders: &DeploymentFolders, rendered: &Path, version: &str) -> Result<()> {
     let mut validate = folders.linter("kubernetes-validate");
     let output = validate.args(["--strict", "--kubernetes-version", version]).arg(rendered).output()?;
