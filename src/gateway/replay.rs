@@ -131,6 +131,7 @@ pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
 pub(crate) use orphans::{EarlyClaim, JobRegistration};
 
 use crate::error::Error;
+use crate::gateway::admission::Admission;
 use crate::gateway::config;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Ledger, LedgerError};
@@ -233,9 +234,10 @@ impl AnswerReplay {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::StorageFull`] if the space that no running answer uses is too small.
-    pub(crate) async fn reserve_space(&self, bytes: u64) -> Result<AnswerSpace, Error> {
-        self.idempotent_answers.reserve_space(bytes).await
+    /// Returns [`Error::StorageFull`] if the space that no running answer uses is too small, and
+    /// [`Error::BudgetExceeded`] if the user or the key of the request holds all that it may hold.
+    pub(crate) async fn reserve_space(&self, admission: &Admission, bytes: u64) -> Result<AnswerSpace, Error> {
+        self.idempotent_answers.reserve_space(admission.disk(), bytes).await
     }
 
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, exactly one gets the

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::RequestBudgets;
+use crate::error::Error;
 
 /// The budget that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,6 +101,18 @@ impl BudgetExceeded {
     /// True if the request can be repeated when other requests of the same sender have ended.
     pub(crate) const fn is_own(self) -> bool {
         matches!(self, Self::Bytes { scope: BudgetScope::User | BudgetScope::Key | BudgetScope::Address, .. })
+    }
+}
+
+/// Returns the error of a request that is refused. A retry may succeed.
+impl From<BudgetExceeded> for Error {
+    fn from(exceeded: BudgetExceeded) -> Self {
+        if exceeded.is_own() {
+            let advice = "Try again when other requests have ended.";
+            Self::BudgetExceeded(format!("Too much data at once: {exceeded}. {advice}"))
+        } else {
+            Self::Unavailable
+        }
     }
 }
 

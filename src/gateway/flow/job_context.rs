@@ -58,14 +58,15 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::StorageFull`] if the caller gets the images only from the stored answer, and there is no space.
+    /// Returns the errors of [`AnswerReplay::reserve_space`](crate::gateway::replay::AnswerReplay::reserve_space) if the
+    /// images must be stored.
     pub(super) async fn reserve_answer_space(&self) -> Result<(), Error> {
         let SharedTask::Images(job) = &self.task else { return Ok(()) };
         let is_needed = self.options.needs_stored_answer;
         if !is_needed && !job.adaptations().asks_for_urls() {
             return Ok(());
         }
-        match self.gateway.replay().reserve_space(answer_size::estimated_bytes(job)).await {
+        match self.gateway.replay().reserve_space(self.options.admission(), answer_size::estimated_bytes(job)).await {
             Ok(space) => *self.answer_space.lock().unwrap_or_else(PoisonError::into_inner) = Some(space),
             Err(error) if is_needed => return Err(error),
             Err(_) => {}

@@ -391,12 +391,7 @@ pub(crate) fn spool_error(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");
-        return if exceeded.is_own() {
-            let advice = "Try again when other requests have ended.";
-            Error::BudgetExceeded(format!("Too much data at once: {exceeded}. {advice}"))
-        } else {
-            Error::Unavailable
-        };
+        return (*exceeded).into();
     }
     tracing::error!(%error, "an upload could not be written to the spool");
     Error::Unavailable

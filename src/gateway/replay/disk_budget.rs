@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::timeout;
 
 use super::claim_guard::STORAGE_WAIT_MAX;
+use crate::gateway::admission::ByteShare;
 use crate::gateway::spool::FreeSpace;
 
 /// The assumed size of a disk block in bytes. Files count in whole blocks, so that many small files are limited too.
@@ -46,7 +47,11 @@ pub(super) struct DiskReservation {
 
 /// Space that is reserved for an answer before the answer is made. The part that is not written is released on drop.
 #[derive(Debug)]
-pub(crate) struct AnswerSpace(DiskReservation);
+pub(crate) struct AnswerSpace {
+    reservation: DiskReservation,
+    /// The part of the disk that the user and the key may hold.
+    _share: ByteShare,
+}
 
 /// Returns the bytes of the blocks that a file of this length takes.
 pub(super) const fn whole_blocks(length: u64) -> u64 {
@@ -72,12 +77,12 @@ pub(super) async fn run_with_timeout<T: Send + 'static>(
 /// # Errors
 ///
 /// Returns an error if the space that no running answer uses, after the eviction of all finished answers, is too small.
-pub(super) fn reserve_ahead(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<AnswerSpace> {
+pub(super) fn reserve_ahead(storage: &dyn EvictableStorage, bytes: u64, share: ByteShare) -> io::Result<AnswerSpace> {
     let budget = storage.budget();
     let _ahead_guard = budget.ahead_lock.lock().unwrap_or_else(PoisonError::into_inner);
     let reservation = reserve(storage, bytes)?;
     budget.unwritten.fetch_add(reservation.bytes, Ordering::AcqRel);
-    Ok(AnswerSpace(reservation))
+    Ok(AnswerSpace { reservation, _share: share })
 }
 
 /// Reserves space for bytes that are to be written. Blocks, so async code must not call it.
@@ -150,15 +155,15 @@ impl AnswerSpace {
     /// Takes space for bytes that are about to be written; `None` if less is left.
     pub(super) fn take(&mut self, bytes: u64) -> Option<DiskReservation> {
         let bytes = whole_blocks(bytes);
-        self.0.bytes = self.0.bytes.checked_sub(bytes)?;
-        self.0.budget.unwritten.fetch_sub(bytes, Ordering::AcqRel);
-        Some(DiskReservation { budget: Arc::clone(&self.0.budget), bytes })
+        self.reservation.bytes = self.reservation.bytes.checked_sub(bytes)?;
+        self.reservation.budget.unwritten.fetch_sub(bytes, Ordering::AcqRel);
+        Some(DiskReservation { budget: Arc::clone(&self.reservation.budget), bytes })
     }
 }
 
 impl Drop for AnswerSpace {
     fn drop(&mut self) {
-        self.0.budget.unwritten.fetch_sub(self.0.bytes, Ordering::AcqRel);
+        self.reservation.budget.unwritten.fetch_sub(self.reservation.bytes, Ordering::AcqRel);
     }
 }
 
@@ -185,6 +190,7 @@ impl Drop for DiskReservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::admission::RequestBudgets;
 
     /// Storage whose files are only their reservations.
     struct EvictableFiles(Arc<DiskBudget>, Mutex<Vec<DiskReservation>>, FreeSpace);
@@ -227,8 +233,8 @@ mod tests {
     fn space_that_is_reserved_ahead_is_held_back_until_it_is_written_or_given_back() {
         let budget = DiskBudget::new(8 * BLOCK);
         let files = evictable(&budget, 0);
-        let mut space = reserve_ahead(&files, 6 * BLOCK).unwrap();
-        assert!(reserve_ahead(&files, 3 * BLOCK).is_err() && reserve(&files, 3 * BLOCK).is_err());
+        let mut space = reserve_ahead_for_test(&files, 6 * BLOCK).unwrap();
+        assert!(reserve_ahead_for_test(&files, 3 * BLOCK).is_err() && reserve(&files, 3 * BLOCK).is_err());
         let written = space.take(5 * BLOCK).unwrap();
         assert!(space.take(2 * BLOCK).is_none());
         assert_eq!((budget.used(), budget.unwritten.load(Ordering::Acquire)), (6 * BLOCK, BLOCK));
@@ -245,7 +251,7 @@ mod tests {
         let available = FreeSpace::new(folder, 0).available().unwrap();
         let files = evictable(&budget, 0);
         let part = available / 16 * 5;
-        let spaces: Vec<_> = (0..8).filter_map(|_| reserve_ahead(&files, part).ok()).collect();
+        let spaces: Vec<_> = (0..8).filter_map(|_| reserve_ahead_for_test(&files, part).ok()).collect();
         assert_eq!(spaces.len(), 3, "three of these parts fit on the disk");
         assert!(reserve(&files, part).is_err(), "an answer without a reservation does not get this space either");
     }
@@ -263,5 +269,9 @@ mod tests {
         files.1.lock().unwrap().push(reserve_written(&files, u64::MAX / 2).unwrap());
         reserve(&files, 1).unwrap();
         assert_eq!((files.1.lock().unwrap().len(), budget.used()), (1, BLOCK));
+    }
+
+    fn reserve_ahead_for_test(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<AnswerSpace> {
+        reserve_ahead(storage, bytes, RequestBudgets::default_for_test().answer_disk())
     }
 }

@@ -29,6 +29,7 @@ use super::stored_answer::StoredAnswer;
 use super::unstored_answers::UnstoredAnswers;
 use super::{LONGEST_CLAIM, ReplayError};
 use crate::error::Error;
+use crate::gateway::admission::ByteShare;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::store::{
     JobProgress, JobState, KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoreError,
@@ -179,10 +180,12 @@ impl IdempotentAnswers {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::StorageFull`] if it is used up.
-    pub(super) async fn reserve_space(&self, bytes: u64) -> Result<AnswerSpace, Error> {
+    /// Returns [`Error::StorageFull`] if it is used up, and [`Error::BudgetExceeded`] if the user or the key holds all that
+    /// it may hold.
+    pub(super) async fn reserve_space(&self, mut share: ByteShare, bytes: u64) -> Result<AnswerSpace, Error> {
+        share.try_set_bytes(bytes)?;
         let storage = Arc::clone(&self.folder);
-        let reserved = run_with_timeout(&self.folder.free, move || reserve_ahead(&*storage, bytes)).await;
+        let reserved = run_with_timeout(&self.folder.free, move || reserve_ahead(&*storage, bytes, share)).await;
         reserved.map_err(|error| {
             tracing::warn!(%error, bytes, "an answer that is not made yet has no space");
             Error::StorageFull

@@ -2,12 +2,24 @@
 
 use super::idempotent_answers::{check, outcome_name};
 use super::*;
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::replay::claim_guard::ClaimGuard;
 
 /// Claims a key of this request, and reserves space for its answer.
 async fn reserve(replay: &AnswerReplay, caller: &Caller, key: &str, bytes: u64) -> (AnswerReader, Option<ClaimGuard>) {
     match replay.claim_or_follow(caller, &job(key), key, &format!("req_{key}")).await.unwrap() {
-        ClaimOutcome::Claimed(guard) => (guard.answer_reader(), guard.reserve_space(bytes).await),
+        ClaimOutcome::Claimed(mut guard) => {
+            let reader = guard.answer_reader();
+            let admission = RequestBudgets::default_for_test().admit_for_test("usr_1", "key_1");
+            match replay.reserve_space(&admission, bytes).await {
+                Ok(space) => guard.use_space(space),
+                Err(error) => {
+                    guard.record::<ChannelAnswer>(Err(error)).await;
+                    return (reader, None);
+                }
+            }
+            (reader, Some(guard))
+        }
         outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
@@ -85,4 +97,21 @@ async fn the_answer_of_a_request_that_reserves_space_is_stored_like_any_other() 
         outcome => panic!("{}", outcome_name(&outcome)),
     }
     check(&replay, &fixture.ada, &job("other"), "claimed").await;
+}
+
+#[tokio::test]
+async fn a_user_reserves_no_more_of_the_disk_than_its_part() {
+    let fixture = ReplayFixture::new().await;
+    let replay = fixture.open().await;
+    let budgets =
+        RequestBudgets::with_limits(|limits| (limits.disk_per_user, limits.disk_per_key) = (20 * MIB, 15 * MIB));
+    let of = |user: &str, key: &str| budgets.admit_for_test(user, key);
+    let first = replay.reserve_space(&of("usr_1", "key_1"), 10 * MIB).await.unwrap();
+    for (key, bytes) in [("key_1", 6 * MIB), ("key_2", 11 * MIB)] {
+        let refused = replay.reserve_space(&of("usr_1", key), bytes).await;
+        assert!(matches!(refused, Err(Error::BudgetExceeded(_))), "{key}");
+    }
+    replay.reserve_space(&of("usr_2", "key_3"), 15 * MIB).await.unwrap();
+    drop(first);
+    replay.reserve_space(&of("usr_1", "key_1"), 15 * MIB).await.unwrap();
 }
