@@ -99,7 +99,8 @@ impl SecretCutter {
         let end = bytes.len() - self.mask.body_parts().unfinished(&bytes);
         let differs = masked[end..].iter().zip(&bytes[end..]).rposition(|(masked, byte)| masked != byte);
         self.covered = differs.map_or(0, |at| at + 1);
-        self.held = bytes.slice(end..);
+        // A slice would keep the read buffer of the connection.
+        self.held = Bytes::copy_from_slice(&bytes[end..]);
         masked.slice(..end)
     }
 
