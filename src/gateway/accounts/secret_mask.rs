@@ -104,6 +104,11 @@ impl SecretMask {
         Cow::Owned(if self.reveals(&masked) { char::from(Self::MASK).to_string() } else { masked })
     }
 
+    /// Returns the bytes of a short answer, such as a list of models, with each part of a secret masked.
+    pub(crate) fn mask_bytes(&self, bytes: Bytes) -> Bytes {
+        self.text_parts.mask(bytes)
+    }
+
     /// Masks all texts of a value.
     pub(crate) fn mask_value(&self, value: &mut Value) {
         match value {
