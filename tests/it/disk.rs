@@ -371,7 +371,8 @@ fn forms_are_paid_for_only_if_their_pictures_can_be_shown() {
     assert!(refused.text().contains("Nothing was spent"), "{}", refused.text());
     // A page with a script can be loaded again, so it is no exception.
     let form = ada.form("/studio", "/studio").with(&[("prompt", "a ball"), ("size", "1024x1024")]);
-    let refused = ada.send(visitor::post("/studio", &form.fields).header("accept", "text/event-stream"));
+    let (call, origin) = (visitor::post("/studio", &form.fields), ada.origin());
+    let refused = ada.send(call.header("origin", &origin).header("accept", "text/event-stream"));
     assert_eq!(refused.error_object(503)["code"], "service_unavailable");
     assert_eq!(upstream.attempt_count(), 7);
     disk.clear();

@@ -27,8 +27,8 @@ fn hostile_bodies_do_not_harm_the_gateway() {
     };
     let members = (0..30_000).map(|at| format!("\"k{at}\":1,"));
     for (body, status) in [
-        ("[".repeat(500_000).into_bytes(), 413),
-        (format!("{{\"prompt\":{}", "{\"a\":".repeat(100_000)).into_bytes(), 413),
+        ("[".repeat(500_000).into_bytes(), 400),
+        (format!("{{\"prompt\":{}", "{\"a\":".repeat(100_000)).into_bytes(), 400),
         (format!("{{\"n\":{}}}", "9".repeat(500_000)).into_bytes(), 400),
         (vec![0; 10_000], 400),
         (vec![0xff; 10_000], 400),

@@ -143,8 +143,8 @@ impl SecretParts {
         let lengths = || patterns.iter().map(|pattern| pattern.len());
         let (stride, longest) = (lengths().min().unwrap_or(GRAM) - GRAM + 1, lengths().max().unwrap_or_default());
         let mut parts = Self { patterns, grams: vec![0; bits / 64], stride, longest };
-        for gram in parts.patterns.iter().flat_map(|pattern| pattern.windows(GRAM).take(parts.stride)) {
-            let bit = gram_bit(gram, parts.grams.len());
+        for gram in parts.patterns.iter().flat_map(|pattern| pattern.windows(GRAM).take(stride)) {
+            let bit = gram_bit([gram[0], gram[1], gram[2], gram[3]], parts.grams.len());
             parts.grams[bit / 64] |= 1 << (bit % 64);
         }
         parts
@@ -166,6 +166,9 @@ impl SecretParts {
     pub(crate) fn unfinished(&self, bytes: &[u8]) -> usize {
         let begins_pattern = |length: &usize| {
             let end = &bytes[bytes.len() - length..];
+            if end.first_chunk().is_some_and(|gram| !self.has_gram(*gram)) {
+                return false;
+            }
             let at = self.patterns.partition_point(|pattern| pattern.as_ref() < end);
             self.patterns.get(at).is_some_and(|pattern| pattern.starts_with(end))
         };
@@ -192,16 +195,22 @@ impl SecretParts {
             return;
         }
         let mut place = 0;
-        while let Some(gram) = bytes.get(place..place + GRAM) {
-            let bit = gram_bit(gram, self.grams.len());
-            let may_match = self.grams[bit / 64] & (1 << (bit % 64)) != 0;
-            let starts = place.saturating_sub(self.stride - 1)..if may_match { place + 1 } else { 0 };
-            let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
-            if !matches.all(|(start, length)| visit(start, length)) {
-                return;
+        while let Some(gram) = bytes.get(place..).and_then(<[u8]>::first_chunk) {
+            if self.has_gram(*gram) {
+                let starts = place.saturating_sub(self.stride - 1)..=place;
+                let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
+                if !matches.all(|(start, length)| visit(start, length)) {
+                    return;
+                }
             }
             place += self.stride;
         }
+    }
+
+    /// True if a pattern may have this gram near its beginning.
+    fn has_gram(&self, gram: [u8; GRAM]) -> bool {
+        let bit = gram_bit(gram, self.grams.len());
+        self.grams[bit / 64] & (1 << (bit % 64)) != 0
     }
 
     /// Returns the length of the pattern with which the bytes begin. It is the last that does not come after them, because no
@@ -220,9 +229,8 @@ impl std::fmt::Debug for SecretMask {
 }
 
 /// Returns the bit of a gram in a table of this number of words, which is a power of two (Fibonacci hashing).
-fn gram_bit(gram: &[u8], words: usize) -> usize {
-    let number = gram.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-    let hash = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+fn gram_bit(gram: [u8; GRAM], words: usize) -> usize {
+    let hash = u64::from(u32::from_le_bytes(gram)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     usize::try_from(hash).unwrap_or_default() & (words * 64 - 1)
 }
 

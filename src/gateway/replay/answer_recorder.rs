@@ -80,14 +80,20 @@ impl AnswerRecorder {
                 return self.answer.append_in_memory(bytes);
             }
             if is_in_memory {
-                self.answer.discard_tail_when_read().await;
+                self.discard_tail().await;
             }
             let (remaining, is_full) = self.answer.append(bytes);
             bytes = remaining;
             if is_full && !self.write_tail().await && !self.reserve_memory(0) {
-                self.answer.discard_tail_when_read().await;
+                self.discard_tail().await;
             }
         }
+    }
+
+    /// Drops the tail when the present readers have it: a part of the answer is then lost for others.
+    async fn discard_tail(&self) {
+        self.answer.mark_unstored();
+        self.answer.discard_tail_when_read().await;
     }
 
     /// Reserves memory for the tail and for bytes that follow it. Returns false if there is none, or if the answer has
@@ -119,7 +125,6 @@ impl AnswerRecorder {
                 // of the file shows the next process that the answer is lost.
                 tracing::warn!(%error, "an answer is not stored: there is no space on disk");
                 self.output = None;
-                self.answer.mark_unstored();
                 false
             }
         }

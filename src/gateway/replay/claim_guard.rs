@@ -161,7 +161,9 @@ impl ClaimGuard {
                 Ok(()) => is_stored = true,
                 Err(error) => {
                     tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
-                    self.live.answer.mark_unstored();
+                    if !must_be_kept {
+                        self.live.answer.mark_unstored();
+                    }
                     frames.spawn_unlink();
                 }
             }

@@ -129,7 +129,7 @@ impl StoredAnswer {
         state.wake_readers();
     }
 
-    /// Records that the rest of the answer cannot be written to the file, or that the complete file cannot be kept.
+    /// Records that no reader that comes later can have the whole answer.
     pub(super) fn mark_unstored(&self) {
         let mut state = self.state();
         state.is_unstored = true;

@@ -171,8 +171,8 @@ impl Answer {
         match self.status {
             ..=399 => Ok(Outcome::Accepted { image: self.status == 200 && request.is_image }),
             400 | 414 | 431 if self.body.is_empty() && self.header("content-type").is_none() => Ok(Outcome::Unparsed),
-            400..=499 if request.is_head => Ok(self.refused_outcome()),
-            400..=499 => self.check_error_shape().map(|()| self.refused_outcome()),
+            400..=499 | 501 if request.is_head => Ok(self.refused_outcome()),
+            400..=499 | 501 => self.check_error_shape().map(|()| self.refused_outcome()),
             _ => Err(format!("{}: {}", self.status, String::from_utf8_lossy(&self.body))),
         }
     }
