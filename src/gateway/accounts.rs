@@ -46,7 +46,7 @@ pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
 pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse, basic_header};
 pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
-pub(crate) use secret_mask::SecretMask;
+pub(crate) use secret_mask::{DATA_MIN, SecretMask};
 pub(crate) use stored_context::{ContextPart, ContextRefusal};
 pub(crate) use text_model_accounts::TextModelAccount;
 pub(crate) use token_fetcher::token_change;

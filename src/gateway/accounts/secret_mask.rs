@@ -4,8 +4,8 @@
 //! a body. The words around a secret tell nothing, so the text is compared with the secrets themselves. A part of at least
 //! [`TEXT_PART`] characters counts like the whole, in the spellings in which texts carry it: plain, with the escapes of URLs
 //! and of JSON, and in base64. A part without a digit and with letters of one case only does not count, because it may be a
-//! word. The body of an answer has images in base64, in which short parts occur by chance, so a part has at least
-//! [`BODY_PART`] characters there. The module is pure, and does not know where a text comes from or where it goes.
+//! word. In an image in base64, short parts occur by chance, so a part has at least [`DATA_PART`] characters there. The
+//! module is pure, and does not know where a text comes from or where it goes.
 
 use std::borrow::Cow;
 
@@ -17,13 +17,14 @@ use http::{HeaderMap, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 
-/// The characters of the shortest part of a secret that counts in a message, an id or a header (our choice): fewer occur by
-/// chance.
+/// The characters of the shortest part of a secret that counts (our choice): fewer occur by chance.
 const TEXT_PART: usize = 8;
-/// The characters of the shortest part that counts in the body of an answer (our choice). A token of 2,000 characters has
-/// about 6,000 parts: with eight characters, one of them would occur by chance in one of 3,000 images of 15 MB in base64,
-/// and with twelve in one of fifty billion.
-const BODY_PART: usize = 12;
+/// The characters of the shortest part that counts in data (our choice). A token of 2,000 characters has about 6,000 parts:
+/// with eight characters, one of them would occur by chance in one of 3,000 images of 15 MB in base64, and with twelve in
+/// one of fifty billion.
+const DATA_PART: usize = 12;
+/// The characters in a row from which a text in the alphabets of base64 counts as data (our choice): more than an id has.
+pub(crate) const DATA_MIN: usize = 256;
 /// The number of bytes of a gram, by which a text is searched.
 const GRAM: usize = 4;
 /// The bits of the table of grams for each gram, and the limits of the table (our choice): few other grams are found in it,
@@ -34,13 +35,14 @@ const MAX_BITS: usize = 1 << 21;
 /// The secrets of one account.
 #[derive(Default)]
 pub(crate) struct SecretMask {
-    text_parts: SecretParts,
-    body_parts: SecretParts,
+    parts: SecretParts,
+    /// The parts that count in data.
+    data_parts: SecretParts,
 }
 
 /// The parts of secrets that have a given number of characters.
 #[derive(Default)]
-pub(crate) struct SecretParts {
+struct SecretParts {
     /// The parts in all spellings, sorted; none begins with another.
     patterns: Vec<Box<[u8]>>,
     /// A bit for each gram that occurs near the beginning of a pattern.
@@ -65,7 +67,7 @@ impl SecretMask {
         let secrets: Vec<_> =
             secrets.into_iter().map(str::as_bytes).filter(|secret| secret.len() >= TEXT_PART).collect();
         let parts = |length| SecretParts::new(&secrets, length);
-        Self { text_parts: parts(TEXT_PART), body_parts: parts(BODY_PART) }
+        Self { parts: parts(TEXT_PART), data_parts: parts(DATA_PART) }
     }
 
     /// Prepares the search for the credentials of a call, which are in its sensitive headers, and for further secrets.
@@ -80,15 +82,10 @@ impl SecretMask {
         Self::new(texts.chain(further))
     }
 
-    /// The parts that are searched for in the body of an answer.
-    pub(crate) const fn body_parts(&self) -> &SecretParts {
-        &self.body_parts
-    }
-
     /// True if a text of an upstream has a part of a secret in any spelling, also behind escapes of which not every
     /// character has one.
     pub(crate) fn reveals(&self, text: &str) -> bool {
-        let parts = &self.text_parts;
+        let parts = &self.parts;
         parts.has_match(text.as_bytes())
             || (text.contains('%') && parts.has_match(&percent_decode_str(text).collect::<Vec<_>>()))
             || (text.contains('\\') && parts.has_match(&unescaped_json(text)))
@@ -99,14 +96,28 @@ impl SecretMask {
         if !self.reveals(text) {
             return Cow::Borrowed(text);
         }
-        let masked = self.text_parts.mask(Bytes::copy_from_slice(text.as_bytes()));
+        let masked = self.mask_bytes(Bytes::copy_from_slice(text.as_bytes()));
         let masked = String::from_utf8_lossy(&masked).into_owned();
         Cow::Owned(if self.reveals(&masked) { char::from(Self::MASK).to_string() } else { masked })
     }
 
-    /// Returns the bytes of a short answer, such as a list of models, with each part of a secret masked.
+    /// Returns bytes of an upstream with each part of a secret masked. They are copied only if they have one.
     pub(crate) fn mask_bytes(&self, bytes: Bytes) -> Bytes {
-        self.text_parts.mask(bytes)
+        let mut masked: Option<BytesMut> = None;
+        self.parts.for_each_match(&bytes, |start, length| {
+            let is_chance = is_in_data(&bytes, start) && !self.data_parts.covers(&bytes, start);
+            if !is_chance {
+                masked.get_or_insert_with(|| BytesMut::from(&bytes[..]))[start..start + length].fill(Self::MASK);
+            }
+            true
+        });
+        masked.map_or(bytes, BytesMut::freeze)
+    }
+
+    /// Returns the number of bytes at the end that may be the beginning of a secret, so that they cannot be passed on before
+    /// the next bytes are known.
+    pub(crate) fn unfinished(&self, bytes: &[u8]) -> usize {
+        self.data_parts.unfinished(bytes).max(self.parts.unfinished(bytes))
     }
 
     /// Masks all texts of a value.
@@ -150,15 +161,10 @@ impl SecretParts {
         parts
     }
 
-    /// Returns bytes of an upstream with each part of a secret masked. They are copied only if they have one.
-    pub(crate) fn mask(&self, bytes: Bytes) -> Bytes {
-        let mut masked: Option<BytesMut> = None;
-        self.for_each_match(&bytes, |start, length| {
-            let masked = masked.get_or_insert_with(|| BytesMut::from(&bytes[..]));
-            masked[start..start + length].fill(SecretMask::MASK);
-            true
-        });
-        masked.map_or(bytes, BytesMut::freeze)
+    /// True if a part has the byte at this place near its beginning.
+    fn covers(&self, bytes: &[u8], place: usize) -> bool {
+        let first = place.saturating_sub(DATA_PART - TEXT_PART);
+        (first..=place).any(|start| self.match_at(&bytes[start..]).is_some())
     }
 
     /// Returns the number of bytes at the end that may be the beginning of a secret, so that they cannot be passed on before
@@ -173,11 +179,6 @@ impl SecretParts {
             self.patterns.get(at).is_some_and(|pattern| pattern.starts_with(end))
         };
         (1..self.longest.min(bytes.len() + 1)).rev().find(begins_pattern).unwrap_or_default()
-    }
-
-    /// Returns the length of the longest spelling of a part.
-    pub(crate) const fn longest(&self) -> usize {
-        self.longest
     }
 
     fn has_match(&self, bytes: &[u8]) -> bool {
@@ -226,6 +227,13 @@ impl std::fmt::Debug for SecretMask {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SecretMask").finish_non_exhaustive()
     }
+}
+
+/// True if the byte at this place belongs to a long text in the alphabets of base64.
+fn is_in_data(bytes: &[u8], place: usize) -> bool {
+    let is_data = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(*byte);
+    let before = bytes[..place].iter().rev().take(DATA_MIN).take_while(is_data).count();
+    before + bytes[place..].iter().take(DATA_MIN).take_while(is_data).count() >= DATA_MIN
 }
 
 /// Returns the bit of a gram in a table of this number of words, which is a power of two (Fibonacci hashing).
@@ -353,14 +361,15 @@ mod tests {
     }
 
     #[test]
-    fn only_parts_that_do_not_occur_by_chance_are_masked_in_a_body() {
-        let mask = SecretMask::new([KEY, "k3y-of-9x"]);
-        let masked = |text: &str| mask.body_parts().mask(Bytes::copy_from_slice(text.as_bytes()));
-        for text in [&KEY[3..14], "k3y-of-9"] {
-            assert!(mask.reveals(text) && masked(text) == text, "{text}");
-        }
-        for text in [KEY, &KEY[3..15], "k3y-of-9x"] {
-            assert_eq!(masked(text), "*".repeat(text.len()), "{text}");
+    fn only_parts_that_do_not_occur_by_chance_are_masked_in_data() {
+        let mask = SecretMask::new([KEY, "k3y_of_9x"]);
+        let data = "iVBORw0KGgo/".repeat(30);
+        let masked = |text: &str| mask.mask_bytes(Bytes::from(text.to_owned()));
+        for part in [&KEY[3..14], "k3y_of_9", KEY, &KEY[3..15], "k3y_of_9x", &STANDARD.encode(KEY)[4..20]] {
+            let (text, in_data) = (format!("{data}\" {part} \"{data}"), format!("\"{data}{part}{data}\""));
+            assert_eq!(masked(&text), text.replace(part, &"*".repeat(part.len())), "{part}");
+            let is_data_part = part.len() >= DATA_PART || part == "k3y_of_9x";
+            assert_eq!(masked(&in_data) != in_data, is_data_part, "{part}");
         }
     }
 

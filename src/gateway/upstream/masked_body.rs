@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 
-use crate::gateway::accounts::SecretMask;
+use crate::gateway::accounts::{DATA_MIN, SecretMask};
 
-/// The most bytes at the beginning of a piece that are copied to be joined with held bytes (our choice): many times a
-/// pattern, and few enough to be outside of the budget of the buffers.
-const SEAM_MAX: usize = 512;
+/// The most bytes at the beginning of a piece that are copied to be joined with held bytes (our choice): enough to see that
+/// they are data, and few enough to be outside of the budget of the buffers.
+const SEAM_MAX: usize = 768;
 
 /// A body whose secrets are masked.
 #[derive(Debug)]
@@ -81,8 +81,8 @@ impl SecretCutter {
         if self.held.is_empty() {
             return [self.mask(piece), Bytes::new()];
         }
-        let mut places = self.mask.body_parts().longest()..piece.len().min(SEAM_MAX);
-        let cut = places.find(|cut| self.mask.body_parts().unfinished(&piece[..*cut]) == 0).unwrap_or(piece.len());
+        let mut places = DATA_MIN..piece.len().min(SEAM_MAX);
+        let cut = places.find(|cut| self.mask.unfinished(&piece[..*cut]) == 0).unwrap_or(piece.len());
         let seam = self.mask([&self.held[..], &piece[..cut]].concat().into());
         let rest = piece.slice(cut..);
         [seam, if rest.is_empty() { rest } else { self.mask(rest) }]
@@ -90,13 +90,13 @@ impl SecretCutter {
 
     /// Masks bytes that begin with the held ones, and holds back their end if it may be the beginning of a secret.
     fn mask(&mut self, bytes: Bytes) -> Bytes {
-        let mut masked = self.mask.body_parts().mask(bytes.clone());
+        let mut masked = self.mask.mask_bytes(bytes.clone());
         if self.covered > 0 {
             let mut covered = BytesMut::from(masked);
             covered[..self.covered].fill(SecretMask::MASK);
             masked = covered.freeze();
         }
-        let end = bytes.len() - self.mask.body_parts().unfinished(&bytes);
+        let end = bytes.len() - self.mask.unfinished(&bytes);
         let differs = masked[end..].iter().zip(&bytes[end..]).rposition(|(masked, byte)| masked != byte);
         self.covered = differs.map_or(0, |at| at + 1);
         // A slice would keep the read buffer of the connection.
@@ -121,12 +121,12 @@ mod tests {
     #[test]
     fn a_secret_is_masked_wherever_the_bytes_are_cut() {
         let escaped: String = KEY.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
-        let text = format!("{{\"id\":\"{KEY}\",\"x\":\"{escaped}\",\"part\":\"{}\"}}\n\n", &KEY[3..16]);
+        let text = format!("{{\"id\":\"{KEY}\",\"x\":\"{escaped}\",\"part\":\"{}\"}}\n\n", &KEY[3..12]);
         // Characters of the key, at which bytes are held back again and again.
-        let text = format!("{}{text}", "w_XA9tQz7".repeat(1200));
+        let text = format!("{}{text}", "w_XA9t Qz7".repeat(1200));
         let mask = Arc::new(SecretMask::new([KEY]));
-        let expected = mask.body_parts().mask(Bytes::from(text.clone()));
-        assert!(!expected.windows(12).any(|part| KEY.as_bytes().windows(12).any(|window| window == part)));
+        let expected = mask.mask_bytes(Bytes::from(text.clone()));
+        assert!(!expected.windows(8).any(|part| KEY.as_bytes().windows(8).any(|window| window == part)));
         for size in (1..60).chain([5000, 5001, 5003, 9000]) {
             let mut cutter = SecretCutter { mask: Arc::clone(&mask), held: Bytes::new(), covered: 0 };
             let mut out = Vec::new();
