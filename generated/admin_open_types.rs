@@ -148,6 +148,8 @@ pub struct AccountFailure {
     /// | `broken` | The answer of the upstream was malformed, or broke off. |
     /// | `upstream_failed` | The upstream said that it failed. |
     /// | `no_image_data` | The upstream answered without an image. |
+    /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+    /// | `text_instead_of_image` | A model answered with text instead of an image. |
     /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
     /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
     /// | `quota` | The usage window of every account is used up, or no account has been paid for. |
@@ -3635,6 +3637,8 @@ impl ::std::convert::TryFrom<::std::string::String> for RecordOutcome {
 /// | `broken` | The answer of the upstream was malformed, or broke off. |
 /// | `upstream_failed` | The upstream said that it failed. |
 /// | `no_image_data` | The upstream answered without an image. |
+/// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+/// | `text_instead_of_image` | A model answered with text instead of an image. |
 /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
 /// | `quota` | The usage window of every account is used up, or no account has been paid for. |
@@ -3682,6 +3686,12 @@ pub enum RecordReason {
     /// The word `no_image_data`.
     #[serde(rename = "no_image_data")]
     NoImageData,
+    /// The word `async_upstream`.
+    #[serde(rename = "async_upstream")]
+    AsyncUpstream,
+    /// The word `text_instead_of_image`.
+    #[serde(rename = "text_instead_of_image")]
+    TextInsteadOfImage,
     /// The word `delivery_mismatch`.
     #[serde(rename = "delivery_mismatch")]
     DeliveryMismatch,
@@ -3721,6 +3731,8 @@ impl ::std::fmt::Display for RecordReason {
             Self::Broken => f.write_str("broken"),
             Self::UpstreamFailed => f.write_str("upstream_failed"),
             Self::NoImageData => f.write_str("no_image_data"),
+            Self::AsyncUpstream => f.write_str("async_upstream"),
+            Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
             Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
             Self::OutcomeUnknown => f.write_str("outcome_unknown"),
             Self::Quota => f.write_str("quota"),
@@ -3747,6 +3759,8 @@ impl ::std::str::FromStr for RecordReason {
             "broken" => Ok(Self::Broken),
             "upstream_failed" => Ok(Self::UpstreamFailed),
             "no_image_data" => Ok(Self::NoImageData),
+            "async_upstream" => Ok(Self::AsyncUpstream),
+            "text_instead_of_image" => Ok(Self::TextInsteadOfImage),
             "delivery_mismatch" => Ok(Self::DeliveryMismatch),
             "outcome_unknown" => Ok(Self::OutcomeUnknown),
             "quota" => Ok(Self::Quota),

@@ -375,6 +375,10 @@ impl ErrorDetail {
 /// | `content_refused` | `upstream_error` | The content policy of the upstream refused the prompt or the image. |
 /// | `no_image_data` | `upstream_error` | The upstream answered without an image; it may have charged for one. |
 /// | `network` | `upstream_error` | The upstream could not be reached, or the connection broke. `x-should-retry` is `true` only if no image can have been made. |
+/// | `upstream_failed` | `upstream_error` | The upstream reports that it failed: nothing was made. |
+/// | `model_not_offered` | `upstream_error` | No account that was asked offers the model or the image tool: nothing was made, and a repeat does not help. |
+/// | `async_upstream` | `upstream_error` | The upstream makes images as tasks that end later, which the gateway cannot receive; it may still charge for one. |
+/// | `text_instead_of_image` | `upstream_error` | A model of the upstream answered with text, such as a question, instead of an image. |
 /// | `quota` | `upstream_error` | No account of the operator is paid for: nothing was made, and a repeat does not help. |
 /// | `credentials` | `upstream_error` | The upstream refused the credentials of every account that was asked: nothing was made, and a repeat does not help. |
 /// | `timeout` | `upstream_error` | The upstream did not answer in time; it may still have made and charged for an image. |
@@ -436,6 +440,18 @@ pub enum ErrorReason {
     /// The word `network`.
     #[serde(rename = "network")]
     Network,
+    /// The word `upstream_failed`.
+    #[serde(rename = "upstream_failed")]
+    UpstreamFailed,
+    /// The word `model_not_offered`.
+    #[serde(rename = "model_not_offered")]
+    ModelNotOffered,
+    /// The word `async_upstream`.
+    #[serde(rename = "async_upstream")]
+    AsyncUpstream,
+    /// The word `text_instead_of_image`.
+    #[serde(rename = "text_instead_of_image")]
+    TextInsteadOfImage,
     /// The word `quota`.
     #[serde(rename = "quota")]
     Quota,
@@ -469,6 +485,10 @@ impl ::std::fmt::Display for ErrorReason {
             Self::ContentRefused => f.write_str("content_refused"),
             Self::NoImageData => f.write_str("no_image_data"),
             Self::Network => f.write_str("network"),
+            Self::UpstreamFailed => f.write_str("upstream_failed"),
+            Self::ModelNotOffered => f.write_str("model_not_offered"),
+            Self::AsyncUpstream => f.write_str("async_upstream"),
+            Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
             Self::Quota => f.write_str("quota"),
             Self::Credentials => f.write_str("credentials"),
             Self::Timeout => f.write_str("timeout"),
@@ -497,6 +517,10 @@ impl ::std::str::FromStr for ErrorReason {
             "content_refused" => Ok(Self::ContentRefused),
             "no_image_data" => Ok(Self::NoImageData),
             "network" => Ok(Self::Network),
+            "upstream_failed" => Ok(Self::UpstreamFailed),
+            "model_not_offered" => Ok(Self::ModelNotOffered),
+            "async_upstream" => Ok(Self::AsyncUpstream),
+            "text_instead_of_image" => Ok(Self::TextInsteadOfImage),
             "quota" => Ok(Self::Quota),
             "credentials" => Ok(Self::Credentials),
             "timeout" => Ok(Self::Timeout),

@@ -178,7 +178,7 @@ impl Error {
             | Self::Unavailable
             | Self::StorageFull => true,
             Self::LimitReached(refusal) => !refusal.is_quota,
-            Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
+            Self::Upstream(fault) => matches!(fault, UpstreamFault::Unreachable | UpstreamFault::Failed),
             Self::InvalidKey
             | Self::UndeclaredKeyHeader
             | Self::Denied

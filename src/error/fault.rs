@@ -9,6 +9,14 @@ pub(crate) enum UpstreamFault {
     Refused,
     /// The answer has no image, but may have been charged: class X.
     NoImage,
+    /// The upstream makes images as tasks that end later, which the gateway cannot receive: class X.
+    AsyncTask,
+    /// A model has answered with text, such as a question: class R, or class N if it states that it cannot draw.
+    TextInsteadOfImage,
+    /// The upstream itself reports a failure, and that nothing was made: class F or N. A repeat does not pay twice.
+    Failed,
+    /// No account that was asked offers the model or a part of the call that the gateway writes: class N.
+    NotOffered,
     /// The connection broke after an image may have been made: class X.
     Broken,
     /// The time limit ended after an image may have been made: class X.
@@ -24,8 +32,7 @@ pub(crate) enum UpstreamFault {
     Quota,
     /// The upstream accepts the credentials of no account: class N.
     Credentials,
-    /// The request certainly did nothing (class N), or the upstream itself reports the failure (class F): a repeat does
-    /// not pay twice.
+    /// The request certainly did nothing (class N): a repeat does not pay twice.
     Unreachable,
 }
 
@@ -37,6 +44,10 @@ impl UpstreamFault {
         match self {
             Self::Refused => "content_refused",
             Self::NoImage => "no_image_data",
+            Self::AsyncTask => "async_upstream",
+            Self::TextInsteadOfImage => "text_instead_of_image",
+            Self::Failed => "upstream_failed",
+            Self::NotOffered => "model_not_offered",
             Self::Broken | Self::Unreachable => "network",
             Self::Timeout => "timeout",
             Self::Rejected => RejectionReason::UpstreamRejected.as_str(),

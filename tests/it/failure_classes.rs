@@ -121,7 +121,7 @@ impl FailingRequest {
     fn check(&self, answer: &Answer) {
         let (status, code, reason, should_retry) = match self.error {
             ExpectedError::Refused(status, code, reason) => (status, code, reason, "false"),
-            ExpectedError::Failed => (502, "upstream_error", "network", "true"),
+            ExpectedError::Failed => (502, "upstream_error", "upstream_failed", "true"),
             ExpectedError::Broken => {
                 let text = answer.text();
                 assert_eq!((answer.status, text.contains("event: error")), (200, true), "{}", self.name);

@@ -43,8 +43,13 @@ fn advice(error: &Error) -> Option<String> {
     let row = tables::ERRORS.iter().find(|row| error.code() == Some(row.code) && is_of_gateway(error))?;
     let fixed = match (row.code, error.reason()) {
         (_, Some("content_refused")) => "change the prompt or the input image: the same ones will be refused again",
-        (_, Some("timeout" | "no_image_data")) => "an image may have been charged for: a repeat may be charged again",
-        (_, Some("quota" | "credentials")) => "tell the operator, who sees the account in `imagate account list`",
+        (_, Some("text_instead_of_image")) => "say in the prompt that an image is wanted, and what it shows",
+        (_, Some("timeout" | "no_image_data" | "async_upstream")) => {
+            "an image may have been charged for: a repeat may be charged again"
+        }
+        (_, Some("quota" | "credentials" | "model_not_offered")) => {
+            "tell the operator, who sees the account in `imagate account list`"
+        }
         ("no_available_accounts", _) => {
             "try again later, or ask the operator: `imagate account list` says why each account is not used"
         }

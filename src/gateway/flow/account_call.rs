@@ -15,7 +15,9 @@ use crate::gateway::relay::{
     UpstreamRelay,
 };
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass, classify_imageless_answer};
+use crate::gateway::upstream::{
+    AttemptFailure, FailureCause, FailureClass, IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer,
+};
 use crate::tables;
 
 /// The value of `quality` that leaves the choice to the model.
@@ -89,7 +91,7 @@ async fn call_until_image(
     }
     let failed_call = match proof_result {
         Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), is_simulated: simulated, request_id }),
-        Err(error) => classify_proof_error(error),
+        Err(error) => classify_proof_error(error, task),
     };
     let mut reported_call =
         if matches!(task, TaskRef::Response(_)) { report_model_as_unknown(failed_call) } else { failed_call };
@@ -106,11 +108,16 @@ fn report_model_as_unknown(mut failed_call: FailedCall) -> FailedCall {
 }
 
 /// Classifies an answer without an image.
-fn classify_proof_error(error: ProofError) -> FailedCall {
+fn classify_proof_error(error: ProofError, task: TaskRef<'_>) -> FailedCall {
     match error {
         ProofError::NoImage(answer) => {
+            let fault_scope = match task {
+                TaskRef::Images(_) => IMAGE_FAULT_SCOPE,
+                TaskRef::Response(_) => RESPONSE_FAULT_SCOPE,
+            };
             let usage = answer.usage.filter(|usage| usage.total > 0 || !usage.charges.is_empty());
-            FailedCall { failure: classify_imageless_answer(&answer.members, answer.has_image_substitute), usage }
+            let failure = classify_imageless_answer(&answer.members, answer.has_image_substitute, fault_scope);
+            FailedCall { failure, usage }
         }
         ProofError::Malformed => ambiguous_failure(FailureCause::NoImage),
         ProofError::Broken => ambiguous_failure(FailureCause::Broken),

@@ -11,6 +11,7 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
         // No account was asked: the words, patterns or moderation service of the group refused the request.
         Error::Upstream(UpstreamFault::Refused) if last.is_none() => "filter",
         Error::Upstream(UpstreamFault::Unreachable) => last.map_or("network", from_account_failure),
+        Error::Upstream(UpstreamFault::NotOffered) => "missing",
         Error::Upstream(UpstreamFault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",
         Error::Upstream(fault) => fault.as_str(),
         Error::UsageLimit(_) => "quota",
@@ -75,8 +76,10 @@ const fn from_account_failure(last: &AttemptFailure) -> &'static str {
         (FailureCause::Exhausted { .. } | FailureCause::Unfit, _) => "quota",
         (FailureCause::Throttled { .. }, _) => "throttled",
         (FailureCause::NotOffered, _) => "missing",
-        (FailureCause::Failed, _) => "upstream_failed",
-        (FailureCause::NoImage, _) => "no_image_data",
+        (FailureCause::Failed, _) => UpstreamFault::Failed.as_str(),
+        (FailureCause::NoImage, _) => UpstreamFault::NoImage.as_str(),
+        (FailureCause::AsyncTask, _) => UpstreamFault::AsyncTask.as_str(),
+        (FailureCause::TextInsteadOfImage, _) => UpstreamFault::TextInsteadOfImage.as_str(),
         (FailureCause::Unreachable, Some(401 | 403)) => "credentials",
         _ => "network",
     }

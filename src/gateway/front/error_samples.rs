@@ -101,6 +101,10 @@ fn faults() -> Vec<UpstreamFault> {
     samples![UpstreamFault:
         UpstreamFault::Refused => UpstreamFault::Refused,
         UpstreamFault::NoImage => UpstreamFault::NoImage,
+        UpstreamFault::AsyncTask => UpstreamFault::AsyncTask,
+        UpstreamFault::TextInsteadOfImage => UpstreamFault::TextInsteadOfImage,
+        UpstreamFault::Failed => UpstreamFault::Failed,
+        UpstreamFault::NotOffered => UpstreamFault::NotOffered,
         UpstreamFault::Broken => UpstreamFault::Broken,
         UpstreamFault::Timeout => UpstreamFault::Timeout,
         UpstreamFault::Mismatch => UpstreamFault::Mismatch,

@@ -87,6 +87,8 @@ fn event_of_reason(reason: RecordReason, record: &Record) -> (&'static str, Resp
         RecordReason::Broken => ("why.broken", ResponsibleParty::Upstream),
         RecordReason::UpstreamFailed => ("why.upstream_failed", ResponsibleParty::Upstream),
         RecordReason::NoImageData => ("why.no_image_data", ResponsibleParty::Upstream),
+        RecordReason::AsyncUpstream => ("why.async_upstream", ResponsibleParty::Configuration),
+        RecordReason::TextInsteadOfImage => ("why.text_instead_of_image", ResponsibleParty::Request),
         RecordReason::DeliveryMismatch => ("why.delivery_mismatch", ResponsibleParty::Upstream),
         RecordReason::OutcomeUnknown => ("why.stopped", ResponsibleParty::Gateway),
         RecordReason::Quota => ("why.quota", ResponsibleParty::Configuration),
@@ -176,7 +178,12 @@ const fn advice(record: &Record, fault: ResponsibleParty, payment: PaymentOutcom
         (ResponsibleParty::Request, _) => "retry.change",
         (
             ResponsibleParty::Configuration,
-            Some(RecordReason::Credentials | RecordReason::Missing | RecordReason::NoAccounts),
+            Some(
+                RecordReason::Credentials
+                | RecordReason::Missing
+                | RecordReason::AsyncUpstream
+                | RecordReason::NoAccounts,
+            ),
         ) => "retry.operator",
         (ResponsibleParty::Configuration, _) => "retry.later",
         _ if matches!(payment, PaymentOutcome::Nothing) => "retry.safe",

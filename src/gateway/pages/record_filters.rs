@@ -46,7 +46,7 @@ const STATES: [types::RecordState; 6] = [
 ];
 
 /// The reasons that the list can be filtered by.
-const REASONS: [types::RecordReason; 17] = [
+const REASONS: [types::RecordReason; 19] = [
     types::RecordReason::Filter,
     types::RecordReason::ContentRefused,
     types::RecordReason::UpstreamRejected,
@@ -55,6 +55,8 @@ const REASONS: [types::RecordReason; 17] = [
     types::RecordReason::Broken,
     types::RecordReason::UpstreamFailed,
     types::RecordReason::NoImageData,
+    types::RecordReason::AsyncUpstream,
+    types::RecordReason::TextInsteadOfImage,
     types::RecordReason::DeliveryMismatch,
     types::RecordReason::OutcomeUnknown,
     types::RecordReason::Quota,

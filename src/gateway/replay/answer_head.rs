@@ -34,11 +34,18 @@ pub(crate) trait RecordableAnswer: Send + 'static {
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
         Error::Upstream(
-            UpstreamFault::Unreachable | UpstreamFault::Rejected | UpstreamFault::Quota | UpstreamFault::Credentials,
+            UpstreamFault::Unreachable
+            | UpstreamFault::Failed
+            | UpstreamFault::NotOffered
+            | UpstreamFault::Rejected
+            | UpstreamFault::Quota
+            | UpstreamFault::Credentials,
         ) => false,
         Error::Upstream(
             UpstreamFault::Refused
             | UpstreamFault::NoImage
+            | UpstreamFault::AsyncTask
+            | UpstreamFault::TextInsteadOfImage
             | UpstreamFault::Broken
             | UpstreamFault::Timeout
             | UpstreamFault::Mismatch

@@ -2,10 +2,13 @@
 //!
 //! The module does no I/O except reading the clock. The table of classes is that of the money rules. The forms of
 //! refusals and usage limits are those of the contract, and those that real upstreams and compatible servers were seen
-//! to send (`answer_signals`, `stated_wait`). It implements the cases U11, U14 to U21 and U31 of the failure catalogue.
+//! to send (`answer_signals`, `code_meaning`, `sentences`, `stated_wait`). It implements the cases U11, U14 to U21 and U31 of the failure catalogue.
 
 mod answer_signals;
+mod code_meaning;
+mod imageless_answer;
 mod message_redaction;
+mod sentences;
 mod stated_wait;
 
 #[cfg(test)]
@@ -19,16 +22,26 @@ use serde_json::{Map, Value};
 use super::reply::{AttemptFailure, BoundContext, FailureCause, FailureClass};
 use crate::tables::IMAGE_EDIT_FIELDS;
 use answer_signals::AnswerSignals;
+pub(crate) use imageless_answer::classify_imageless_answer;
 
 /// The messages for a caller if the upstream's own message cannot be passed on.
 const DECLINED_MESSAGE: &str = "The upstream rejected the request without naming a parameter.";
 const TOO_LARGE_MESSAGE: &str = "The request is too large for the limits of the upstream.";
+const PICTURE_MESSAGE: &str = "The upstream cannot use an image of the request.";
+/// The members of a call for an image that only the gateway writes. The protocol `images` has some of them as parameters
+/// of the caller, and [`CallerFaultScope::is_parameter`] knows those.
+const GATEWAY_MEMBERS: [&str; 8] =
+    ["model", "tools", "tool_choice", "parallel_tool_calls", "stream", "store", "instructions", "include"];
+/// The codes that some upstreams send with every success.
+const SUCCESS_CODES: [&str; 4] = ["0", "200", "ok", "success"];
+/// The status of an upstream that is overloaded. It is not one of HTTP, but widely used.
+const OVERLOADED_STATUS: u16 = 529;
 /// The longest name of a parameter that is accepted from an upstream, in bytes (our choice).
 const MAX_PARAM_LENGTH: usize = 200;
 
 /// Decides which errors of an upstream are the fault of the caller.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CallerFaultScope {
+pub(crate) struct CallerFaultScope {
     /// True if the caller wrote the body, and so chose its model, files and tools.
     pub(super) is_body_from_caller: bool,
     /// Returns whether the caller knows a parameter of this name.
@@ -36,10 +49,10 @@ pub(super) struct CallerFaultScope {
 }
 
 /// The scope for an image job: the rules have checked its model, and the gateway wrote the body.
-pub(super) const IMAGE_FAULT_SCOPE: CallerFaultScope =
+pub(crate) const IMAGE_FAULT_SCOPE: CallerFaultScope =
     CallerFaultScope { is_body_from_caller: false, is_parameter: is_image_parameter };
 /// The scope for a response, whose body the caller wrote.
-pub(super) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
+pub(crate) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
     CallerFaultScope { is_body_from_caller: true, is_parameter: is_response_parameter };
 
 /// Classifies an answer whose status is not a success; `body` is its JSON value, if it has one.
@@ -56,43 +69,6 @@ pub(super) fn classify_status(
     AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(status.as_u16()) }
 }
 
-/// Classifies a complete answer with status 200 and no image, from the members of the answer, of its error event, or of
-/// a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
-/// address.
-pub(crate) fn classify_imageless_answer(members: &Map<String, Value>, has_possible_image: bool) -> AttemptFailure {
-    let signals = AnswerSignals::from_members(members);
-    let is_paid = has_possible_image || has_usage(members);
-    let (class, cause) = match (error_detail(members), is_paid) {
-        _ if signals.is_refused => (FailureClass::R, FailureCause::Refused),
-        (detail, false) if signals.bound_context.is_some() => {
-            bound_context_failure(&signals, detail.as_deref(), RESPONSE_FAULT_SCOPE)
-        }
-        (_, false) if signals.unknown_model => (FailureClass::N, FailureCause::NotOffered),
-        (_, false) if signals.oversized && signals.is_account_limit() => declined_failure(TOO_LARGE_MESSAGE),
-        (_, false) if signals.is_account_limit() => classify_account_limit(&signals, &HeaderMap::new(), Some(members)),
-        _ if signals.reads_like_refusal() => (FailureClass::R, FailureCause::Refused),
-        (Some(detail), false) if names_parameter(&detail, IMAGE_FAULT_SCOPE) => {
-            classify_rejection(Some(detail.as_ref()), &signals, IMAGE_FAULT_SCOPE)
-        }
-        // A model that answers with text has decided against an image; another account has the same model.
-        _ if signals.has_text && !has_possible_image && !has_failed_call(members) => {
-            (FailureClass::R, FailureCause::Refused)
-        }
-        (_, true) => (FailureClass::X, FailureCause::NoImage),
-        (Some(_), false) => (FailureClass::F, FailureCause::Failed),
-        (None, false) => (FailureClass::F, FailureCause::NoImage),
-    };
-    let upstream_message = message_redaction::redact_message(&cause, error_detail(members).as_deref());
-    AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(200) }
-}
-
-/// True if the model has called its image tool and the tool has failed: its text about that is no refusal.
-fn has_failed_call(members: &Map<String, Value>) -> bool {
-    let output = members.get("output").and_then(Value::as_array);
-    let failed = |item: &Value| item["type"] == "image_generation_call" && item["status"] == "failed";
-    output.is_some_and(|output| output.iter().any(failed))
-}
-
 /// Returns the body of an error as an object; some upstreams send a list that contains it.
 fn error_object(body: &Value) -> Option<&Map<String, Value>> {
     body.as_object().or_else(|| body.as_array()?.first()?.as_object())
@@ -104,30 +80,37 @@ fn classify_error(
     body: Option<&Map<String, Value>>,
     fault_scope: CallerFaultScope,
 ) -> (FailureClass, FailureCause) {
-    let signals = body.map(AnswerSignals::from_members).unwrap_or_default();
+    let mut signals = body.map(AnswerSignals::from_members).unwrap_or_default();
     if signals.is_refused {
         return (FailureClass::R, FailureCause::Refused);
     }
-    match status.as_u16() {
+    let (status, detail) = (status.as_u16(), body.and_then(error_detail));
+    let is_statement = status >= 400 && status != 401 && !(status >= 500 && body.is_some_and(has_usage));
+    if is_statement {
+        let is_bound = fault_scope.is_body_from_caller && signals.bound_context.is_some() && !signals.unknown_model;
+        if is_bound && matches!(status, 400 | 404 | 422) {
+            return bound_context_failure(&signals, detail.as_deref(), fault_scope);
+        }
+        signals.overloaded |= status == OVERLOADED_STATUS && detail.is_some();
+        let is_oversized = signals.oversized && matches!(status, 413 | 429);
+        if let Some(failure) = classify_statement(&signals, headers, body, is_oversized, fault_scope) {
+            return failure;
+        }
+    }
+    match status {
+        // A success that is not 200: the answer is not read, and may belong to an image.
+        200..=299 => imageless_answer::ambiguous_failure(body),
         // A 401 is about the account's own credentials, whatever the body says.
         401 => (FailureClass::N, FailureCause::Unreachable),
-        400 | 403 | 404 | 422 if signals.unknown_model && !signals.is_account_limit() => {
-            (FailureClass::N, unknown_model_cause(fault_scope))
-        }
-        400 | 404 | 422 if fault_scope.is_body_from_caller && signals.bound_context.is_some() => {
-            bound_context_failure(&signals, body.and_then(error_detail).as_deref(), fault_scope)
-        }
-        413 | 429 if signals.oversized => declined_failure(TOO_LARGE_MESSAGE),
-        400 | 403 | 413 | 415 | 422 if signals.is_account_limit() => classify_account_limit(&signals, headers, body),
         429 => classify_account_limit(&signals, headers, body),
         400 | 403 | 413 | 415 | 422 | 500 | 503 if signals.reads_like_refusal() => {
             (FailureClass::R, FailureCause::Refused)
         }
-        400 | 413 | 415 | 422 => classify_rejection(body.and_then(error_detail).as_deref(), &signals, fault_scope),
+        400 | 413 | 415 | 422 => classify_rejection(detail.as_deref(), &signals, fault_scope),
         402 => (FailureClass::N, FailureCause::Unfit),
         // A file, a store or an earlier response does not exist at this account; another account may have it.
         404 if fault_scope.is_body_from_caller && body.is_some() => {
-            match classify_rejection(body.and_then(error_detail).as_deref(), &signals, fault_scope) {
+            match classify_rejection(detail.as_deref(), &signals, fault_scope) {
                 (_, FailureCause::Rejected { param: None, message }) => declined_failure(&message),
                 failure => failure,
             }
@@ -144,12 +127,39 @@ fn classify_error(
         403 | 405 => (FailureClass::N, FailureCause::Blocked),
         451 => (FailureClass::R, FailureCause::Refused),
         // A well-formed error without tokens: the upstream itself states that nothing was made.
-        500 | 503 if body.is_some_and(|body| error_detail(body).is_some() && !has_usage(body)) => {
-            (FailureClass::F, FailureCause::Failed)
-        }
+        500 | 503 if detail.is_some() && !body.is_some_and(has_usage) => (FailureClass::F, FailureCause::Failed),
         504 | 524 => (FailureClass::X, FailureCause::Timeout),
         _ => (FailureClass::X, FailureCause::Broken),
     }
+}
+
+/// Classifies what an answer states by its codes: that counts more than its status. The upstream has made nothing.
+fn classify_statement(
+    signals: &AnswerSignals,
+    headers: &HeaderMap,
+    body: Option<&Map<String, Value>>,
+    is_oversized: bool,
+    fault_scope: CallerFaultScope,
+) -> Option<(FailureClass, FailureCause)> {
+    Some(match signals {
+        _ if signals.unknown_model && !signals.is_account_limit() => {
+            (FailureClass::N, unknown_model_cause(fault_scope))
+        }
+        _ if is_oversized => declined_failure(TOO_LARGE_MESSAGE),
+        _ if signals.is_account_limit() || signals.overloaded => classify_account_limit(signals, headers, body),
+        _ if signals.forbidden => (FailureClass::N, FailureCause::Forbidden),
+        _ if signals.picture_fault => picture_failure(body.and_then(error_detail).as_deref(), fault_scope),
+        _ => return None,
+    })
+}
+
+/// Classifies a picture of the caller that cannot be used: no account could use it.
+fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: CallerFaultScope) -> (FailureClass, FailureCause) {
+    let stated = detail.and_then(|detail| detail.get("param")).and_then(Value::as_str);
+    let pictures = if fault_scope.is_body_from_caller { "input" } else { "image" };
+    let param = Some(stated.filter(|param| (fault_scope.is_parameter)(param)).unwrap_or(pictures).to_owned());
+    let message = safe_message(detail).unwrap_or_else(|| PICTURE_MESSAGE.to_owned());
+    (FailureClass::R, FailureCause::Rejected { param, message })
 }
 
 /// Classifies the rejection of context that belongs to another account: the upstream has read it before it did anything.
@@ -160,8 +170,7 @@ fn bound_context_failure(
 ) -> (FailureClass, FailureCause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let param = text("param").filter(|param| (fault_scope.is_parameter)(param)).map(str::to_owned);
-    let message = text("message").map(|message| clip(message, 1000)).filter(|message| is_safe_for_caller(message));
-    let message = message.unwrap_or_else(|| DECLINED_MESSAGE.to_owned());
+    let message = safe_message(detail).unwrap_or_else(|| DECLINED_MESSAGE.to_owned());
     let kind = signals.bound_context.unwrap_or(BoundContext::Stored);
     (FailureClass::N, FailureCause::BoundElsewhere { kind, param, message })
 }
@@ -194,8 +203,8 @@ fn classify_account_limit(
 /// Returns the object that describes the error: under `error`, under `response`, or the whole body if it is flat.
 fn error_detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Value>>> {
     match members.get("error") {
-        Some(Value::Object(detail)) => return Some(Cow::Borrowed(detail)),
-        Some(Value::String(message)) => {
+        Some(Value::Object(detail)) if !detail.is_empty() => return Some(Cow::Borrowed(detail)),
+        Some(Value::String(message)) if !message.is_empty() => {
             let mut detail = members.clone();
             detail.entry("message").or_insert_with(|| message.as_str().into());
             return Some(Cow::Owned(detail));
@@ -203,26 +212,31 @@ fn error_detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Valu
         _ => {}
     }
     if let Some(response) = members.get("response").and_then(Value::as_object) {
-        let status = response.get("status").and_then(Value::as_str);
-        let failed = matches!(status, Some("failed" | "incomplete")).then_some(Cow::Borrowed(response));
-        return error_detail(response).or(failed);
+        return error_detail(response)
+            .or(imageless_answer::has_failed_status(response).then_some(Cow::Borrowed(response)));
     }
     let flat = members.contains_key("message") && (members.contains_key("code") || members.contains_key("type"));
-    flat.then_some(Cow::Borrowed(members))
+    (flat && !members.get("code").is_some_and(is_success_code)).then_some(Cow::Borrowed(members))
+}
+
+/// True if the code of a flat answer is that of a success.
+fn is_success_code(code: &Value) -> bool {
+    let code = code.as_str().map_or_else(|| code.to_string(), str::to_ascii_lowercase);
+    SUCCESS_CODES.contains(&code.as_str())
 }
 
 /// Classifies a rejection: an error with a 4xx status, or an answer with status 200 that names a parameter instead of
 /// containing an image. In each case, nothing was made. If the answer has a code for an invalid
 /// request, or names a parameter of the request, the caller is at fault: every account would answer the same. Otherwise
-/// the account may be the cause, so one more account may be asked. The same applies if the answer names a parameter
-/// that the gateway has written.
+/// the account may be the cause, so one more account may be asked. An account that rejects a member that only the gateway
+/// has written does not offer the call.
 fn classify_rejection(
     detail: Option<&Map<String, Value>>,
     signals: &AnswerSignals,
     fault_scope: CallerFaultScope,
 ) -> (FailureClass, FailureCause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
-    let safe_message = text("message").map(|message| clip(message, 1000)).filter(|message| is_safe_for_caller(message));
+    let safe_message = safe_message(detail);
     let reject = |param: Option<&str>, message| {
         (FailureClass::R, FailureCause::Rejected { param: param.map(str::to_owned), message })
     };
@@ -234,6 +248,9 @@ fn classify_rejection(
         param if signals.mentions_account() || param.is_some_and(is_account_parameter) => {
             (FailureClass::N, FailureCause::Unreachable)
         }
+        _ if detail.is_some_and(|detail| names_gateway_member(detail, fault_scope)) => {
+            (FailureClass::N, FailureCause::NotOffered)
+        }
         None if signals.invalid_request => reject(None, safe_message.unwrap_or_else(|| DECLINED_MESSAGE.to_owned())),
         Some(_) | None => declined_failure(safe_message.as_deref().unwrap_or(DECLINED_MESSAGE)),
     }
@@ -242,6 +259,19 @@ fn classify_rejection(
 /// True if an error names a parameter that callers know.
 fn names_parameter(detail: &Map<String, Value>, fault_scope: CallerFaultScope) -> bool {
     detail.get("param").and_then(Value::as_str).is_some_and(|param| (fault_scope.is_parameter)(param))
+}
+
+/// True if an error names a member that only the gateway has written, as its parameter or in quotation marks.
+fn names_gateway_member(detail: &Map<String, Value>, fault_scope: CallerFaultScope) -> bool {
+    let text = |key: &str| detail.get(key).and_then(Value::as_str);
+    let is_named = |member: &str| match text("param") {
+        Some(param) => param_root(param) == member,
+        None => text("message").is_some_and(|message| {
+            ['\'', '"', '`'].iter().any(|mark| message.contains(&format!("{mark}{member}{mark}")))
+        }),
+    };
+    !fault_scope.is_body_from_caller
+        && GATEWAY_MEMBERS.iter().any(|member| !(fault_scope.is_parameter)(member) && is_named(member))
 }
 
 /// True for the parameters of the image endpoints.
@@ -273,6 +303,12 @@ fn param_root(param: &str) -> &str {
 pub(crate) fn is_refusal(members: &Map<String, Value>) -> bool {
     let signals = AnswerSignals::from_members(members);
     signals.is_refused || signals.reads_like_refusal()
+}
+
+/// Returns the upstream's message if it may go to the caller.
+fn safe_message(detail: Option<&Map<String, Value>>) -> Option<String> {
+    let message = clip(detail?.get("message")?.as_str()?, 1000);
+    is_safe_for_caller(&message).then_some(message)
 }
 
 /// True if an upstream's message may go to the caller: it must not contain a credential, an address or an account.

@@ -85,6 +85,11 @@ pub(crate) enum FailureCause {
     Timeout,
     /// The answer contains no image.
     NoImage,
+    /// The answer names a task in place of an image: the image is made later, and never received.
+    AsyncTask,
+    /// The answer has the text of a model in place of an image, such as a question. In class N, the model states that it
+    /// cannot draw here or now.
+    TextInsteadOfImage,
     /// The upstream states that it failed.
     Failed,
     /// The content policy refused the request.

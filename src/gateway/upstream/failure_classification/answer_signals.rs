@@ -3,10 +3,13 @@
 //! Upstreams put the same statement into many places: a code, a type, a reason, a sentence, a filter result, an error
 //! within an error, an error as text within an error. One pass reads the places that the upstream writes. It skips the
 //! places that echo the request, so that no caller can cause a cooldown with the text of a request. A code takes
-//! precedence over a sentence, because the meaning of a sentence is only guessed.
+//! precedence over a sentence, because the meaning of a sentence is only guessed. `code_meaning` has the codes, and
+//! `sentences` the sentences.
 
 use serde_json::{Map, Value};
 
+use super::code_meaning::{CodeMeaning, meaning_of};
+use super::sentences;
 use crate::gateway::upstream::BoundContext;
 
 /// The most levels of nested errors that are read (our choice).
@@ -14,148 +17,10 @@ const MAX_DEPTH: u32 = 6;
 /// The longest text that is read as a code, in bytes (our choice).
 const MAX_CODE_LENGTH: usize = 80;
 
-/// Codes of refusals by content policy, in `code`, `type`, `reason`, `status` or `finish_reason`. All codes here are in
-/// lower case and without separators.
-const REFUSAL_CODES: &[&str] = &[
-    "blocklist",
-    "contentblocked",
-    "contentmoderation",
-    "contentrefused",
-    "contentviolation",
-    "datainspectionfailed",
-    "imageprohibitedcontent",
-    "imagesafety",
-    "inputmoderation",
-    "invalidprompt",
-    "moderationblocked",
-    "nsfwcontent",
-    "outputmoderation",
-    "promptblocked",
-    "promptrejected",
-    "prohibitedcontent",
-    "refusal",
-    "safety",
-    "usagepolicyviolation",
-];
-/// Parts of codes of refusals.
-const REFUSAL_CODE_PARTS: &[&str] = &[
-    "contentpolicy",
-    "contentfilter",
-    "responsibleai",
-    "safetyviolation",
-    "sensitivecontent",
-    "sensitiveword",
-    "unsafegeneration",
-];
-/// Parts of sentences that refuse, used if no code decides.
-const REFUSAL_SENTENCES: &[&str] = &[
-    "safety system",
-    "safety_violations",
-    "safety policy",
-    "content policy",
-    "content policies",
-    "content management policy",
-    "content moderation",
-    "content filter",
-    "moderation system",
-    "usage policies",
-    "usage policy",
-    "our policies",
-    "our guardrails",
-    "sensitive words",
-    "sensitive_words",
-    "sensitive information",
-    "inappropriate content",
-    "nsfw",
-];
-/// Parts of sentences with which a model declines to draw.
-const DECLINED_SENTENCES: &[&str] = &[
-    "i can't",
-    "i can’t",
-    "i cannot",
-    "i'm unable",
-    "i’m unable",
-    "i am unable",
-    "i'm not able",
-    "i’m not able",
-    "i won't",
-    "i won’t",
-    "unable to create",
-    "unable to generate",
-    "unable to help",
-    "guidelines",
-];
-/// Parts of sentences about the account.
-const ACCOUNT_SENTENCES: &[&str] = &[
-    "your account",
-    "this account",
-    "your access",
-    "your project",
-    "your subscription",
-    "your resource",
-    "organization",
-    "api key",
-    "suspended",
-    "deactivated",
-    "terminated",
-    "banned",
-];
-
-/// Codes for a used-up usage window.
-const EXHAUSTED_CODES: &[&str] = &["usagelimitreached", "usagelimitexceeded"];
-/// Codes for too many requests.
-const RATE_LIMIT_CODES: &[&str] =
-    &["ratelimitexceeded", "ratelimiterror", "ratelimitreached", "toomanyrequests", "resourceexhausted"];
-/// Codes for an account that is not paid for or may not make this call: waiting does not help.
-const UNFIT_CODES: &[&str] = &[
-    "accountdeactivated",
-    "billinghardlimitreached",
-    "billinglimitusererror",
-    "billingnotactive",
-    "creditbalancetoolow",
-    "deactivatedworkspace",
-    "insufficientbalance",
-    "insufficientquota",
-    "insufficientuserquota",
-    "organizationdeactivated",
-    "preconsumetokenquotafailed",
-    "unsupportedcountryregionterritory",
-    "usagenotincluded",
-];
-
-/// Codes for a model that the upstream does not know, or does not offer to this account.
-const UNKNOWN_MODEL_CODES: &[&str] = &["deploymentnotfound", "modelnotfound"];
-/// Codes for encrypted content that the account cannot read.
-const CIPHERTEXT_CODES: &[&str] = &["invalidencryptedcontent"];
-/// Codes for stored context that the account does not have.
-const STORED_CONTEXT_CODES: &[&str] = &["previousresponsenotfound"];
-/// Parts of sentences about encrypted content that the account cannot read: one of the first and one of the second list.
-const CIPHERTEXT_SENTENCES: [&[&str]; 2] = [
-    &["encrypted content", "encrypted_content"],
-    &["could not be", "cannot be", "did not match", "does not match", "decrypt", "not verified"],
-];
-/// Parts of sentences about stored context that the account does not have.
-const STORED_CONTEXT_SENTENCES: [&[&str]; 2] =
-    [&["previous response", " with id "], &["not found", "does not exist", "no longer exists"]];
-/// Codes for refused credentials.
-const CREDENTIAL_CODES: &[&str] = &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"];
-/// Codes for a wrong request, in `code` or `type`.
-const INVALID_REQUEST_CODES: &[&str] = &[
-    "badrequest",
-    "badrequesterror",
-    "invalidargument",
-    "invalidinput",
-    "invalidparameter",
-    "invalidrequest",
-    "invalidrequesterror",
-    "invalidvalue",
-    "unprocessableentity",
-    "unprocessableentityerror",
-    "validationerror",
-];
-/// Parts of sentences about a request that alone exceeds the whole window of the limit: waiting does not help, and
-/// other requests are not limited.
-const OVERSIZED_SENTENCES: &[&str] = &["request too large", "must be reduced"];
+/// A longer text of a model, in bytes, may carry a picture (our choice): refusals and questions are shorter.
+const MAX_TEXT_LENGTH: usize = 10 * 1024;
+/// Parts of texts that carry a picture: a data URL, or an image of Markdown.
+const PICTURE_PARTS: &[&str] = &["data:image", "!["];
 
 /// The statements of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,6 +35,14 @@ pub(super) struct AnswerSignals {
     pub(super) unknown_model: bool,
     /// The request has context that belongs to another account.
     pub(super) bound_context: Option<BoundContext>,
+    /// The upstream had no capacity to begin, as a code states.
+    pub(super) overloaded: bool,
+    /// The account may not be used in this way, as a code states.
+    pub(super) forbidden: bool,
+    /// A picture of the caller cannot be used, as a code states.
+    pub(super) picture_fault: bool,
+    /// The answer has a picture in another form than the protocol's.
+    pub(super) has_picture: bool,
     /// The request is invalid, as a code states.
     pub(super) invalid_request: bool,
     /// The request alone exceeds a limit.
@@ -180,8 +53,24 @@ pub(super) struct AnswerSignals {
     pub(super) mentions_model: bool,
     is_rate_limited: bool,
     has_refusal_sentence: bool,
+    text_declines: bool,
+    text_states_inability: bool,
+    text_has_address: bool,
     has_account_sentence: bool,
     has_credentials_code: bool,
+}
+
+/// The statement of a text in place of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextStatement {
+    /// The model declines to draw.
+    Refusal,
+    /// The model cannot draw here or now; another account may.
+    Inability,
+    /// There is an address, at which there may be an image.
+    Address,
+    /// Anything else, such as a question.
+    Other,
 }
 
 /// The author of a part of an answer.
@@ -217,6 +106,18 @@ impl AnswerSignals {
         self.has_refusal_sentence && !self.has_account_sentence
     }
 
+    /// Returns the statement of the text in place of an image, which is not a refusal by [`Self::reads_like_refusal`];
+    /// `None` if there is no text. Somebody who misses a tool often begins with "I can't", so that is looked for last.
+    pub(super) const fn text_statement(&self) -> Option<TextStatement> {
+        match self {
+            Self { has_text: false, .. } => None,
+            Self { text_states_inability: true, .. } => Some(TextStatement::Inability),
+            Self { text_declines: true, .. } => Some(TextStatement::Refusal),
+            Self { text_has_address: true, .. } => Some(TextStatement::Address),
+            _ => Some(TextStatement::Other),
+        }
+    }
+
     fn read_members(&mut self, members: &Map<String, Value>, section: AnswerSection, depth: u32) {
         for (key, value) in members {
             match key.as_str() {
@@ -233,6 +134,9 @@ impl AnswerSignals {
                 "moderation_details" => self.is_refused |= value.as_object().is_some_and(|details| !details.is_empty()),
                 "content_filter_result" | "content_filter_results" => {
                     self.is_refused |= has_blocked_filter(value, depth);
+                }
+                "images" | "image" | "image_url" | "b64_json" | "inline_data" | "inlineData" => {
+                    self.has_picture |= is_filled(value);
                 }
                 "respect_moderation" => self.is_refused |= *value == Value::Bool(false),
                 _ => {}
@@ -252,16 +156,27 @@ impl AnswerSignals {
     fn read_code(&mut self, value: &Value, section: AnswerSection) {
         let Some(text) = value.as_str().filter(|text| text.len() <= MAX_CODE_LENGTH) else { return };
         let code: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-        let is_any = |codes: &[&str]| codes.contains(&code.as_str());
-        self.is_refused |= is_any(REFUSAL_CODES) || REFUSAL_CODE_PARTS.iter().any(|part| code.contains(part));
+        let Some(meaning) = meaning_of(&code) else { return };
+        self.is_refused |= meaning == CodeMeaning::Refusal;
         if section == AnswerSection::Error {
-            self.exhausted |= is_any(EXHAUSTED_CODES);
-            self.is_rate_limited |= is_any(RATE_LIMIT_CODES);
-            self.unfit |= is_any(UNFIT_CODES);
-            self.unknown_model |= is_any(UNKNOWN_MODEL_CODES);
-            self.note_bound_context(is_any(CIPHERTEXT_CODES), is_any(STORED_CONTEXT_CODES));
-            self.has_credentials_code |= is_any(CREDENTIAL_CODES);
-            self.invalid_request |= is_any(INVALID_REQUEST_CODES);
+            self.note_meaning(meaning);
+        }
+    }
+
+    fn note_meaning(&mut self, meaning: CodeMeaning) {
+        match meaning {
+            CodeMeaning::Refusal | CodeMeaning::Failure => {}
+            CodeMeaning::PictureFault => self.picture_fault = true,
+            CodeMeaning::Exhausted => self.exhausted = true,
+            CodeMeaning::RateLimit => self.is_rate_limited = true,
+            CodeMeaning::Overloaded => self.overloaded = true,
+            CodeMeaning::Unfit => self.unfit = true,
+            CodeMeaning::Forbidden => self.forbidden = true,
+            CodeMeaning::UnknownModel => self.unknown_model = true,
+            CodeMeaning::Ciphertext => self.note_bound_context(true, false),
+            CodeMeaning::StoredContext => self.note_bound_context(false, true),
+            CodeMeaning::Credentials => self.has_credentials_code = true,
+            CodeMeaning::InvalidRequest => self.invalid_request = true,
         }
     }
 
@@ -285,25 +200,44 @@ impl AnswerSignals {
             self.read_nested(&wrapped, section, depth);
             return;
         }
-        let lowercase = text.to_lowercase();
-        let contains_any = |sentences: &[&str]| sentences.iter().any(|sentence| lowercase.contains(sentence));
-        self.has_refusal_sentence |= contains_any(REFUSAL_SENTENCES);
-        self.has_account_sentence |= contains_any(ACCOUNT_SENTENCES);
-        self.oversized |= section == AnswerSection::Error && contains_any(OVERSIZED_SENTENCES);
+        let text = sentences::normalized(text);
+        let contains_any = |parts: &[&str]| sentences::has_any(&text, parts);
+        self.has_refusal_sentence |= contains_any(sentences::REFUSALS);
+        self.has_account_sentence |= contains_any(sentences::ACCOUNTS);
         if section == AnswerSection::Error {
             let contains_all = |parts: [&[&str]; 2]| parts.into_iter().all(contains_any);
-            self.note_bound_context(contains_all(CIPHERTEXT_SENTENCES), contains_all(STORED_CONTEXT_SENTENCES));
+            self.note_bound_context(contains_all(sentences::CIPHERTEXT), contains_all(sentences::STORED_CONTEXT));
+            self.oversized |= contains_any(sentences::OVERSIZED);
+            self.mentions_model |= text.contains("model");
+        } else {
+            self.has_text |= !text.is_empty();
         }
-        self.mentions_model |= section == AnswerSection::Error && lowercase.contains("model");
-        self.has_text |= section == AnswerSection::Output && !lowercase.is_empty();
     }
 
+    /// Reads what a model has written. A text that carries a picture is none.
     fn read_text(&mut self, key: &str, value: &Value) {
-        let lowercase = value.as_str().unwrap_or_default().trim().to_lowercase();
-        let contains_any = |sentences: &[&str]| sentences.iter().any(|sentence| lowercase.contains(sentence));
-        self.is_refused |= key == "refusal" && !lowercase.is_empty();
-        self.has_refusal_sentence |= contains_any(REFUSAL_SENTENCES) || contains_any(DECLINED_SENTENCES);
-        self.has_text |= !lowercase.is_empty();
+        let text = value.as_str().unwrap_or_default();
+        self.has_picture |= text.len() > MAX_TEXT_LENGTH || sentences::has_any(text, PICTURE_PARTS);
+        if self.has_picture {
+            return;
+        }
+        let text = sentences::normalized(text);
+        self.is_refused |= key == "refusal" && !text.is_empty();
+        self.has_refusal_sentence |= sentences::has_any(&text, sentences::REFUSALS);
+        self.text_declines |= sentences::has_any(&text, sentences::DECLINES);
+        self.text_states_inability |= sentences::has_any(&text, sentences::INABILITIES);
+        self.text_has_address |= text.contains("://");
+        self.has_text |= !text.is_empty();
+    }
+}
+
+/// True if a member has a value.
+fn is_filled(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(members) => !members.is_empty(),
     }
 }
 

@@ -4,16 +4,18 @@
 //! so that a wrong clock on either side has no effect. An invalid value is ignored: the account then gets the short
 //! cooldown for answers without a wait (U16).
 
-use std::time::Duration;
+use std::borrow::Cow;
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
-/// The longest wait that is applied: a week and a day (our choice). A longer valid wait is shortened to it.
-pub(super) const MAX_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
-/// A wait above this limit is ignored as invalid (our choice): no upstream has windows of more than a year.
+/// A wait above this limit is ignored as invalid (our choice): no upstream has windows of more than a year. A cooldown has
+/// a limit of its own, but callers are told the wait as it is stated.
 const MAX_VALID_SECONDS: f64 = 400.0 * 24.0 * 3600.0;
+/// The most levels of nested errors that are read (our choice).
+const MAX_DEPTH: u32 = 6;
 /// A number above this is a time in seconds since 1970 rather than a wait; above [`MIN_TIMESTAMP_MILLIS`], it is in
 /// milliseconds.
 const MIN_TIMESTAMP_SECONDS: f64 = 1e9;
@@ -21,12 +23,15 @@ const MIN_TIMESTAMP_MILLIS: f64 = 1e11;
 /// The start of `x-ratelimit-reset-requests`, `-tokens` and `-images`; some upstreams send it without a suffix.
 const RESET_HEADER_PREFIX: &str = "x-ratelimit-reset";
 
-/// Returns the wait that an answer states. Its body takes precedence over `Retry-After`, and `Retry-After` over the
-/// headers of rate limits. `now` is in seconds since 1970.
+/// Returns the wait that an answer states. The members of its body take precedence over `Retry-After`, that over a
+/// sentence, and a sentence over the headers of rate limits. `now` is in seconds since 1970.
 pub(super) fn parse_wait(headers: &HeaderMap, body: Option<&Map<String, Value>>, now: f64) -> Option<Duration> {
     let clock = header_text(headers, &DATE).and_then(parse_date).unwrap_or(now);
-    let in_body = || body.and_then(|body| wait_from_body(body, clock));
-    in_body().or_else(|| wait_from_retry_after(headers, clock)).or_else(|| wait_from_rate_limits(headers, clock))
+    let in_body = |read: &dyn Fn(&Map<String, Value>) -> Option<Duration>| find_in_errors(body?, read, MAX_DEPTH);
+    in_body(&|error| wait_from_members(error, clock))
+        .or_else(|| wait_from_retry_after(headers, clock))
+        .or_else(|| in_body(&wait_from_message))
+        .or_else(|| wait_from_rate_limits(headers, clock))
 }
 
 /// Returns the current time in seconds since 1970.
@@ -37,17 +42,75 @@ pub(super) fn unix_now() -> f64 {
 /// Returns a wait in seconds, if it is valid.
 fn valid_wait(seconds: f64) -> Option<Duration> {
     let rounded = Some(seconds.ceil()).filter(|seconds| (1.0..=MAX_VALID_SECONDS).contains(seconds))?;
-    Duration::try_from_secs_f64(rounded.min(MAX_WAIT.as_secs_f64())).ok()
+    Duration::try_from_secs_f64(rounded).ok()
 }
 
-/// Reads `resets_in_seconds` or `resets_at` of the error.
-fn wait_from_body(body: &Map<String, Value>, clock: f64) -> Option<Duration> {
-    let nested = ["error", "response", "detail"].into_iter().filter_map(|key| body.get(key)?.as_object());
-    let stated = || {
-        let wait = parse_number(body.get("resets_in_seconds")).and_then(valid_wait);
-        wait.or_else(|| wait_until_time(body.get("resets_at")?, clock))
-    };
-    stated().or_else(|| nested.into_iter().find_map(|members| wait_from_body(members, clock)))
+/// Returns the first wait that is found in an error or in an error within it, which may be JSON in a text.
+fn find_in_errors(
+    error: &Map<String, Value>,
+    read: &dyn Fn(&Map<String, Value>) -> Option<Duration>,
+    depth: u32,
+) -> Option<Duration> {
+    let depth = depth.checked_sub(1)?;
+    let nested = ["error", "response", "detail", "message"].into_iter().filter_map(|key| match error.get(key)? {
+        Value::Object(members) => Some(Cow::Borrowed(members)),
+        Value::String(text) if text.trim_start().starts_with('{') => serde_json::from_str(text).ok().map(Cow::Owned),
+        _ => None,
+    });
+    read(error).or_else(|| nested.into_iter().find_map(|members| find_in_errors(&members, read, depth)))
+}
+
+/// Reads `resets_in_seconds` or `resets_at` of an error.
+fn wait_from_members(error: &Map<String, Value>, clock: f64) -> Option<Duration> {
+    let wait = parse_number(error.get("resets_in_seconds")).and_then(valid_wait);
+    wait.or_else(|| wait_until_time(error.get("resets_at")?, clock))
+}
+
+/// Reads the sentence of an error, such as "Please try again in 1m30s."
+fn wait_from_message(error: &Map<String, Value>) -> Option<Duration> {
+    let texts = ["message", "detail", "error"].into_iter().filter_map(|key| error.get(key)?.as_str());
+    texts.into_iter().find_map(wait_from_sentence)
+}
+
+/// Reads the period after the word "in", "after" or "wait": numbers with units, such as `43 seconds` or `2h 5m`.
+fn wait_from_sentence(text: &str) -> Option<Duration> {
+    let lowercase = text.to_lowercase();
+    let is_edge = |character: char| matches!(character, '.' | ',' | ';' | ':' | '!' | '(' | ')');
+    let words: Vec<&str> = lowercase.split_whitespace().map(|word| word.trim_end_matches(is_edge)).collect();
+    let starts = words.iter().enumerate().filter(|(_, word)| matches!(**word, "in" | "after" | "wait"));
+    starts.into_iter().find_map(|(index, _)| {
+        let period = &words[index + 1..];
+        let period = if period.first() == Some(&"for") { &period[1..] } else { period };
+        leading_period(period).and_then(valid_wait)
+    })
+}
+
+/// Returns the seconds of the period with which these words begin.
+fn leading_period(mut words: &[&str]) -> Option<f64> {
+    let mut total = None;
+    loop {
+        let (seconds, length) = match words {
+            [number, unit, ..] if number.parse::<f64>().is_ok() => {
+                (parse_period(&format!("{number}{}", short_unit(unit))), 2)
+            }
+            [period, ..] => (parse_period(period), 1),
+            [] => return total,
+        };
+        let Some(seconds) = seconds else { return total };
+        total = Some(total.unwrap_or(0.0) + seconds);
+        words = &words[length..];
+    }
+}
+
+/// Returns the short form of a unit that is a word, such as `s` for `seconds`.
+fn short_unit(unit: &str) -> &str {
+    match unit {
+        "day" | "days" => "d",
+        "hour" | "hours" | "hrs" => "h",
+        "minute" | "minutes" | "mins" | "min" => "m",
+        "second" | "seconds" | "secs" | "sec" => "s",
+        other => other,
+    }
 }
 
 fn parse_number(value: Option<&Value>) -> Option<f64> {
@@ -125,10 +188,14 @@ fn parse_period(stated: &str) -> Option<f64> {
     (!stated.is_empty()).then_some(total)
 }
 
-/// Reads a date as in headers or as in JSON, and returns seconds since 1970.
+/// Reads a date as in headers, in any of the three forms of HTTP, or as in JSON, and returns seconds since 1970.
 fn parse_date(stated: &str) -> Option<f64> {
     let parsed = chrono::DateTime::parse_from_rfc2822(stated).or_else(|_| chrono::DateTime::parse_from_rfc3339(stated));
-    parsed.ok().map(|date| seconds_as_float(date.timestamp()))
+    let date = parsed.ok().map(|date| seconds_as_float(date.timestamp()));
+    date.or_else(|| {
+        let date = httpdate::parse_http_date(stated).ok()?;
+        date.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+    })
 }
 
 fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

@@ -1,5 +1,6 @@
 //! Tests of the known forms of an upstream's error: the class and the cause of each.
 
+mod answers;
 mod refusals;
 mod waits;
 
@@ -24,7 +25,7 @@ fn check(code: u16, body: &Value, class: FailureClass, cause: &FailureCause) {
 
 #[track_caller]
 fn check_answer(body: &Value, class: FailureClass, cause: &FailureCause) {
-    let failure = classify_imageless_answer(body.as_object().expect("an object"), false);
+    let failure = classify_imageless_answer(body.as_object().expect("an object"), false, IMAGE_FAULT_SCOPE);
     assert_eq!((failure.class, &failure.cause), (class, cause), "{body}");
 }
 
@@ -47,13 +48,18 @@ fn each_status_has_its_class() {
             &FailureCause::Broken,
         );
     }
-    for code in [101, 201, 202, 204, 206, 301, 302, 304, 307, 308, 408, 409, 418, 502, 520, 529] {
+    for code in [201, 202, 204, 206] {
+        check(code, &plain, FailureClass::X, &FailureCause::NoImage);
+    }
+    for code in [101, 301, 302, 304, 307, 308, 408, 409, 418, 502, 520] {
         check(code, &plain, FailureClass::X, &FailureCause::Broken);
     }
     for code in [504, 524] {
         check(code, &plain, FailureClass::X, &FailureCause::Timeout);
     }
-    check(429, &plain, FailureClass::N, &FailureCause::Throttled { wait: None });
+    for code in [429, 529] {
+        check(code, &plain, FailureClass::N, &FailureCause::Throttled { wait: None });
+    }
     check(451, &plain, FailureClass::R, &FailureCause::Refused);
 }
 
@@ -176,9 +182,12 @@ fn a_rejection_with_an_invalid_request_code_is_final() {
             FailureClass::R,
             &rejected(Some("image[0].width")),
         );
-        // The gateway writes `tools[0].size` for each account, so another account gets another body.
+        // Only the gateway writes `tools`.
+        let tool_size = error(json!("tools[0].size"), "invalid_request_error");
+        check(code, &tool_size, FailureClass::N, &FailureCause::NotOffered);
+        // The gateway writes `input` from the prompt and the images.
         let declined = FailureCause::Declined { message: "too many pixels".to_owned() };
-        check(code, &error(json!("tools[0].size"), "invalid_request_error"), FailureClass::N, &declined);
+        check(code, &error(json!("input[0].content"), "invalid_request_error"), FailureClass::N, &declined);
         check(code, &error(json!("project"), "invalid_request_error"), FailureClass::N, &FailureCause::Unreachable);
     }
 }
@@ -224,11 +233,14 @@ fn an_unpaid_account_is_unfit_even_if_a_wait_is_stated() {
 }
 
 #[test]
-fn a_complete_answer_without_an_image_is_ambiguous_only_if_paid() {
-    let class = |body: Value| classify_imageless_answer(body.as_object().expect("an object"), false).class;
-    assert_eq!(class(json!({"data": []})), FailureClass::F);
-    assert_eq!(class(json!({"usage": {"total_tokens": 0}})), FailureClass::F);
-    assert_eq!(classify_imageless_answer(&Map::new(), true).class, FailureClass::X);
+fn a_complete_answer_without_an_image_is_ambiguous_if_paid_or_if_it_states_no_failure() {
+    let classify = |body: &Value, has_image| {
+        classify_imageless_answer(body.as_object().expect("an object"), has_image, IMAGE_FAULT_SCOPE).class
+    };
+    let class = |body: Value| classify(&body, false);
+    assert_eq!(class(json!({"data": []})), FailureClass::X);
+    assert_eq!(class(json!({"usage": {"total_tokens": 0}})), FailureClass::X);
+    assert_eq!(classify(&json!({"error": "m"}), true), FailureClass::X);
     assert_eq!(class(json!({"usage": {"total_tokens": 1700}})), FailureClass::X);
     assert_eq!(class(json!({"status": "completed", "output": [], "usage": {"total_tokens": 9}})), FailureClass::X);
     assert_eq!(class(json!({"tool_usage": {"image_gen": {"total_tokens": 9}}})), FailureClass::X);
@@ -243,10 +255,10 @@ fn a_complete_answer_without_an_image_is_ambiguous_only_if_paid() {
         &FailureCause::Failed,
     );
     check_answer(&json!({"error": "the worker died"}), FailureClass::F, &FailureCause::Failed);
-    check_answer(&json!({"data": [], "error": null}), FailureClass::F, &FailureCause::NoImage);
+    check_answer(&json!({"data": [], "error": null}), FailureClass::X, &FailureCause::NoImage);
     check_answer(
         &json!({"type": "response.completed", "response": {"status": "completed", "output": []}}),
-        FailureClass::F,
+        FailureClass::X,
         &FailureCause::NoImage,
     );
 }

@@ -182,8 +182,8 @@ fn refusals() -> Vec<Row> {
             .accounts(3)
             .plain(&["data=words tokens=90"])
             .streamed(&["events=words tokens=90", "plain data=words tokens=90"])
-            .fails_with_502(&["refused", "interrupted"])
-            .with_reasons(&["content_refused", "no_image_data"])
+            .fails_with_502(&["refused", "failed", "interrupted"])
+            .with_reasons(&["content_refused", "text_instead_of_image", "no_image_data"])
             .with_retry_advice("false")
             .charged()
             .after(AccountsAfter::FirstNotPenalized),

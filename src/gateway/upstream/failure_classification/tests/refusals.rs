@@ -57,13 +57,13 @@ fn a_refusal_is_known_in_every_shape_and_status() {
 fn a_refusal_is_recognised_in_answers_and_events() {
     for (_, body) in refusals() {
         let Value::Object(members) = body else { continue };
-        let failure = classify_imageless_answer(&members, false);
+        let failure = classify_imageless_answer(&members, false, IMAGE_FAULT_SCOPE);
         assert_eq!((failure.class, failure.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
         // A refusal stays a refusal even if tokens were charged, so that the request is not sent to another account and
         // charged again.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
-        assert_eq!(classify_imageless_answer(&paid, true).class, FailureClass::R, "{members:?}");
+        assert_eq!(classify_imageless_answer(&paid, true, IMAGE_FAULT_SCOPE).class, FailureClass::R, "{members:?}");
         // The same error as an event of a stream, and as the end of a response.
         let mut event = members.clone();
         event.insert("type".to_owned(), "error".into());
@@ -78,13 +78,12 @@ fn a_refusal_is_recognised_in_answers_and_events() {
 }
 
 #[test]
-fn text_instead_of_an_image_is_a_refusal() {
+fn text_that_declines_is_a_refusal() {
     let message = |part: Value| json!({"id": "resp_1", "status": "completed", "error": null, "output": [{"type": "message", "role": "assistant", "content": [part]}]});
     for body in [
         message(json!({"type": "output_text", "text": "I can’t help with that."})),
-        message(json!({"type": "output_text", "text": "Here are some other ideas."})),
         message(json!({"type": "refusal", "refusal": "No."})),
-        json!({"type": "response.completed", "response": message(json!({"type": "output_text", "text": "No."}))}),
+        json!({"type": "response.completed", "response": message(json!({"type": "output_text", "text": "I won't."}))}),
         json!({"type": "response.incomplete", "response": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}}),
         json!({"created": 1, "data": [], "output_text": "I'm unable to create this image."}),
         json!({"created": 1, "data": [], "refusal": "No."}),
@@ -100,9 +99,9 @@ fn text_instead_of_an_image_is_a_refusal() {
     let paid = message(json!({"type": "output_text", "text": "What colour?"}));
     let mut paid = paid.as_object().cloned().expect("an object");
     paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
-    assert_eq!(classify_imageless_answer(&paid, false).class, FailureClass::R);
+    assert_eq!(classify_imageless_answer(&paid, false, IMAGE_FAULT_SCOPE).cause, FailureCause::TextInsteadOfImage);
     assert_eq!(
-        classify_imageless_answer(&paid, true).class,
+        classify_imageless_answer(&paid, true, IMAGE_FAULT_SCOPE).class,
         FailureClass::X,
         "the answer may contain the address of an image"
     );
@@ -144,7 +143,7 @@ fn an_answer_that_resembles_a_refusal_is_not_refused() {
     check(400, &error(json!({"message": "m", "moderation_details": {}})), FailureClass::N, &declined);
     check_answer(
         &json!({"created": 1, "data": [{"respect_moderation": true}]}),
-        FailureClass::F,
+        FailureClass::X,
         &FailureCause::NoImage,
     );
     check_answer(
@@ -164,7 +163,7 @@ fn echoed_request_fields_are_not_classified() {
     }
     // A caller can make a model write anything, so the text of a model is not an error of the account.
     let output = json!({"output": [{"type": "message", "content": [{"type": "usage_limit_reached", "text": codes.to_string()}]}]});
-    check_answer(&output, FailureClass::R, &FailureCause::Refused);
+    check_answer(&output, FailureClass::R, &FailureCause::TextInsteadOfImage);
     // A sentence that merely contains a code is not classified by that code.
     let message = format!("Invalid prompt: {codes}");
     check(500, &json!({"error": {"message": message}}), FailureClass::F, &FailureCause::Failed);

@@ -1,0 +1,234 @@
+//! Tests of the error for the caller and of the finding about the account.
+
+use super::*;
+
+fn failure(class: FailureClass, cause: FailureCause) -> AttemptFailure {
+    AttemptFailure::new(class, cause)
+}
+
+fn stop(refusal: Option<LeaseRefusal>) -> StopReason {
+    StopReason { refusal, ..StopReason::default() }
+}
+
+fn caller_error_of(failures: &[AttemptFailure]) -> Error {
+    caller_error(failures, stop(Some(LeaseRefusal::NoneLeft)), Utc::now())
+}
+
+#[test]
+fn without_any_account_the_error_is_no_accounts() {
+    assert_eq!(caller_error_of(&[]), Error::NoAccounts);
+}
+
+#[test]
+fn the_error_states_the_earliest_reset_of_all_accounts() {
+    let wait = |seconds| failure(FailureClass::N, FailureCause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
+    let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(2)) });
+    let now = DateTime::from_timestamp(1_000, 0).expect("the timestamp is valid");
+    let error =
+        caller_error(&[wait(3600), wait(60), failure(FailureClass::N, FailureCause::Unreachable)], stop(None), now);
+    assert_eq!(error, Error::UsageLimit(UsageReset { at: Some(1_060), seconds: Some(60) }));
+    assert_eq!(caller_error(&[wait(3600), throttled], stop(None), now), Error::RateLimited { retry_after: 2 });
+}
+
+#[test]
+fn accounts_in_a_cooldown_determine_the_retry_after() {
+    let now = DateTime::from_timestamp(1_000, 0).expect("the timestamp is valid");
+    let cooling = |exhausted| LeaseRefusal::InCooldown { exhausted, wait: Some(Duration::from_secs(90)) };
+    let limit = Error::UsageLimit(UsageReset { at: Some(1_090), seconds: Some(90) });
+    assert_eq!(caller_error(&[], stop(Some(cooling(true))), now), limit);
+    assert_eq!(
+        caller_error(&[failure(FailureClass::N, FailureCause::Unreachable)], stop(Some(cooling(true))), now),
+        limit
+    );
+    assert_eq!(caller_error(&[], stop(Some(cooling(false))), now), Error::RateLimited { retry_after: 60 });
+    let second = FailureCause::Throttled { wait: Some(Duration::from_secs(6)) };
+    let error = caller_error(&[failure(FailureClass::N, second)], stop(Some(cooling(true))), now);
+    assert_eq!(error, Error::RateLimited { retry_after: 6 }, "one account is only throttled");
+    let hour = FailureCause::Exhausted { wait: Some(Duration::from_secs(3600)) };
+    let cooling = |seconds| LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
+    let error = caller_error(&[failure(FailureClass::N, hour.clone())], stop(Some(cooling(9))), now);
+    assert_eq!(error, Error::RateLimited { retry_after: 9 }, "an account that was not asked is only throttled");
+    assert_eq!(
+        caller_error(&[failure(FailureClass::N, hour)], stop(Some(LeaseRefusal::Busy)), now),
+        Error::RateLimited { retry_after: 2 }
+    );
+    let cooling = LeaseRefusal::InCooldown { exhausted: true, wait: None };
+    let failed = caller_error(&[failure(FailureClass::F, FailureCause::Failed)], stop(Some(cooling)), now);
+    assert_eq!(failed, Error::Upstream(UpstreamFault::Failed), "an attempt decides before an account in a cooldown");
+}
+
+#[test]
+fn each_failure_gives_the_feedback_for_its_account() {
+    let feedback =
+        |class, cause, status| match account_finding(&AttemptFailure { status, ..AttemptFailure::new(class, cause) }) {
+            AccountFinding::Certain(feedback) => feedback,
+            AccountFinding::Suspected(feedback) => panic!("the feedback is only suspected: {feedback:?}"),
+        };
+    let wait = Some(Duration::from_secs(7));
+    assert_eq!(
+        feedback(FailureClass::N, FailureCause::Exhausted { wait }, Some(429)),
+        AccountFeedback::Exhausted { wait }
+    );
+    assert_eq!(
+        feedback(FailureClass::N, FailureCause::Throttled { wait }, Some(429)),
+        AccountFeedback::Throttled { wait }
+    );
+    assert_eq!(
+        feedback(FailureClass::N, FailureCause::Unreachable, Some(401)),
+        AccountFeedback::Unauthorized { status: 401 }
+    );
+    assert_eq!(
+        feedback(FailureClass::N, FailureCause::Unfit, Some(429)),
+        AccountFeedback::ModelUnavailable { status: 429 }
+    );
+    assert_eq!(feedback(FailureClass::N, FailureCause::Unreachable, Some(400)), AccountFeedback::Neutral);
+    assert_eq!(feedback(FailureClass::N, FailureCause::Blocked, Some(403)), AccountFeedback::Neutral);
+    assert_eq!(
+        feedback(FailureClass::N, FailureCause::Declined { message: String::new() }, Some(413)),
+        AccountFeedback::Neutral
+    );
+    assert_eq!(feedback(FailureClass::N, FailureCause::Unreachable, None), AccountFeedback::Failed);
+    assert_eq!(
+        feedback(FailureClass::N, FailureCause::Unreachable, Some(403)),
+        AccountFeedback::Unauthorized { status: 403 }
+    );
+    assert_eq!(feedback(FailureClass::X, FailureCause::Timeout, None), AccountFeedback::Doubtful);
+    assert_eq!(feedback(FailureClass::X, FailureCause::Broken, Some(502)), AccountFeedback::Failed);
+    assert_eq!(feedback(FailureClass::R, FailureCause::Refused, Some(400)), AccountFeedback::Neutral);
+    assert_eq!(
+        feedback(FailureClass::X, FailureCause::SpoolFailed, Some(200)),
+        AccountFeedback::Neutral,
+        "the disk of the gateway failed"
+    );
+}
+
+#[test]
+fn a_failure_that_a_caller_can_cause_is_only_suspected() {
+    let suspected = |cause, status| account_finding(&AttemptFailure::new(FailureClass::N, cause).with_status(status));
+    for cause in [FailureCause::NotOffered, FailureCause::UnknownModel] {
+        assert_eq!(suspected(cause, 404), AccountFinding::Suspected(AccountFeedback::ModelUnavailable { status: 404 }));
+    }
+    let expected = AccountFinding::Suspected(AccountFeedback::Unauthorized { status: 403 });
+    assert_eq!(suspected(FailureCause::Forbidden, 403), expected);
+    let failed = account_finding(&failure(FailureClass::F, FailureCause::Failed).with_status(500));
+    assert_eq!(failed, AccountFinding::Suspected(AccountFeedback::Failed));
+}
+
+#[test]
+fn only_the_same_cause_twice_blames_the_request() {
+    let failures = |causes: &[FailureCause]| -> Vec<AttemptFailure> {
+        causes.iter().map(|cause| failure(FailureClass::N, cause.clone())).collect()
+    };
+    let declined = |message: &str| FailureCause::Declined { message: message.to_owned() };
+    assert!(is_request_to_blame(&failures(&[FailureCause::Forbidden, FailureCause::Blocked, FailureCause::Forbidden])));
+    assert!(is_request_to_blame(&failures(&[declined("one"), declined("other")])), "the messages may differ");
+    assert!(!is_request_to_blame(&failures(&[
+        FailureCause::Forbidden,
+        FailureCause::Blocked,
+        declined("no"),
+        FailureCause::UnknownModel
+    ])));
+    assert!(!is_request_to_blame(&failures(&[FailureCause::NotOffered, FailureCause::NotOffered])));
+}
+
+#[test]
+fn a_request_that_two_accounts_reject_must_not_be_retried() {
+    let stop = StopReason { refusal: None, blames_request: true };
+    let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: None });
+    let declined = failure(FailureClass::N, FailureCause::Declined { message: "no".to_owned() });
+    for (cause, code) in [
+        (declined.cause.clone(), "invalid_request_error"),
+        (FailureCause::UnknownModel, "invalid_request_error"),
+        (FailureCause::Blocked, "upstream_error"),
+        (FailureCause::Forbidden, "upstream_error"),
+    ] {
+        let error =
+            caller_error(&[throttled.clone(), declined.clone(), failure(FailureClass::N, cause)], stop, Utc::now());
+        assert_eq!((error.code().as_str(), error.should_retry()), (code, false));
+    }
+}
+
+#[test]
+fn unreadable_context_decides_only_if_no_account_fails_otherwise() {
+    let message = "could not be verified".to_owned();
+    let cause = FailureCause::BoundElsewhere { kind: BoundContext::Ciphertext, param: None, message };
+    let unreadable = failure(FailureClass::N, cause).with_status(400);
+    let error = caller_error_of(&[unreadable.clone(), unreadable.clone()]);
+    assert_eq!((error.code().as_str(), error.should_retry()), ("invalid_encrypted_content", false));
+    assert!(!is_request_to_blame(&[unreadable.clone(), unreadable.clone()]), "the next account may have made it");
+    let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(3)) });
+    assert_eq!(caller_error_of(&[throttled, unreadable.clone()]), Error::RateLimited { retry_after: 3 });
+    let cooling = LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(9)) };
+    let error = caller_error(&[unreadable], stop(Some(cooling)), Utc::now());
+    assert_eq!(error, Error::RateLimited { retry_after: 9 }, "the account that made it can read it later");
+}
+
+#[test]
+fn unpaid_and_refused_accounts_have_their_own_errors() {
+    let unpaid = failure(FailureClass::N, FailureCause::Unfit);
+    let refused = failure(FailureClass::N, FailureCause::Unreachable).with_status(401);
+    assert_eq!(caller_error_of(std::slice::from_ref(&unpaid)), Error::Upstream(UpstreamFault::Quota));
+    assert_eq!(caller_error_of(&[unpaid.clone(), refused.clone()]), Error::Upstream(UpstreamFault::Credentials));
+    let dead = failure(FailureClass::N, FailureCause::Unreachable);
+    assert_eq!(
+        caller_error_of(&[unpaid, dead, refused]),
+        Error::Upstream(UpstreamFault::Unreachable),
+        "one account may be available again soon"
+    );
+}
+
+#[test]
+fn a_disk_failure_may_be_retried_only_before_the_call() {
+    let (before, after) =
+        (failure(FailureClass::N, FailureCause::SpoolFailed), failure(FailureClass::X, FailureCause::SpoolFailed));
+    assert_eq!(caller_error(&[before], stop(None), Utc::now()), Error::Unavailable);
+    assert_eq!(caller_error_of(&[after]), Error::Upstream(UpstreamFault::Broken));
+    assert!(!caller_error_of(&[failure(FailureClass::X, FailureCause::SpoolFailed)]).should_retry());
+}
+
+#[test]
+fn an_ambiguous_failure_takes_precedence_over_earlier_ones() {
+    let before = failure(FailureClass::N, FailureCause::Exhausted { wait: None });
+    assert_eq!(
+        caller_error_of(&[before, failure(FailureClass::X, FailureCause::Timeout)]),
+        Error::Upstream(UpstreamFault::Timeout)
+    );
+}
+
+#[test]
+fn a_failure_reported_by_the_upstream_may_be_retried() {
+    assert!(caller_error_of(&[failure(FailureClass::F, FailureCause::Failed)]).should_retry());
+    for cause in [FailureCause::NoImage, FailureCause::AsyncTask] {
+        assert!(!caller_error_of(&[failure(FailureClass::X, cause)]).should_retry());
+    }
+}
+
+#[test]
+fn only_a_failure_of_the_network_is_told_as_one() {
+    let not_offered = failure(FailureClass::N, FailureCause::NotOffered);
+    let text = |class| failure(class, FailureCause::TextInsteadOfImage);
+    let dead = failure(FailureClass::N, FailureCause::Unreachable);
+    for (failures, fault, should_retry) in [
+        (&[failure(FailureClass::F, FailureCause::Failed)][..], UpstreamFault::Failed, true),
+        (std::slice::from_ref(&not_offered), UpstreamFault::NotOffered, false),
+        (&[dead.clone(), not_offered.clone()], UpstreamFault::Unreachable, true),
+        (&[failure(FailureClass::F, FailureCause::Failed), not_offered.clone()], UpstreamFault::Failed, true),
+        (&[failure(FailureClass::X, FailureCause::AsyncTask)], UpstreamFault::AsyncTask, false),
+        (&[text(FailureClass::N)], UpstreamFault::TextInsteadOfImage, false),
+        (&[text(FailureClass::R)], UpstreamFault::TextInsteadOfImage, false),
+        (&[dead], UpstreamFault::Unreachable, true),
+    ] {
+        let error = caller_error_of(failures);
+        assert_eq!(error, Error::Upstream(fault), "{failures:?}");
+        assert_eq!(error.should_retry(), should_retry, "{failures:?}");
+    }
+}
+
+#[test]
+fn the_retry_after_of_a_throttled_caller_is_limited() {
+    let error = caller_error_of(&[failure(
+        FailureClass::N,
+        FailureCause::Throttled { wait: Some(Duration::from_secs(86_400)) },
+    )]);
+    assert_eq!(error.retry_after(), Some(60));
+}

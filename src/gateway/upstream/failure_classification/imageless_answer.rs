@@ -1,0 +1,132 @@
+//! Classifies a complete answer without an image: a refusal, text, a task, or a failure. An answer that states no failure
+//! is ambiguous, because an image may have been made.
+
+use http::HeaderMap;
+use serde_json::{Map, Value};
+
+use super::answer_signals::{AnswerSignals, TextStatement};
+use super::{
+    CallerFaultScope, IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, bound_context_failure, classify_rejection,
+    classify_statement, error_detail, has_usage, message_redaction, names_gateway_member, names_parameter,
+};
+use crate::gateway::upstream::reply::{AttemptFailure, FailureCause, FailureClass};
+
+/// The states of a task that has not ended.
+const PENDING_STATES: [&str; 5] = ["queued", "pending", "processing", "in_progress", "submitted"];
+
+/// Classifies a complete answer with status 200 and no image, from the members of the answer, of its error event, or of
+/// a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
+/// address. Only an answer that states a failure is one: any other may belong to an image that was made.
+pub(crate) fn classify_imageless_answer(
+    members: &Map<String, Value>,
+    has_possible_image: bool,
+    fault_scope: CallerFaultScope,
+) -> AttemptFailure {
+    let signals = AnswerSignals::from_members(members);
+    let detail = error_detail(members);
+    let has_picture = has_possible_image || signals.has_picture;
+    let is_failed_call = has_failed_call(members);
+    let is_about_image = has_picture || is_failed_call || is_task(members) || has_image_tokens(members);
+    let failure_of_text = || signals.text_statement().filter(|_| !is_about_image).map(text_failure);
+    let unpaid_failure = || {
+        let is_unpaid = !has_picture && !has_usage(members);
+        is_unpaid.then(|| classify_unpaid_answer(members, &signals, detail.as_deref(), fault_scope)).flatten()
+    };
+    let refused = (FailureClass::R, FailureCause::Refused);
+    let (class, cause) = if signals.is_refused {
+        refused
+    } else if let Some(failure) = unpaid_failure() {
+        failure
+    } else if signals.reads_like_refusal() && !signals.has_picture {
+        refused
+    } else if let Some(failure) = failure_of_text() {
+        failure
+    } else if has_picture || has_usage(members) || !(is_failed_call || detail.is_some() || has_failed_status(members)) {
+        ambiguous_failure(Some(members))
+    } else {
+        (FailureClass::F, FailureCause::Failed)
+    };
+    let upstream_message = message_redaction::redact_message(&cause, detail.as_deref());
+    AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(200) }
+}
+
+/// Classifies what an answer without an image and without tokens states about the account or the request; `None` if it
+/// states nothing about them.
+fn classify_unpaid_answer(
+    members: &Map<String, Value>,
+    signals: &AnswerSignals,
+    detail: Option<&Map<String, Value>>,
+    fault_scope: CallerFaultScope,
+) -> Option<(FailureClass, FailureCause)> {
+    if signals.bound_context.is_some() {
+        return Some(bound_context_failure(signals, detail, RESPONSE_FAULT_SCOPE));
+    }
+    let names_member = |detail: &&Map<String, Value>| {
+        names_parameter(detail, IMAGE_FAULT_SCOPE) || names_gateway_member(detail, fault_scope)
+    };
+    let is_oversized = signals.oversized && signals.is_account_limit();
+    classify_statement(signals, &HeaderMap::new(), Some(members), is_oversized, fault_scope).or_else(|| {
+        let detail = detail.filter(names_member).filter(|_| !signals.reads_like_refusal())?;
+        Some(classify_rejection(Some(detail), signals, IMAGE_FAULT_SCOPE))
+    })
+}
+
+/// Classifies text in place of an image. The model has decided against an image, and another account has the same model,
+/// unless the text is about a missing or busy tool. A caller can make a model write anything, so no text says anything
+/// about the account.
+const fn text_failure(statement: TextStatement) -> (FailureClass, FailureCause) {
+    match statement {
+        TextStatement::Refusal => (FailureClass::R, FailureCause::Refused),
+        TextStatement::Inability => (FailureClass::N, FailureCause::TextInsteadOfImage),
+        TextStatement::Address => (FailureClass::X, FailureCause::NoImage),
+        TextStatement::Other => (FailureClass::R, FailureCause::TextInsteadOfImage),
+    }
+}
+
+/// Returns the failure of an answer that is a success, but has no image: one may be made, or may have been made.
+pub(super) fn ambiguous_failure(members: Option<&Map<String, Value>>) -> (FailureClass, FailureCause) {
+    let is_task = members.is_some_and(is_task);
+    (FailureClass::X, if is_task { FailureCause::AsyncTask } else { FailureCause::NoImage })
+}
+
+/// True if the answer or its envelope names a task. The items of `output` have ids and states of their own, so its list
+/// is not read.
+fn is_task(members: &Map<String, Value>) -> bool {
+    let object = |key: &str| members.get(key).and_then(Value::as_object);
+    let first = || members.get("data")?.as_array()?.first()?.as_object();
+    let envelopes = ["data", "output", "response"].into_iter().filter_map(object);
+    names_task(members) || envelopes.chain(first()).any(names_task)
+}
+
+/// True if the members name a task that has not ended: an id, and no other state.
+fn names_task(members: &Map<String, Value>) -> bool {
+    let is_named =
+        |key: &str| members.get(key).is_some_and(|id| id.is_number() || id.as_str().is_some_and(|id| !id.is_empty()));
+    let state = ["status", "task_status"].iter().find_map(|key| members.get(*key)?.as_str());
+    let is_pending = state.map(|state| PENDING_STATES.iter().any(|pending| pending.eq_ignore_ascii_case(state)));
+    is_named("task_id") && is_pending != Some(false) || is_named("id") && is_pending == Some(true)
+}
+
+/// True if tokens of an image were charged, so that a text is not all that was made.
+fn has_image_tokens(members: &Map<String, Value>) -> bool {
+    let object = |key: &str| members.get(key).and_then(Value::as_object);
+    let is_charged = |count: Option<&Value>| count.and_then(Value::as_f64).is_some_and(|count| count > 0.0);
+    let image_tokens = members.get("usage").and_then(|usage| usage.pointer("/output_tokens_details/image_tokens"));
+    let tool = object("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(Value::as_object);
+    is_charged(image_tokens)
+        || tool.is_some_and(|counts| counts.values().any(|count| is_charged(Some(count))))
+        || object("response").is_some_and(has_image_tokens)
+}
+
+/// True if the state of the answer or of its response is that of a failure.
+pub(super) fn has_failed_status(members: &Map<String, Value>) -> bool {
+    let status = members.get("status").and_then(Value::as_str).unwrap_or_default();
+    ["failed", "incomplete", "error"].iter().any(|failed| failed.eq_ignore_ascii_case(status))
+}
+
+/// True if the model has called its image tool and the tool has failed: its text about that is no refusal.
+fn has_failed_call(members: &Map<String, Value>) -> bool {
+    let output = members.get("output").and_then(Value::as_array);
+    let failed = |item: &Value| item["type"] == "image_generation_call" && item["status"] == "failed";
+    output.is_some_and(|output| output.iter().any(failed))
+}
