@@ -115,7 +115,7 @@ impl UpstreamClient {
         let mut headers = address.headers().clone();
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
         let secrets = SecretMask::of_call(&headers, None, None);
-        self.fetch_model_list(&address.join("/models"), headers).await.map(|list| secrets.body_parts().mask(list))
+        self.fetch_model_list(&address.join("/models"), headers).await.map(|list| secrets.mask_bytes(list))
     }
 
     /// Sends a request for an image that the upstream is expected to refuse. Returns the status of the answer, and its body
@@ -145,7 +145,7 @@ impl UpstreamClient {
         }
         let body = read_whole_body(response.into_body(), MAX_ANSWER_BYTES);
         let body = timeout_at(until, body).await.unwrap_or(Err(ServiceCallError::Timeout))?;
-        Ok((status.as_u16(), secrets.body_parts().mask(body)))
+        Ok((status.as_u16(), secrets.mask_bytes(body)))
     }
 
     async fn fetch_model_list(&self, url: &str, headers: HeaderMap) -> Result<Bytes, ServiceCallError> {
