@@ -210,7 +210,7 @@ fn images_whose_links_have_space_keep_their_links_if_the_disk_fills_meanwhile() 
         let prompt = format!("cube {number} [[b64=9000000 gate=all]]");
         let body = request(json!({"prompt": prompt, "size": "1024x1024", "response_format": "url"}));
         let call = Call::generation().key(&key).json(&body).without_document_check();
-        let call = if number % 2 == 0 { call.header("idempotency-key", &prompt) } else { call };
+        let call = if number.is_multiple_of(2) { call.header("idempotency-key", &prompt) } else { call };
         call.send(gateway.server.address()).ok_json()["data"][0].clone()
     };
     let images: Vec<Value> = thread::scope(|scope| {
