@@ -149,7 +149,7 @@ fn a_stated_server_error_is_tried_once_and_no_more() {
     let upstream = FakeUpstream::start();
     let gateway = three_accounts(&upstream);
     let answer = gateway.scripted("status=500");
-    check_upstream_error(&answer, &["network", "no_image_data"]);
+    check_upstream_error(&answer, &["upstream_failed"]);
     assert_eq!(upstream.attempt_count(), 2, "{:?}", tokens_of(&upstream));
     assert!(!answer.text().contains("provider-canary"));
     assert_eq!(gateway.final_records(1)[0]["state"], "failed");
