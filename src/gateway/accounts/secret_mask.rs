@@ -1,11 +1,11 @@
 //! Recognises the secrets of an account in what its upstream says, by their value.
 //!
-//! An upstream, or a proxy in front of it, may repeat the credentials of a call anywhere: in a message, an id, a header or
-//! a body. The words around a secret tell nothing, so the text is compared with the secrets themselves. A part of at least
-//! [`TEXT_PART`] characters counts like the whole, in the spellings in which texts carry it: plain, with the escapes of URLs
-//! and of JSON, and in base64. A part without a digit and with letters of one case only does not count, because it may be a
-//! word. In an image in base64, short parts occur by chance, so a part has at least [`DATA_PART`] characters there. The
-//! module is pure, and does not know where a text comes from or where it goes.
+//! An upstream, or a proxy in front of it, may repeat the credentials of a call anywhere: in a message, an id, a header
+//! or a body. The words around a secret tell nothing, so the text is compared with the secrets themselves. A part of at
+//! least [`TEXT_PART`] characters counts like the whole, in the spellings in which texts carry it: plain, with the
+//! escapes of URLs and of JSON, and in base64. A part without a digit and with letters of one case and separators only
+//! does not count, because it may be words. In an image in base64, short parts occur by chance, so a part has at least
+//! [`DATA_PART`] characters there. The module is pure, and does not know where a text comes from or where it goes.
 
 use std::borrow::Cow;
 
@@ -197,12 +197,10 @@ impl SecretParts {
         }
         let mut place = 0;
         while let Some(gram) = bytes.get(place..).and_then(<[u8]>::first_chunk) {
-            if self.has_gram(*gram) {
-                let starts = place.saturating_sub(self.stride - 1)..=place;
-                let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
-                if !matches.all(|(start, length)| visit(start, length)) {
-                    return;
-                }
+            let starts = place.saturating_sub(self.stride - 1)..=place;
+            let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
+            if self.has_gram(*gram) && !matches.all(|(start, length)| visit(start, length)) {
+                return;
             }
             place += self.stride;
         }
@@ -281,10 +279,12 @@ fn spellings(secret: &[u8]) -> [Spelling; 6] {
     ]
 }
 
-/// True if a part of a secret may be a word: it has letters of one case, and no digit.
+/// True if a part of a secret may be words, such as the prefix that all keys of a provider have: it has letters of one case
+/// and separators, and no digit.
 fn may_be_word(part: &[u8]) -> bool {
     let is_any = |test: fn(&u8) -> bool| part.iter().any(test);
-    part.iter().all(u8::is_ascii_alphabetic) && !(is_any(u8::is_ascii_lowercase) && is_any(u8::is_ascii_uppercase))
+    part.iter().all(|byte| byte.is_ascii_alphabetic() || b"-_.".contains(byte))
+        && !(is_any(u8::is_ascii_lowercase) && is_any(u8::is_ascii_uppercase))
 }
 
 /// Returns a text with those JSON escapes resolved that a secret can have: of ASCII characters.
@@ -358,6 +358,7 @@ mod tests {
         // A part that is a word occurs in any text.
         let mask = SecretMask::new(["sk-upstream-7"]);
         assert!(!mask.reveals("The upstream is busy.") && mask.reveals("sk-upstream-7") && mask.reveals("upstream-7"));
+        assert!(!mask.reveals("A key begins with 'sk-upstream-'."));
     }
 
     #[test]

@@ -161,14 +161,13 @@ impl ClaimGuard {
                 Ok(()) => is_stored = true,
                 Err(error) => {
                     tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
-                    if !must_be_kept {
-                        self.live.answer.mark_unstored();
-                    }
                     frames.spawn_unlink();
                 }
             }
         }
-        if must_be_kept && !is_stored && !self.live.answer.has_gap() {
+        if !must_be_kept && !is_stored {
+            self.live.answer.mark_unstored();
+        } else if !is_stored && !self.live.answer.has_gap() {
             self.idempotent_answers.unstored.keep(self.row.request_id.clone(), Arc::clone(&self.live.answer));
         }
         self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);

@@ -41,8 +41,9 @@ struct Stage<'a> {
     counts: &'a Counts,
 }
 
+/// Short names: the ids of the upstream have them, and a longer part of the account's key would be masked there.
 fn name(number: usize) -> String {
-    format!("account-{number}")
+    format!("a{number}")
 }
 
 fn account(number: usize, upstream: &CiphertextUpstream) -> Account {

@@ -178,7 +178,7 @@ mod tests {
     /// Everything that differs between records.
     const ROWS: &str = "SELECT request_id, created_at, operation, model, state, size, quality, output_format, n, delivered, \
         input_tokens, output_tokens, total_tokens, host_total_tokens, latency_ms, attempts, group_name, user_id, key_id, \
-        end_user, response_id, length(fingerprint), cost_nano_usd, cost_basis FROM records ORDER BY seq";
+        end_user, length(fingerprint), cost_nano_usd, cost_basis FROM records ORDER BY seq";
 
     /// Runs the migrations of the gateway.
     fn migrate(database: &RecordDatabase, kind: &str) {

@@ -3,7 +3,7 @@
 INSERT INTO records (request_id, node, created_at, operation, model, stream, state, error_code, error_reason, size, quality,
     output_format, n, delivered, input_tokens, input_image_tokens, input_text_tokens, output_tokens, output_image_tokens,
     output_text_tokens, total_tokens, latency_ms, first_byte_ms, attempts, account, group_name, user_id, key_id, end_user,
-    response_id, fingerprint, image_model, host_model, host_input_tokens, host_output_tokens, host_total_tokens,
+    fingerprint, image_model, host_model, host_input_tokens, host_output_tokens, host_total_tokens,
     cost_nano_usd, cost_basis, cost_reason, price_version, max_cost_nano_usd)
 WITH {numbers}, {draws},
 choices AS MATERIALIZED (SELECT draws.*,
@@ -50,7 +50,7 @@ SELECT 'req_000000000' || substr(CAST(100000000000 + number AS TEXT), 2), 'gener
     'bench-' || account_number,
     CASE key_number / {users} WHEN 0 THEN 'default' ELSE 'group-' || (key_number / {users}) END,
     'usr_generated_' || (key_number % {users}), 'key_generated_' || key_number, end_user,
-    CASE is_response WHEN 1 THEN 'resp_' || {hex} END, {hash}, image_model,
+    {hash}, image_model,
     CASE is_response WHEN 1 THEN 'gpt-5.5' END, CASE WHEN is_response = 1 AND made > 0 THEN text_in * 4 END,
     CASE WHEN is_response = 1 AND made > 0 THEN 60 + e % 90 END,
     CASE WHEN is_response = 1 AND made > 0 THEN text_in * 4 + 60 + e % 90 END,
