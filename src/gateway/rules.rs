@@ -15,6 +15,7 @@ mod model_parameters;
 mod models;
 mod response;
 mod task;
+mod unique_members;
 
 pub(crate) use added_fields::AddedNames;
 pub(crate) use fields::{check as check_fields, check_duplicates, parse_object as read_object};

@@ -11,8 +11,6 @@
 #[cfg(feature = "gateway")]
 mod capture;
 #[cfg(feature = "gateway")]
-mod duplicate;
-#[cfg(feature = "gateway")]
 mod reader;
 mod scalar;
 mod syntax_error;
@@ -26,8 +24,6 @@ mod value_counter;
 #[cfg(feature = "gateway")]
 mod visitor;
 
-#[cfg(feature = "gateway")]
-pub(crate) use duplicate::find_duplicate;
 #[cfg(feature = "gateway")]
 pub(crate) use reader::JsonReader;
 pub(crate) use syntax_error::JsonSyntaxError;

@@ -32,6 +32,7 @@ const GRAM: usize = 4;
 const BITS_PER_GRAM: usize = 64;
 const MIN_BITS: usize = 1 << 13;
 const MAX_BITS: usize = 1 << 21;
+
 /// The secrets of one account.
 #[derive(Default)]
 pub(crate) struct SecretMask {
@@ -150,9 +151,9 @@ impl SecretParts {
         }
         patterns.sort_unstable();
         patterns.dedup_by(|later, earlier| later.starts_with(earlier));
-        let bits = (patterns.len() * BITS_PER_GRAM).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
         let lengths = || patterns.iter().map(|pattern| pattern.len());
         let (stride, longest) = (lengths().min().unwrap_or(GRAM) - GRAM + 1, lengths().max().unwrap_or_default());
+        let bits = (patterns.len() * stride * BITS_PER_GRAM).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
         let mut parts = Self { patterns, grams: vec![0; bits / 64], stride, longest };
         for gram in parts.patterns.iter().flat_map(|pattern| pattern.windows(GRAM).take(stride)) {
             let bit = gram_bit([gram[0], gram[1], gram[2], gram[3]], parts.grams.len());

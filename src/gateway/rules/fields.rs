@@ -3,10 +3,10 @@
 use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value};
 
+use super::unique_members::{JsonBodyError, parse_unique};
 use crate::error::{Rejection, RejectionReason};
 use crate::gateway::config::SizeRules;
 use crate::image::SizeRequest;
-use crate::stream::json::find_duplicate;
 use crate::tables::{Field, FieldKind};
 
 /// The values that a field may have for one model. They apply instead of those of the table.
@@ -22,18 +22,23 @@ pub(super) enum FieldRestriction<'a> {
     AtMost(i64),
 }
 
-/// Parses a body as a JSON object. A member that is stated twice is rejected: parsers differ in the one that counts.
+/// Parses a body as a JSON object. A member that is stated twice, at any depth, is rejected: parsers differ in the one
+/// that counts.
 pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
-    match value {
-        Value::Object(object) => check_duplicates(body).map(|()| object),
-        value => Err(not_object(type_name(&value))),
+    match parse_unique(body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(value) => Err(not_object(type_name(&value))),
+        Err(JsonBodyError::Duplicate(path)) => Err(duplicate_parameter(path)),
+        Err(JsonBodyError::Syntax(error)) => Err(not_json(&error)),
     }
 }
 
 /// Rejects a body with an object that states a member twice, at any depth. A body that is not JSON is not rejected.
 pub(crate) fn check_duplicates(body: &[u8]) -> Result<(), Rejection> {
-    find_duplicate(body).map_or(Ok(()), |path| Err(duplicate_parameter(path)))
+    match parse_unique(body) {
+        Err(JsonBodyError::Duplicate(path)) => Err(duplicate_parameter(path)),
+        _ => Ok(()),
+    }
 }
 
 /// Rejects a parameter that is stated twice.

@@ -13,7 +13,7 @@ use super::text_decoder::TextDecoder;
 /// The greatest depth of nested objects and arrays, the same as in `serde_json`.
 const DEPTH_MAX: u32 = 127;
 /// The number of bytes at which a key is cut. No key that a reader knows is longer.
-pub(crate) const KEY_MAX: usize = 256;
+pub(super) const KEY_MAX: usize = 256;
 
 /// The tokenizer of one value. The next value needs a new tokenizer.
 #[derive(Debug, Default)]
