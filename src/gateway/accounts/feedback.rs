@@ -40,6 +40,9 @@ pub(crate) enum AccountFeedback {
         /// 402 or 404.
         status: u16,
     },
+    /// The account refused a response with the image tool that the gateway had added, and accepted it without the tool. It
+    /// gets the tool not again for a while.
+    AddedToolRefused,
     /// The account could not be reached, or failed on its own.
     Failed,
     /// The account failed, and the request may be the cause.

@@ -28,6 +28,7 @@ pub(super) struct AccountSlot {
     account: Arc<UpstreamAccount>,
     is_large: bool,
     is_probe: bool,
+    refuses_added_tool: bool,
     grant: LeaseGrant,
 }
 
@@ -72,6 +73,11 @@ impl Lease {
         self.slot.account.secret_mask(self.authorization())
     }
 
+    /// True if the account has refused the image tool that the gateway adds to responses.
+    pub(crate) const fn refuses_added_tool(&self) -> bool {
+        self.slot.refuses_added_tool
+    }
+
     /// The grant of this lease, which can be used after the slot was given back.
     pub(crate) fn grant(&self) -> LeaseGrant {
         self.slot.grant.clone()
@@ -108,6 +114,7 @@ impl AccountSlot {
             account: Arc::clone(&member.account),
             is_large: requirements.is_large,
             is_probe,
+            refuses_added_tool: member.refuses_added_tool(granted_at),
             grant,
         }
     }

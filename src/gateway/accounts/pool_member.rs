@@ -16,7 +16,7 @@ use super::recent_calls::RecentCalls;
 use super::rows::StoredAccountState;
 use super::selection::{AccountCandidate, affinity};
 use super::slot_share::MemberShare;
-use super::unfit_models::UnfitModels;
+use super::unfit_models::{AddedToolCooldown, UnfitModels};
 use crate::gateway::store::{AccountChange, StoredEjection, Timestamp};
 
 /// The shortest time between two credential checks that requests cause (our choice).
@@ -50,6 +50,7 @@ pub(super) struct PoolMember {
     pub(super) credentials_checked_at: Option<Instant>,
     cooldown: AccountCooldown,
     unfit_models: UnfitModels,
+    added_tool: AddedToolCooldown,
     /// Counts the changes made in this process, so that an older read of the store does not undo them.
     version: u64,
     unsaved: Option<AccountChange>,
@@ -95,6 +96,7 @@ impl PoolMember {
             credentials_checked_at: None,
             cooldown: AccountCooldown::default(),
             unfit_models: UnfitModels::default(),
+            added_tool: AddedToolCooldown::default(),
             version: 0,
             unsaved: None,
             stored_cooldown_end: None,
@@ -121,6 +123,11 @@ impl PoolMember {
     /// True if the account remembers a cooldown of this model, even one that has ended.
     pub(super) fn has_refused_model(&self, model: &str) -> bool {
         self.unfit_models.contains(model)
+    }
+
+    /// True if the account refuses the tool that the gateway adds.
+    pub(super) fn refuses_added_tool(&self, now: Instant) -> bool {
+        self.added_tool.is_active(now)
     }
 
     /// True if the account can grant any slot.
@@ -188,6 +195,7 @@ impl PoolMember {
             AccountFeedback::ModelUnavailable { .. } => {
                 model.into_iter().for_each(|model| self.unfit_models.note_unavailable(model, timing));
             }
+            AccountFeedback::AddedToolRefused => self.added_tool.note_refusal(timing),
             AccountFeedback::Unauthorized { status } => {
                 let refusals = self.cooldown.note_unauthorized(status, timing);
                 if refusals >= REFUSALS_BEFORE_CHECK {
@@ -321,6 +329,7 @@ impl PoolMember {
         if self.disabled_reason.is_some() && state.disabled_reason.is_none() {
             self.cooldown.clear();
             self.unfit_models.clear();
+            self.added_tool.clear();
             self.health = AccountHealth::default();
             if let AccountAuth::Token(cache) = self.account.auth() {
                 cache.clear_failure();
@@ -339,6 +348,7 @@ impl PoolMember {
             None => {
                 self.cooldown.clear();
                 self.unfit_models.clear();
+                self.added_tool.clear();
             }
             Some(until) => {
                 let remaining = (DateTime::<Utc>::from(until) - utc_now).to_std().unwrap_or(Duration::ZERO);

@@ -1,5 +1,6 @@
 //! The models for which an account is in cooldown, because its upstream does not offer them to the account or because
-//! they are not paid for. No I/O; the time comes as an argument.
+//! they are not paid for; and the tool that the gateway adds, if the upstream refuses it. No I/O; the time comes as an
+//! argument.
 //!
 //! Implements U18 of the failure catalogue. The number of models is bounded, because callers choose the names of text
 //! models.
@@ -22,6 +23,10 @@ const MODELS_MAX: usize = 64;
 /// The models that were unavailable to an account, each with its cooldown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnfitModels(HashMap<Arc<str>, ModelCooldown>);
+
+/// The cooldown in which an account gets no requests with the tool that the gateway adds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AddedToolCooldown(Option<ModelCooldown>);
 
 #[derive(Clone, Copy, Debug)]
 struct ModelCooldown {
@@ -48,11 +53,7 @@ impl UnfitModels {
             let first = self.0.iter().min_by_key(|(_, cooldown)| cooldown.until).map(|(model, _)| Arc::clone(model));
             let _forgotten = first.and_then(|model| self.0.remove(&model));
         }
-        let new = ModelCooldown { until: timing.now, failures: FailureStreak::default() };
-        let cooldown = self.0.entry(Arc::clone(model)).or_insert(new);
-        let until =
-            timing.now + doubled(FIRST_COOLDOWN, cooldown.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
-        cooldown.until = cooldown.until.max(until);
+        self.0.entry(Arc::clone(model)).or_insert_with(|| ModelCooldown::new(timing)).extend(timing);
     }
 
     /// Notes that a call for this model, granted at this time, has succeeded.
@@ -66,6 +67,38 @@ impl UnfitModels {
     /// Removes all cooldowns.
     pub(super) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+// === impl AddedToolCooldown ===
+
+impl AddedToolCooldown {
+    /// True if the account must not get the tool now.
+    pub(super) fn is_active(&self, now: Instant) -> bool {
+        self.0.is_some_and(|cooldown| now < cooldown.until)
+    }
+
+    /// Notes that the account has refused a request with the tool, and has accepted it without the tool.
+    pub(super) fn note_refusal(&mut self, timing: AttemptTiming) {
+        self.0.get_or_insert_with(|| ModelCooldown::new(timing)).extend(timing);
+    }
+
+    /// Removes the cooldown.
+    pub(super) const fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
+// === impl ModelCooldown ===
+
+impl ModelCooldown {
+    fn new(timing: AttemptTiming) -> Self {
+        Self { until: timing.now, failures: FailureStreak::default() }
+    }
+
+    fn extend(&mut self, timing: AttemptTiming) {
+        let until = timing.now + doubled(FIRST_COOLDOWN, self.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
+        self.until = self.until.max(until);
     }
 }
 

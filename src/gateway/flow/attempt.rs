@@ -71,14 +71,18 @@ pub(super) async fn run(
         let deadlines = context.round_deadlines(task, request_deadlines);
         let mut round = AttemptRound::new(context, task, deadlines, &mut history);
         match (round.run(&shared_record, None, abandoned.as_mut()).await?, task) {
-            (RoundOutcome::ImageBegun { proven, lease, simulated, .. }, _) => {
+            (RoundOutcome::ImageBegun { proven, lease, simulated, is_tool_removed, .. }, _) => {
+                if job_without_tool.is_some() {
+                    let accounts = context.gateway.accounts();
+                    accounts.apply_late_feedback(&lease.grant(), AccountFeedback::AddedToolRefused).await;
+                }
                 return Ok(JobSuccess {
                     proven,
                     lease: Some(lease),
                     is_simulated: simulated,
                     missing_images: 0,
                     fallback_job,
-                    was_tool_removed: job_without_tool.is_some(),
+                    was_tool_removed: is_tool_removed || job_without_tool.is_some(),
                     failed_call_usage: history.charged_usage,
                 });
             }
@@ -135,7 +139,14 @@ pub(super) struct AttemptRound<'a> {
 /// The result of a round.
 pub(super) enum RoundOutcome {
     /// An image has begun.
-    ImageBegun { proven: ProvenAnswer, lease: Lease, call: AttemptHandle, simulated: bool },
+    ImageBegun {
+        proven: ProvenAnswer,
+        lease: Lease,
+        call: AttemptHandle,
+        simulated: bool,
+        /// True if the account refuses the injected tool, so the call was made without it.
+        is_tool_removed: bool,
+    },
     /// The account of this lease makes one image for each call, and the job asks for several. Nothing was sent to it
     /// yet.
     OneImagePerCall(Lease),
@@ -213,14 +224,21 @@ impl<'a> AttemptRound<'a> {
             shared_record.persist_attempts().await;
             self.call_started = Instant::now();
             let fan_out = self.branch.as_ref().map(|branch| branch.progress);
-            let call_future =
-                Box::pin(account_call::make_call(self.context, &lease, self.task, fan_out, &self.deadlines));
+            let job_without_tool = match self.task {
+                TaskRef::Response(job) if job.is_tool_injected() && lease.refuses_added_tool() => {
+                    Some(job.without_injected_tool())
+                }
+                _ => None,
+            };
+            let (task, is_tool_removed) =
+                (job_without_tool.as_ref().map_or(self.task, TaskRef::from), job_without_tool.is_some());
+            let call_future = Box::pin(account_call::make_call(self.context, &lease, task, fan_out, &self.deadlines));
             let failed_call = match call_future.await {
                 Ok(ProvenCall { proven, is_simulated: simulated, request_id }) => {
                     shared_record.with_record(|record| record.end_attempt(call, None, Some(200)));
                     shared_record.with_record(|record| record.set_upstream_id(call, request_id));
                     fan_out.into_iter().for_each(FanOutProgress::note_image_begun);
-                    return Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated });
+                    return Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated, is_tool_removed });
                 }
                 Err(failure) => failure,
             };

@@ -172,7 +172,7 @@ impl FanOut<'_, '_> {
         round.branch = Some(FanOutBranch { progress: &self.progress, writer: None });
         // Requests of this job may already be at an upstream, so the job continues even if its caller leaves.
         let round_outcome = round.run(self.shared_record, lease, std::pin::pin!(std::future::pending())).await;
-        let Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated }) = round_outcome else {
+        let Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated, .. }) = round_outcome else {
             return BranchOutcome::Failed(history);
         };
         let Some(writer) = round.branch.as_mut().and_then(|branch| branch.writer.take()) else {

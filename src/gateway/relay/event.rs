@@ -19,6 +19,8 @@ pub(super) enum RelayEvent<'a> {
     Member { scope: MemberScope, name: &'a str, value: Value },
     /// A member that is too large to hold, or whose value cannot be parsed.
     MemberDropped { scope: MemberScope, name: &'a str },
+    /// The status of an item of a response begins like that of an unfinished image, at this place of the piece.
+    UnfinishedStatus { offset: usize },
     /// The next bytes of an image, at least one.
     ImageBytes { place: ImagePlace, base64: Bytes },
     /// The end of the text of an image, which may have been empty.

@@ -247,7 +247,7 @@ impl RelayEventSink for ImageEncoder {
                 self.item.event_name = Some(name);
                 if self.item.kind() == ImageItemKind::Partial { self.end_partial() } else { self.note_final() }
             }
-            RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => {}
+            RelayEvent::UnfinishedStatus { .. } | RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => {}
         }
     }
 }

@@ -169,6 +169,7 @@ impl ImageToolContent {
             RelayEvent::FrameEnded { content: FrameContent::Object, .. } => self.end_event(sink),
             RelayEvent::AnswerEnded => self.end_response(sink),
             RelayEvent::ItemBegun { .. }
+            | RelayEvent::UnfinishedStatus { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::Ended { .. }
             | RelayEvent::FrameEnded { .. } => {}

@@ -1,10 +1,12 @@
-//! Passes a response on byte for byte as the upstream sends it, while an observer reads the values for its record.
+//! Passes a response on byte for byte as the upstream sends it, except for the status of an image call that has its image
+//! and is not said to be complete, while an observer reads the values for its record.
 //!
 //! An event is passed on when it is complete. Only the bytes of a large event, which has an image, are passed on as
 //! they come. If the upstream breaks off, the caller has therefore no incomplete small event, and an incomplete large
 //! event can be completed. A failure that the upstream states is not passed on: the caller gets two events, `error` and
 //! `response.failed`, because some clients read only one of them.
 
+mod held_bytes;
 mod response_observer;
 
 use std::collections::VecDeque;
@@ -13,10 +15,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
+use self::held_bytes::HeldBytes;
 pub(crate) use self::response_observer::RequestedResponse;
 use self::response_observer::{ResponseEventKind, ResponseObserver};
 use super::event::{
-    AnswerEncoder, AnswerForm, AnswerSummary, AnswerWithoutImage, FrameContent, MemberScope, RelayEvent, RelayEventSink,
+    AnswerEncoder, AnswerForm, AnswerSummary, AnswerWithoutImage, FrameContent, ImagePlace, MemberScope, RelayEvent,
+    RelayEventSink,
 };
 use super::image_encoder::HEARTBEAT;
 use super::relay_error::RelayError;
@@ -47,8 +51,8 @@ pub(super) struct ResponsePassthrough {
     /// The number of bytes that have been held back before proof.
     held_bytes: u64,
     is_proven: bool,
-    /// The bytes of the current event, while it is held until it is complete.
-    event: BytesMut,
+    /// The bytes of the current event, while it is held until it is complete, or until the status of an item is known.
+    held: HeldBytes,
     delivery: EventDelivery,
     /// The content of the frame that ends with the next bytes.
     ended_frame: Option<FrameContent>,
@@ -82,7 +86,7 @@ impl ResponsePassthrough {
             ready: VecDeque::new(),
             held_bytes: 0,
             is_proven: false,
-            event: BytesMut::new(),
+            held: HeldBytes::default(),
             delivery: EventDelivery::Held,
             ended_frame: None,
             has_ended: false,
@@ -114,6 +118,7 @@ impl ResponsePassthrough {
         }
         // If events were requested, nothing of a plain response is passed on.
         if !self.observer.is_streaming() {
+            let bytes = self.held.pass(bytes);
             self.queue_slice(bytes);
             self.is_proven |= self.observer.has_image() || self.held_bytes > HOLD_BEFORE_PROOF_BYTES;
         }
@@ -121,21 +126,24 @@ impl ResponsePassthrough {
 
     fn pass_on_event(&mut self, bytes: Bytes) -> Result<(), RelayError> {
         if self.delivery == EventDelivery::Held {
-            self.event.extend_from_slice(&bytes);
+            self.held.push(&bytes);
         }
         match (self.ended_frame.take(), self.delivery) {
-            (Some(content), EventDelivery::Live) => self.end_frame(content, bytes),
+            (Some(content), EventDelivery::Live) => {
+                let bytes = self.held.pass(bytes);
+                self.end_frame(content, bytes)
+            }
             (Some(content), _) => {
-                let event = self.event.split().freeze();
+                let event = self.held.take_all();
                 self.end_frame(content, event)
             }
-            (None, EventDelivery::Held) if self.event.len() > EVENT_HOLD => {
+            (None, EventDelivery::Held) if self.held.len() > EVENT_HOLD => {
                 self.begin_large_event();
                 Ok(())
             }
             (None, EventDelivery::Live) => {
-                self.last_sent_at = Instant::now();
-                self.ready.push_back(bytes);
+                let bytes = self.held.pass(bytes);
+                self.queue_live(bytes);
                 Ok(())
             }
             (None, _) => Ok(()),
@@ -147,21 +155,21 @@ impl ResponsePassthrough {
     fn begin_large_event(&mut self) {
         let kind = self.observer.event_kind();
         let is_of = |kinds: ResponseEventKind, prefixes: &[&[u8]]| match kind {
-            ResponseEventKind::Unknown => prefixes.iter().any(|prefix| self.event.starts_with(prefix)),
+            ResponseEventKind::Unknown => prefixes.iter().any(|prefix| self.held.starts_with(prefix)),
             kind => kind == kinds,
         };
-        let fits_before_proof = self.held_bytes + self.event.len() as u64 <= HOLD_BEFORE_PROOF_BYTES;
+        let fits_before_proof = self.held_bytes + self.held.len() as u64 <= HOLD_BEFORE_PROOF_BYTES;
         if !self.is_proven && fits_before_proof && is_of(ResponseEventKind::Preface, &PREFACE_PREFIXES) {
             return;
         }
         let is_failure = is_of(ResponseEventKind::Failure, &FAILURE_PREFIXES);
-        let event = self.event.split().freeze();
         if is_failure {
             self.delivery = EventDelivery::Suppressed;
+            drop(self.held.take_all());
         } else {
             (self.delivery, self.is_proven) = (EventDelivery::Live, true);
-            self.last_sent_at = Instant::now();
-            self.ready.push_back(event);
+            let bytes = self.held.take_ready();
+            self.queue_live(bytes);
         }
     }
 
@@ -200,6 +208,14 @@ impl ResponsePassthrough {
         Ok(())
     }
 
+    /// Queues bytes of an event that is passed on as it comes.
+    fn queue_live(&mut self, bytes: Bytes) {
+        self.last_sent_at = Instant::now();
+        if !bytes.is_empty() {
+            self.ready.push_back(bytes);
+        }
+    }
+
     /// Queues bytes that the relay owns. They are sent now, or after the proof.
     fn queue(&mut self, bytes: Bytes) {
         if !self.is_proven {
@@ -223,6 +239,16 @@ impl RelayEventSink for ResponsePassthrough {
     }
 
     fn push(&mut self, event: RelayEvent<'_>) {
+        match &event {
+            RelayEvent::UnfinishedStatus { offset } => self.held.note_unfinished(*offset),
+            RelayEvent::ImageBytes { place: ImagePlace::Item | ImagePlace::Repeated, .. } => self.held.note_result(),
+            RelayEvent::Ended { scope: MemberScope::Item }
+            | RelayEvent::FrameEnded { .. }
+            | RelayEvent::AnswerEnded => {
+                self.held.end_item();
+            }
+            _ => {}
+        }
         match event {
             RelayEvent::FrameEnded { content, .. } => self.ended_frame = Some(content),
             RelayEvent::AnswerEnded => self.has_ended = true,
@@ -294,8 +320,9 @@ impl AnswerEncoder for ResponsePassthrough {
         if !self.observer.is_streaming() {
             return None;
         }
-        let mut text = String::new();
+        let (held, mut text) = (self.held.take_all(), String::new());
         if self.delivery == EventDelivery::Live {
+            text.push_str(&String::from_utf8_lossy(&held));
             // Of two members `type` in one object, and of two `event:` lines of one event, clients use the last.
             let error = self.observer.error_event(error);
             let closing = closing.map(|closing| format!("{closing},{}\nevent: error", &error[1..]));

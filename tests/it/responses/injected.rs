@@ -109,6 +109,27 @@ fn a_request_refused_with_the_tool_is_sent_again_unchanged() {
 }
 
 #[test]
+fn an_account_that_refuses_the_tool_gets_it_not_again_for_a_while() {
+    let upstream = FakeUpstream::start();
+    let gateway = injecting_gateway(&upstream);
+    upstream.script_sequence("sk-upstream-only", &["status=400 body=tool", ""]);
+    let body = r#"{"model":"gpt-5.5","input":"x"}"#;
+    for _ in 0..5 {
+        assert_eq!(agent_call(&gateway, body).send(gateway.address()).status, 200);
+    }
+    let with_tool = || {
+        let attempts = upstream.received_attempts();
+        attempts.iter().filter(|attempt| String::from_utf8_lossy(&attempt.body).contains(TOOL)).count()
+    };
+    assert_eq!((with_tool(), upstream.attempt_count()), (1, 6));
+    assert_eq!(gateway.final_records(5).iter().filter(|record| record["state"] == "succeeded").count(), 5);
+    gateway.run_command(&["account", "disable", "only"]);
+    gateway.run_command(&["account", "enable", "only"]);
+    let sent = body_and_record(&gateway, &upstream, agent_call(&gateway, body)).0;
+    assert!(sent.contains(TOOL), "an operator who enables the account ends the wait");
+}
+
+#[test]
 fn a_refusal_for_another_reason_or_a_second_one_is_returned() {
     let upstream = FakeUpstream::start();
     for (scripts, attempts, status, param) in [

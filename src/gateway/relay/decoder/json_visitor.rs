@@ -13,6 +13,8 @@ use crate::stream::sse::SseFramer;
 
 /// The number of objects and arrays around an element of `data`.
 const ELEMENT_DEPTH: usize = 2;
+/// The status of an image call that has not ended.
+const UNFINISHED_STATUS: &[u8] = b"generating";
 
 /// Reads the JSON in one piece.
 pub(super) struct DecoderVisitor<'a> {
@@ -58,6 +60,11 @@ impl DecoderVisitor<'_> {
     /// True if the value at this position is an encrypted content, of which only the hash is wanted.
     fn is_ciphertext(&self, at: JsonPosition<'_>) -> bool {
         matches!(self.schema, AnswerSchema::Response) && CiphertextHash::is_at(at)
+    }
+
+    /// True if the value at this position is the status of an item of a response.
+    fn is_item_status(&self, at: JsonPosition<'_>) -> bool {
+        matches!(self.schema, AnswerSchema::Response) && ["item.status", "response.output[].status"].contains(&at.path)
     }
 
     /// Returns the place of the image, if the value at this position is one.
@@ -110,7 +117,7 @@ impl JsonVisitor for DecoderVisitor<'_> {
                 return Ok(ValueInterest::Text);
             }
         }
-        if self.is_ciphertext(at) && first == b'"' {
+        if first == b'"' && (self.is_ciphertext(at) || self.is_item_status(at)) {
             return Ok(ValueInterest::Text);
         }
         if self.has_elements() {
@@ -146,6 +153,10 @@ impl JsonVisitor for DecoderVisitor<'_> {
     fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), MalformedAnswer> {
         if self.is_ciphertext(at) {
             self.ciphertext.add(base64);
+        }
+        if self.is_item_status(at) && UNFINISHED_STATUS.starts_with(base64) {
+            let offset = base64.as_ptr().addr() - self.piece.as_ptr().addr();
+            self.push(RelayEvent::UnfinishedStatus { offset });
         }
         let Some(place) = self.image_place(at) else { return Ok(()) };
         if base64.as_ptr_range().end == self.piece.as_ptr_range().end {

@@ -31,7 +31,7 @@ impl RelayEventSink for EventLog {
             }
             RelayEvent::Ended { .. } => "end".to_owned(),
             RelayEvent::FrameEnded { name, content: FrameContent::Object } => format!("frame {name}"),
-            RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => return,
+            RelayEvent::UnfinishedStatus { .. } | RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => return,
         });
     }
 }

@@ -139,6 +139,7 @@ impl ResponseObserver {
             RelayEvent::MemberDropped { scope: MemberScope::Answer, name } => self.tool_calls.note_unread_member(name),
             RelayEvent::ImageBytes { .. }
             | RelayEvent::ItemBegun { .. }
+            | RelayEvent::UnfinishedStatus { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::FrameEnded { .. }
             | RelayEvent::AnswerEnded => {}
