@@ -3,7 +3,7 @@
 //! This module decides wording, exit codes and output: results go to standard output, messages for people go to
 //! standard error. It must not contain the logic of the commands themselves.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly done, 64 wrong configuration.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly done, 64 wrong configuration, 130 and 143 stopped by a signal.
 
 mod account;
 mod alerts;
@@ -39,6 +39,7 @@ mod openapi;
 mod output;
 mod price;
 mod remote;
+mod request_digest;
 mod restore;
 mod retry_event;
 mod secret;

@@ -55,6 +55,7 @@ mod stream;
 mod tests;
 mod timer;
 mod transport;
+mod unfinished_calls;
 
 pub use answer::{Image, Images, Iter};
 pub use builder::Builder;
@@ -94,15 +95,18 @@ pub use crate::wire::{Bounded, OpenWord, OutOfBounds};
 pub use reqwest;
 
 use std::fmt;
+use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 
 use crate::wire;
 use call::ApiOperation;
 use paid_call::{CallBody, PaidCall};
-use session::CallOptions;
+use session::{CallOptions, IDEMPOTENCY_KEY};
+use unfinished_calls::{AutomaticKey, UnfinishedCalls};
 
 /// A client of the gateway, or of any service with the same API.
 ///
@@ -134,6 +138,8 @@ struct ClientState {
     credentials: session::BearerCredentials,
     retry: Retry,
     adds_idempotency_keys: bool,
+    unfinished_calls: Arc<UnfinishedCalls>,
+    deadline: Option<Duration>,
     /// True once an answer of the service has shown that it pays for an idempotency key once.
     honors_keys: Arc<AtomicBool>,
     /// The additional headers of each request.
@@ -220,13 +226,28 @@ impl Client {
         (address.url(), credentials.key(), headers, http)
     }
 
-    /// Returns a call whose whole answer is paid for.
-    fn paid_call(&self, mut options: CallOptions, operation: ApiOperation, body: CallBody) -> PaidCall {
+    /// Returns a call whose answer is paid for, with an idempotency key if keys are added and the request has none.
+    async fn paid_call(
+        &self,
+        mut options: CallOptions,
+        operation: ApiOperation,
+        body: CallBody,
+    ) -> Result<PaidCall, Error> {
         let has_own_key = options.has_idempotency_key();
-        if self.shared.adds_idempotency_keys {
-            options.add_idempotency_key();
+        let mut automatic_key = None;
+        if self.shared.adds_idempotency_keys && !has_own_key {
+            let unfinished_calls = &self.shared.unfinished_calls;
+            let hasher = hash_request(&options, operation, &body, unfinished_calls.hasher()).await?;
+            automatic_key = AutomaticKey::for_request(unfinished_calls, hasher.finish());
         }
-        PaidCall { client: self.call(options), operation, body, has_own_key }
+        options.headers.extend(automatic_key.as_ref().map(|key| (IDEMPOTENCY_KEY, key.value())));
+        Ok(PaidCall { automatic_key, has_own_key, ..self.keyless_call(options, operation, body) })
+    }
+
+    /// Returns a call that gets no idempotency key if its request has none.
+    fn keyless_call(&self, options: CallOptions, operation: ApiOperation, body: CallBody) -> PaidCall {
+        let has_own_key = options.has_idempotency_key();
+        PaidCall { client: self.call(options), operation, body, has_own_key, automatic_key: None }
     }
 
     /// Returns the generated client for one call.
@@ -235,6 +256,18 @@ impl Client {
         let session = Session::new(shared, options);
         wire::client::Client::new_with_client(&shared.address.origin, shared.http.clone(), session)
     }
+}
+
+/// Adds everything to the hash that makes two requests of a client equal.
+async fn hash_request<H: Hasher + Send + 'static>(
+    options: &CallOptions,
+    operation: ApiOperation,
+    body: &CallBody,
+    mut hasher: H,
+) -> Result<H, Error> {
+    operation.path().hash(&mut hasher);
+    options.hash_headers(&mut hasher);
+    body.hash(hasher).await
 }
 
 impl fmt::Debug for Client {

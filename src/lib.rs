@@ -31,6 +31,8 @@ pub mod guide;
 pub mod image;
 #[cfg(feature = "manifest")]
 pub mod manifest;
+#[cfg(feature = "client")]
+mod service_settings;
 #[cfg(any(feature = "client", feature = "gateway"))]
 mod stream;
 pub mod tables;

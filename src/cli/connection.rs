@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::failure::CommandFailure;
 use super::retry_event::print_retry;
-use crate::client::{Client, Error};
+use crate::client::{Builder, Client, Error, Transport};
 
 /// The address of a service, and the key for it.
 #[derive(Debug, Args)]
@@ -50,10 +50,19 @@ impl std::fmt::Debug for SentHeader {
 
 impl ConnectionArgs {
     pub(super) fn client(&self) -> Result<Client, CommandFailure> {
+        self.checked_client(self.builder())
+    }
+
+    /// Returns a client whose requests this transport carries.
+    pub(super) fn client_with(&self, transport: impl Transport) -> Result<Client, CommandFailure> {
+        self.checked_client(self.builder().transport(transport))
+    }
+
+    fn checked_client(&self, builder: Builder) -> Result<Client, CommandFailure> {
         if self.headers.iter().any(|header| header.name.is_empty()) {
             return Err(CommandFailure::Usage("--header: expected 'NAME: VALUE'".to_owned()));
         }
-        self.build_client().map_err(|error| CommandFailure::Usage(error.to_string()))
+        builder.build().map_err(|error| CommandFailure::Usage(error.to_string()))
     }
 
     /// Returns true if an address or a key was given as an option.
@@ -62,6 +71,10 @@ impl ConnectionArgs {
     }
 
     pub(super) fn build_client(&self) -> Result<Client, Error> {
+        self.builder().build()
+    }
+
+    fn builder(&self) -> Builder {
         let builder = Client::builder().allow_http(self.allow_http).on_retry(print_retry);
         let mut builder =
             self.headers.iter().fold(builder, |builder, header| builder.header(&header.name, &header.value));
@@ -71,6 +84,6 @@ impl ConnectionArgs {
         if let Some(api_key) = &self.api_key {
             builder = builder.api_key(api_key);
         }
-        builder.build()
+        builder
     }
 }

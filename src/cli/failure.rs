@@ -27,6 +27,8 @@ pub(super) enum CommandFailure {
     Usage(String),
     /// The arguments or the input file have these problems.
     Input(Vec<String>),
+    /// A signal has stopped the command.
+    Stopped { message: String, advice: Option<String>, exit_code: u8 },
     /// The settings cannot be used.
     Settings(Vec<String>),
     /// The command ran, and its findings have been printed as a result.
@@ -44,6 +46,7 @@ impl CommandFailure {
             Self::Usage(_) | Self::Input(_) => USAGE,
             Self::Incomplete(_) => INCOMPLETE,
             Self::Settings(_) => CONFIGURATION,
+            Self::Stopped { exit_code, .. } => *exit_code,
             Self::OutputClosed => 0,
         }
     }
@@ -52,7 +55,7 @@ impl CommandFailure {
     fn problems(&self) -> Vec<String> {
         match self {
             Self::Failed(error) | Self::Advised(error, _) => vec![message_with_causes(error)],
-            Self::Usage(message) | Self::Incomplete(message) => vec![message.clone()],
+            Self::Usage(message) | Self::Incomplete(message) | Self::Stopped { message, .. } => vec![message.clone()],
             Self::Settings(problems) | Self::Input(problems) | Self::Problems(problems) => problems.clone(),
             Self::HasFindings | Self::OutputClosed => Vec::new(),
         }
@@ -60,7 +63,7 @@ impl CommandFailure {
 
     fn advice(&self) -> Option<&str> {
         match self {
-            Self::Advised(_, advice) => Some(advice),
+            Self::Advised(_, advice) | Self::Stopped { advice: Some(advice), .. } => Some(advice),
             _ => None,
         }
     }

@@ -3,17 +3,22 @@
 mod advice;
 mod delivery;
 mod estimate;
+mod image_job;
 mod name_template;
 mod output_image;
+mod payment_watch;
 mod preview;
 mod progress;
 mod prompt;
 mod report;
+mod stop_signal;
 mod stream_reader;
 mod target;
+mod unfinished_request;
 pub(super) mod unread_answer;
 mod word_parsers;
 
+use std::hash::Hash as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,8 +29,8 @@ use serde_json::json;
 use super::connection::ConnectionArgs;
 use super::failure::CommandFailure;
 use super::image_cost::PriceLookup;
-use super::installation::block_on;
-use super::output::{ProgressArg, print_event};
+use super::output::{ProgressArg, print_event, print_message};
+use super::request_digest::RequestDigest;
 use crate::client::{
     self, Client, Compression, EditRequest, GenerateRequest, ImageCount, Images, Json, ModelName, OpenWord, Output,
     PartialImages,
@@ -34,14 +39,16 @@ use crate::image::{Format, SizeRequest};
 use crate::wire::types::{Background, Moderation, Quality};
 use advice::with_advice;
 use delivery::ImageDelivery;
+use image_job::ImageJob;
 use name_template::NameValues;
 pub(super) use output_image::OutputImage;
-use preview::{ImagePreview, PreviewArgs};
+use preview::PreviewArgs;
 pub(super) use progress::ProgressDisplay;
 use prompt::PromptArgs;
 pub(super) use report::addresses;
 use target::OutputTarget;
 pub(super) use target::{missing_folder, name_from_prompt, names_file_in_folder};
+use unfinished_request::UnfinishedRequest;
 use word_parsers::{OpenWordParser, choice_parser, parse_member};
 
 /// Arguments of every command that makes images.
@@ -106,6 +113,11 @@ pub(super) struct ImageArgs {
     /// The idempotency key: the same request with the same key returns the same images and is not paid for again.
     #[arg(long, value_name = "NAME")]
     idempotency_key: Option<String>,
+    /// Ask for another image although the same command was stopped, or lost its answer, within the last 24 hours. By
+    /// default, such a command asks a gateway for the image that it may have made. A command that has its images always
+    /// makes new ones when it is repeated.
+    #[arg(long, conflicts_with = "idempotency_key")]
+    new: bool,
     /// Accept an image of lower quality or smaller size instead of an error if an image of 3840x2160 or 2160x3840 in
     /// high or medium quality fails. Without a value: `unpaid`.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "unpaid")]
@@ -178,12 +190,15 @@ impl ImageArgs {
             let option = if self.json { "--json" } else { "--keep-partials" };
             return Err(CommandFailure::Usage(format!("{option} cannot be used with an image on standard output")));
         }
-        let client = self.connection.client()?;
+        let job = ImageJob::default();
+        let client = self.connection.client_with(job.transport())?;
         let request = build_request(self.request(output));
-        block_on(async {
+        job.run(async {
             request.check(self.stream).await.map_err(|error| with_advice(error, &client))?;
             target.check_writable(named_format)?;
+            let request = self.begin(&job, request, &client).await?;
             let delivery = ImageDelivery {
+                job: &job,
                 target: &target,
                 replaceable: if self.force { target.named_paths(named_format) } else { Vec::new() },
                 preview: self.preview_args.preview(),
@@ -191,7 +206,7 @@ impl ImageArgs {
                 // An image on standard output has no report with a cost.
                 prices: (!target.is_stdout()).then(|| PriceLookup::start(&client)),
             };
-            let images = self.request_images(&client, request, &target, delivery.preview).await?;
+            let images = self.request_images(&client, request, &delivery).await?;
             self.write_images(&images, delivery).await?;
             self.check_all_arrived(&images)
         })
@@ -280,6 +295,36 @@ impl ImageArgs {
         }
     }
 
+    /// Gives the request an idempotency key, unless the user has given one: that of the same command, if its outcome is
+    /// unknown.
+    async fn begin(
+        &self,
+        job: &ImageJob,
+        request: ClientImageRequest,
+        client: &Client,
+    ) -> Result<ClientImageRequest, CommandFailure> {
+        if self.idempotency_key.is_some() {
+            job.begin(None, client);
+            return Ok(request);
+        }
+        let mut digest = RequestDigest::default();
+        let (base_url, api_key, headers, _) = client.connection();
+        let mut headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        headers.sort_unstable();
+        (base_url, api_key, headers, &self.output).hash(&mut digest);
+        let digest = request.hash(self.stream, digest).await.map_err(|error| with_advice(error, client))?;
+        let unfinished = UnfinishedRequest::find_or_create(&digest.into_text(), self.new)?;
+        if unfinished.is_repeat() {
+            print_message(
+                "note: this command has lost its answer before; a gateway sends the image that it has made since, and \
+                 charges nothing for it (`--new` asks for another image)",
+            );
+        }
+        let request = request.idempotency_key(unfinished.key());
+        job.begin(Some(unfinished), client);
+        Ok(request)
+    }
+
     /// Prints the service too: it may be one that is paid for, because it can come from the environment.
     fn start_progress(&self, client: &Client) -> ProgressDisplay {
         let (size, service) = (self.size.to_string(), client.origin());
@@ -295,9 +340,9 @@ impl ImageArgs {
         &self,
         client: &Client,
         request: ClientImageRequest,
-        target: &OutputTarget,
-        preview: ImagePreview,
+        delivery: &ImageDelivery<'_>,
     ) -> Result<Images, CommandFailure> {
+        let target = delivery.target;
         let progress = self.start_progress(client);
         let result = if self.stream {
             let partials_target = self.keep_partials.then_some(target);
@@ -305,7 +350,7 @@ impl ImageArgs {
                 request.stream(client).await,
                 self.partials,
                 partials_target,
-                (&progress, preview),
+                (&progress, delivery.preview),
             )
             .await
         } else {
@@ -317,7 +362,7 @@ impl ImageArgs {
             let path =
                 if target.is_stdout() { PathBuf::from(name_from_prompt(&self.prompt)) } else { target.path(0, None) };
             unread_answer::keep(&error, &path);
-            with_advice(error, client)
+            delivery.job.fail(error, client)
         })?;
         report::print_arrival(&images, self.size, elapsed);
         Ok(images)
@@ -346,6 +391,21 @@ impl ClientImageRequest {
             (Self::Generate(request), true) => request.check_stream(),
             (Self::Edit(request), false) => request.check().await,
             (Self::Edit(request), true) => request.check_stream().await,
+        }
+    }
+
+    /// Adds everything to the digest that makes two requests equal.
+    async fn hash(&self, is_stream: bool, digest: RequestDigest) -> Result<RequestDigest, client::Error> {
+        match self {
+            Self::Generate(request) => request.hash(is_stream, digest).await,
+            Self::Edit(request) => request.hash(is_stream, digest).await,
+        }
+    }
+
+    fn idempotency_key(self, key: &str) -> Self {
+        match self {
+            Self::Generate(request) => Self::Generate(request.idempotency_key(key)),
+            Self::Edit(request) => Self::Edit(request.idempotency_key(key)),
         }
     }
 

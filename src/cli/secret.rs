@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::failure::CommandFailure;
 use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
+use crate::service_settings::trim_key;
 
 /// The path that stands for standard input.
 pub(super) const STDIN: &str = "-";
@@ -36,6 +37,5 @@ pub(super) fn read_secret(
             text.map_err(|error| CommandFailure::Usage(format!("the file for {label} cannot be read: {error}")))?
         }
     };
-    // Editors and `echo` add a line end that is not part of the secret.
-    Ok(Some(text.trim().to_owned()))
+    Ok(Some(trim_key(&text).to_owned()))
 }

@@ -29,6 +29,8 @@ pub(super) struct HttpBodyReader {
     /// `None` after the end: dropping the body ends the request.
     body: Option<HttpBodyStream>,
     idle_timer: ReadIdleTimer,
+    /// The time until the deadline of the call, if it has one.
+    deadline_timer: Option<ReadIdleTimer>,
     /// True after the last event: from then on no data, such as a heartbeat, extends the wait.
     is_ending: bool,
 }
@@ -45,7 +47,8 @@ pub(super) enum HttpBodyEvent {
 impl HttpBodyReader {
     pub(super) fn new(response: Response, session: &Session) -> Self {
         let idle_timer = ReadIdleTimer::new(session.limit().duration());
-        Self { body: Some(Box::pin(response.bytes_stream())), idle_timer, is_ending: false }
+        let deadline_timer = session.deadline().map(|deadline| ReadIdleTimer::new(deadline.time_left()));
+        Self { body: Some(Box::pin(response.bytes_stream())), idle_timer, deadline_timer, is_ending: false }
     }
 
     /// Records that the last event has arrived. From now on only the end of the answer is waited for, for at most
@@ -74,7 +77,13 @@ impl HttpBodyReader {
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(HttpBodyEvent::Failure(Error::from_stream(error, session))),
             Poll::Ready(None) => Poll::Ready(HttpBodyEvent::End),
-            Poll::Pending => self.idle_timer.poll(cx).map(|()| HttpBodyEvent::Failure(Error::timed_out(session))),
+            Poll::Pending if self.idle_timer.poll(cx).is_ready() => {
+                Poll::Ready(HttpBodyEvent::Failure(Error::timed_out(session)))
+            }
+            Poll::Pending => match &mut self.deadline_timer {
+                Some(timer) => timer.poll(cx).map(|()| HttpBodyEvent::Failure(Error::deadline_exceeded(session))),
+                None => Poll::Pending,
+            },
         }
     }
 }

@@ -11,7 +11,6 @@ pub(super) use environment::OPENAI_ORIGIN;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-#[cfg(not(target_arch = "wasm32"))]
 use std::time::Duration;
 
 use super::extra_headers::ExtraHeaders;
@@ -20,6 +19,7 @@ use super::retry_notice::{RetryNotice, RetryObserver};
 use super::session::BearerCredentials;
 use super::transport::Transport;
 use super::{Client, ClientState, Error};
+use crate::service_settings::split_operation;
 
 /// The time limit for connecting (our choice): long enough for one or two lost packets, and short compared with the
 /// time that an image takes.
@@ -44,6 +44,7 @@ pub struct Builder {
     api_key: Option<String>,
     retry: Retry,
     omits_idempotency_keys: bool,
+    deadline: Option<Duration>,
     allows_http: bool,
     http: Option<reqwest::Client>,
     transport: Option<Arc<dyn Transport>>,
@@ -90,10 +91,26 @@ impl Builder {
 
     /// Sets whether a call for images gets an idempotency key of its own if its request has none. The default is true:
     /// the key is the same for all retries of the call, so a gateway pays for the images once, whatever happens to its
-    /// answer. It keeps the answer for that, for a day. A stream gets no key, because a stream with a key is completed
-    /// and paid for also after its caller has gone.
+    /// answer. It keeps the answer for that, for a day.
+    ///
+    /// If the program drops the call or the stream before its end, or if its error leaves the outcome unknown
+    /// ([`Error::is_outcome_unknown`]), the client and its clones keep the key for an hour, and give it to the next equal
+    /// call: one with the same operation, headers and body, with the content of its files. So a gateway sends the image
+    /// that it has made. Of several equal calls, only one gets the key. A gateway completes a stream with a key, and
+    /// charges for it, also after its caller has gone.
+    ///
+    /// A stream of [`ResponseCalls::stream`](super::ResponseCalls::stream) gets no key, because programs cancel tasks by
+    /// dropping it. In a browser no call gets one.
     pub fn idempotency_keys(mut self, adds: bool) -> Self {
         self.omits_idempotency_keys = !adds;
+        self
+    }
+
+    /// Sets the limit of each call that can make images, as a whole: see
+    /// [`GenerateRequest::deadline`](super::GenerateRequest::deadline). There is none by default, and a request can have
+    /// its own.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.deadline = Some(limit);
         self
     }
 
@@ -164,6 +181,8 @@ impl Builder {
             retry,
             headers,
             adds_idempotency_keys,
+            unfinished_calls: Arc::default(),
+            deadline: self.deadline,
             honors_keys: Arc::default(),
         };
         Ok(Client { shared: Arc::new(state) })
@@ -239,6 +258,12 @@ impl ServiceAddress {
         let is_encrypted = url.scheme() == "https";
         let is_local = url.host_str().is_some_and(is_loopback);
         let path = url.path().trim_end_matches('/');
+        if let Some((path, operation)) = split_operation(path) {
+            let origin = url.origin().ascii_serialization();
+            return Err(Error::settings(format!(
+                "the base URL must end before `{operation}`, which is added to it: write {origin}{path}"
+            )));
+        }
         let base_path = if path.is_empty() { DEFAULT_BASE_PATH } else { path }.into();
         Ok(Self { origin: url.origin().ascii_serialization(), base_path, is_local, is_encrypted })
     }
@@ -317,6 +342,21 @@ mod tests {
             check(text, Some(text));
             check(&format!("{text}/"), Some(text));
         }
+    }
+
+    #[test]
+    fn a_base_url_with_an_operation_and_a_key_that_is_not_alone_are_refused_with_what_to_write() {
+        let error = |base_url: &str, key: &str| {
+            let built = Client::builder().base_url(base_url).api_key(key).build();
+            built.err().unwrap().to_string()
+        };
+        let text = error("https://host/openai/v1/images/generations/", "sk-k");
+        assert!(text.contains("`/images/generations`") && text.ends_with("write https://host/openai/v1"), "{text}");
+        for key in ["Bearer sk-hidden", "\"sk-hidden\"", "'Bearer sk-hidden'"] {
+            let text = error("https://host/v1", key);
+            assert!(text.starts_with("the API key ") && text.contains("write") && !text.contains("hidden"), "{text}");
+        }
+        assert!(Client::builder().base_url("https://host").api_key("\u{feff}sk-k\n").build().is_ok());
     }
 
     #[test]

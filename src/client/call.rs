@@ -34,6 +34,10 @@ impl ApiOperation {
     pub(super) const ESTIMATE_IMAGE: Self = Self { id: "estimate_image", path: "/v1/images/estimate" };
     pub(super) const EDIT_IMAGE: Self = Self { id: "edit_image", path: "/v1/images/edits" };
     pub(super) const CREATE_RESPONSE: Self = Self { id: "create_response", path: "/v1/responses" };
+
+    pub(super) const fn path(self) -> &'static str {
+        self.path
+    }
 }
 
 // === impl ApiCall ===
@@ -57,15 +61,6 @@ impl ApiCall<'_> {
                 return self.check_response(result).await;
             }
         }
-    }
-
-    /// Makes the call like [`ApiCall::send`], for an answer that is read as a stream: the call is not made again after
-    /// this.
-    pub(super) async fn begin_stream(
-        &self,
-        add_body: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
-    ) -> Result<Response, Error> {
-        self.send(add_body).await.map_err(|error| error.of_call(&self.client.inner))
     }
 
     async fn request(

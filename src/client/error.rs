@@ -25,6 +25,7 @@ use super::session::{Session, TimeLimit};
 use super::transport::TransportError;
 use crate::wire::types;
 use detail::ServiceErrorDetail;
+use display::limit_text;
 
 /// The message of an error without one.
 const NO_REASON: &str = "the request failed";
@@ -58,6 +59,8 @@ struct ClientErrorState {
     idempotency_key: Option<String>,
     /// True if an image may be paid for again unless a new call has the same idempotency key as this one.
     needs_same_key: bool,
+    /// True if an attempt before the last one may have been paid for.
+    has_unknown_attempt: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -71,8 +74,11 @@ pub enum ErrorKind {
     Request,
     /// No service was reached; nothing was sent.
     Connect,
-    /// The time limit was exceeded. An image may have been made and paid for.
+    /// The time limit of an attempt was exceeded. An image may have been made and paid for.
     Timeout,
+    /// The limit of the whole call was exceeded: see [`GenerateRequest::deadline`](super::GenerateRequest::deadline). An
+    /// image may have been made and paid for.
+    Deadline,
     /// The connection broke, or a stream ended early. An image may have been made and paid for.
     Broken,
     /// The service answered that the request failed; [`Error::code`] and [`Error::status`] say how.
@@ -129,14 +135,23 @@ impl Error {
     /// Creates the error of a call that exceeded the time limit of its session.
     pub(super) fn timed_out(session: &Session) -> Self {
         let limit = session.limit();
-        let seconds = limit.duration().as_secs();
         let missing = match (limit, session.head()) {
             (TimeLimit::Idle(_), Some(_)) => "no more data",
             (TimeLimit::Idle(_), None) => "no answer",
             (TimeLimit::Total(_), _) => "no complete answer",
         };
-        let message = format!("{missing} within {seconds} s; the image may still have been made");
+        let limit = limit_text(limit.duration());
+        let message = format!("{missing} within {limit}; the image may still have been made");
         let mut error = Self::new(ErrorKind::Timeout, message);
+        error.0.head = session.head().cloned();
+        error
+    }
+
+    /// Creates the error of a call that exceeded the limit of the whole call.
+    pub(super) fn deadline_exceeded(session: &Session) -> Self {
+        let limit = session.deadline().map(|deadline| limit_text(deadline.limit())).unwrap_or_default();
+        let message = format!("the call had no complete answer within {limit}; the image may still have been made");
+        let mut error = Self::new(ErrorKind::Deadline, message);
         error.0.head = session.head().cloned();
         error
     }
@@ -259,6 +274,7 @@ impl Error {
             body: None,
             idempotency_key: None,
             needs_same_key: false,
+            has_unknown_attempt: false,
             source: None,
         }))
     }
@@ -289,6 +305,7 @@ impl Error {
     /// of this error may have been paid for.
     pub(super) fn of_call(mut self, session: &Session) -> Self {
         self.0.idempotency_key = session.idempotency_key().map(str::to_owned);
+        self.0.has_unknown_attempt = session.may_be_paid();
         if session.may_be_paid() {
             // Nothing was sent in the last attempt, but the call as a whole is not one that never reached the service.
             if self.0.kind == ErrorKind::Connect {

@@ -1,5 +1,6 @@
 //! An edit as a form: text fields, then the images, then the mask. The generator does not support forms.
 
+use std::hash::{Hash as _, Hasher};
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
@@ -27,6 +28,7 @@ pub(super) struct EditForm {
     time_limit: Duration,
     headers: HeaderMap,
     retry: Option<Retry>,
+    deadline: Option<Duration>,
 }
 
 // === impl EditForm ===
@@ -36,7 +38,7 @@ impl EditForm {
     pub(super) async fn new(request: EditRequest, mode: AnswerMode) -> Result<Self, Error> {
         let (options, inputs, mask) = request.into_parts()?;
         let (time_limit, has_time_limit) = (options.time_limit(), options.has_time_limit());
-        let CallOptions { headers, retry, .. } = options.call_options(TimeLimit::Total(time_limit))?;
+        let CallOptions { headers, retry, deadline, .. } = options.call_options(TimeLimit::Total(time_limit))?;
         let fields = options.into_members(mode)?.into_form_fields().collect();
         let mut images = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -46,7 +48,7 @@ impl EditForm {
             Some(mask) => Some(check_mask(mask, images.first()).await?),
             None => None,
         };
-        let mut form = Self { fields, images, mask, time_limit, headers, retry };
+        let mut form = Self { fields, images, mask, time_limit, headers, retry, deadline };
         if !has_time_limit {
             form.time_limit += form.upload_time();
         }
@@ -60,12 +62,25 @@ impl EditForm {
 
     /// Returns the settings of a call with this limit.
     pub(super) fn call_options(&self, limit: TimeLimit) -> CallOptions {
-        CallOptions { limit, headers: self.headers.clone(), retry: self.retry }
+        CallOptions { limit, headers: self.headers.clone(), retry: self.retry, deadline: self.deadline }
     }
 
     fn upload_time(&self) -> Duration {
         let bytes: u64 = self.images.iter().chain(&self.mask).map(CheckedInput::length).sum();
         Duration::from_secs(bytes / BYTES_PER_SECOND)
+    }
+
+    /// Adds the fields and the content of all images to the hash. The names of files make no difference.
+    pub(super) async fn hash<H: Hasher + Send + 'static>(&self, mut hasher: H) -> Result<H, Error> {
+        self.fields.hash(&mut hasher);
+        for image in &self.images {
+            hasher = image.hash("image", hasher).await?;
+        }
+        if let Some(mask) = &self.mask {
+            hasher = mask.hash("mask", hasher).await?;
+        }
+        (self.images.len(), self.mask.is_some()).hash(&mut hasher);
+        Ok(hasher)
     }
 
     /// Writes the form for one attempt.

@@ -7,7 +7,7 @@ use progenitor_client::{Error as WireError, ResponseValue};
 
 use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
-use super::paid_call::{CallBody, with_form, with_json_body};
+use super::paid_call::{CallBody, with_json_body};
 use super::request::AnswerMode;
 #[cfg(not(target_arch = "wasm32"))]
 use super::saved_images::{ImageTarget, SavedImages, save_answer};
@@ -49,7 +49,7 @@ impl<'a> ImageCalls<'a> {
         let options = request.into().into_options();
         let (count, call_options) = (options.count(), options.call_options(TimeLimit::Total(options.time_limit()))?);
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
-        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
+        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body)).await?;
         let answer = call.read_answer().await;
         call.finish(answer.and_then(|answer| Images::parse(answer, count, call.session())))
     }
@@ -88,7 +88,7 @@ impl<'a> ImageCalls<'a> {
         target.check(count)?;
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
         let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
-        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body));
+        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body)).await?;
         save_answer(&mut call, target, count).await
     }
 
@@ -124,11 +124,8 @@ impl<'a> ImageCalls<'a> {
         let options = request.into().into_options();
         let call_options = options.call_options(TimeLimit::Idle(options.time_limit()))?;
         let body = Bytes::from(options.into_members(AnswerMode::Events)?.text());
-        let client = self.client.call(call_options);
-        let operation = ApiOperation::CREATE_IMAGE;
-        let call = ApiCall { client: &client, operation, accept: EVENTS };
-        let response = call.begin_stream(|request| Ok(with_json_body(request, &body))).await?;
-        Ok(ImageStream::new(response, client.inner.clone()))
+        let call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body)).await?;
+        call.begin_stream().await.map(ImageStream::new)
     }
 
     /// Changes images, or makes new ones from them, and waits for the result: up to the limit of
@@ -148,7 +145,7 @@ impl<'a> ImageCalls<'a> {
         let count = request.requested_count();
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
-        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
+        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form))).await?;
         let answer = call.read_answer().await;
         call.finish(answer.and_then(|answer| Images::parse(answer, count, call.session())))
     }
@@ -169,7 +166,7 @@ impl<'a> ImageCalls<'a> {
         target.check(count)?;
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
-        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form)));
+        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form))).await?;
         save_answer(&mut call, target, count).await
     }
 
@@ -184,9 +181,8 @@ impl<'a> ImageCalls<'a> {
     /// the request, or does not begin to answer in time.
     pub async fn edit_stream(&self, request: impl Into<EditRequest>) -> Result<ImageStream, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Events).await?;
-        let client = self.client.call(form.call_options(TimeLimit::Idle(form.time_limit())));
-        let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: EVENTS };
-        let response = call.begin_stream(|request| with_form(request, &form)).await?;
-        Ok(ImageStream::new(response, client.inner.clone()))
+        let options = form.call_options(TimeLimit::Idle(form.time_limit()));
+        let call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form))).await?;
+        call.begin_stream().await.map(ImageStream::new)
     }
 }

@@ -8,6 +8,7 @@
 mod file;
 
 use std::fmt;
+use std::hash::Hasher;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 
@@ -204,6 +205,21 @@ impl CheckedInput {
 
     pub(super) fn header(&self) -> ImageHeader {
         self.header
+    }
+
+    /// Adds the content and its length to a hash. `param` is the name of the request field, which an error states.
+    #[cfg_attr(target_arch = "wasm32", expect(unused_variables, reason = "only a file can be unreadable"))]
+    pub(super) async fn hash<H: Hasher + Send + 'static>(&self, param: &str, mut hasher: H) -> Result<H, Error> {
+        match &self.input.content {
+            InputContent::Bytes(bytes) => hasher.write(bytes),
+            #[cfg(not(target_arch = "wasm32"))]
+            InputContent::File(path) => {
+                let unreadable = |error| Error::request(param, format!("{} cannot be read: {error}", self.input));
+                hasher = file::hash_file(path.clone(), hasher).await.map_err(unreadable)?;
+            }
+        }
+        hasher.write_u64(self.length);
+        Ok(hasher)
     }
 
     /// Returns the part for one attempt.

@@ -1,6 +1,17 @@
-//! The checks of requests without a call: they find the faults that a call would find before it sends anything.
+//! The checks of requests without a call: they find the faults that a call would find before it sends anything. The
+//! command line also tells equal requests by a hash.
 
+#[cfg(feature = "cli")]
+use std::hash::Hasher;
+
+#[cfg(feature = "cli")]
+use bytes::Bytes;
+
+#[cfg(feature = "cli")]
+use super::call::ApiOperation;
 use super::form::EditForm;
+#[cfg(feature = "cli")]
+use super::paid_call::CallBody;
 use super::request::AnswerMode;
 use super::session::TimeLimit;
 use super::{EditRequest, Error, GenerateRequest};
@@ -24,6 +35,18 @@ impl GenerateRequest {
     /// Returns the first fault. The service may refuse a request without a fault.
     pub fn check_stream(&self) -> Result<(), Error> {
         self.check_for(AnswerMode::Events)
+    }
+
+    /// Adds everything to the hash that makes two requests equal.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn hash<H>(&self, is_stream: bool, hasher: H) -> Result<H, Error>
+    where
+        H: Hasher + Send + 'static,
+    {
+        let options = self.clone().into_options();
+        let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
+        let body = CallBody::Json(Bytes::from(options.into_members(AnswerMode::for_stream(is_stream))?.text()));
+        super::hash_request(&call_options, ApiOperation::CREATE_IMAGE, &body, hasher).await
     }
 
     fn check_for(&self, mode: AnswerMode) -> Result<(), Error> {
@@ -52,5 +75,16 @@ impl EditRequest {
     /// Returns the first fault. The service may refuse a request without a fault.
     pub async fn check_stream(&self) -> Result<(), Error> {
         EditForm::new(self.clone(), AnswerMode::Events).await.map(drop)
+    }
+
+    /// Adds everything to the hash that makes two requests equal, also the content of the images.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn hash<H>(&self, is_stream: bool, hasher: H) -> Result<H, Error>
+    where
+        H: Hasher + Send + 'static,
+    {
+        let form = EditForm::new(self.clone(), AnswerMode::for_stream(is_stream)).await?;
+        let call_options = form.call_options(TimeLimit::Total(form.time_limit()));
+        super::hash_request(&call_options, ApiOperation::EDIT_IMAGE, &CallBody::Form(Box::new(form)), hasher).await
     }
 }

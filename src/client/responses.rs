@@ -25,9 +25,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::call::{ApiCall, ApiOperation};
-use super::images::EVENTS;
-use super::paid_call::{CallBody, with_json_body};
+use super::call::ApiOperation;
+use super::paid_call::CallBody;
 use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
@@ -74,7 +73,7 @@ impl<'a> ResponseCalls<'a> {
         let request = request.into();
         let options = request.call_options(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)))?;
         let body = Bytes::from(request.body(false));
-        let mut call = self.client.paid_call(options, ApiOperation::CREATE_RESPONSE, CallBody::Json(body));
+        let mut call = self.client.paid_call(options, ApiOperation::CREATE_RESPONSE, CallBody::Json(body)).await?;
         let answer = call.read_answer().await;
         call.finish(answer.and_then(|answer| Response::parse(answer, call.session())?.or_failure(call.session())))
     }
@@ -89,10 +88,11 @@ impl<'a> ResponseCalls<'a> {
     /// Returns an error if the service cannot be reached, refuses the request, or does not begin to answer in time.
     pub async fn stream(&self, request: impl Into<ResponseRequest>) -> Result<ResponseStream, Error> {
         let request = request.into();
-        let client = self.client.call(request.call_options(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)))?);
-        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: EVENTS };
-        let body = Bytes::from(request.body(true));
-        let answer = call.begin_stream(|request| Ok(with_json_body(request, &body))).await?;
-        Ok(ResponseStream::new(answer, client.inner.clone()))
+        let options = request.call_options(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)))?;
+        let body = CallBody::Json(Bytes::from(request.body(true)));
+        // Without a key, because a program cancels a task by dropping its stream.
+        let call = self.client.keyless_call(options, ApiOperation::CREATE_RESPONSE, body);
+        let (answer, session, _) = call.begin_stream().await?;
+        Ok(ResponseStream::new(answer, session))
     }
 }

@@ -137,6 +137,11 @@ pub(super) fn is_in_progress(head: &AnswerMetadata) -> bool {
     head.status == 409 && head.should_retry() == Some(true)
 }
 
+/// Returns true if a server on the way failed, and not the service: an image may have been made behind it.
+pub(super) fn is_failure_on_the_way(head: &AnswerMetadata) -> bool {
+    matches!(head.status, 500 | 502..=504) && head.should_retry().is_none()
+}
+
 /// Returns true if the status and `x-should-retry` of an answer allow the same request again. Nothing is spent for a
 /// 429, but without a wait it may mean an exhausted quota.
 pub(super) fn allows_retry(head: &AnswerMetadata) -> bool {

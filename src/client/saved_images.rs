@@ -11,11 +11,13 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use super::answer_members::AnswerMembers;
 use super::answer_splitter::{AnswerSplitter, ImagePart};
 use super::image_decoder::ImageDecoder;
+use super::images::JSON;
 use super::paid_call::PaidCall;
 use super::raw_json::{UnreadableText, lossy_text};
 use super::save::{FileNaming, TemporaryFile, check_writable, numbered_path, with_format_extension};
 use super::session::Session;
 use super::sse::EVENT_MAX_BYTES;
+use super::timer::before;
 use super::{AnswerMetadata, Error, Json};
 use crate::image::{Format, ImageProperties};
 use crate::wire::types::ImageUsage;
@@ -166,15 +168,15 @@ pub(super) async fn save_answer(
     let naming = if count > 1 { FileNaming::Numbered } else { FileNaming::Free };
     let requested = usize::try_from(count).unwrap_or(0);
     let mut saver = ImageSaver { target: target.0, requested, naming, open: None, images: Vec::new(), failure: None };
-    loop {
-        match saver.save(call).await {
-            Ok(rest) => return call.finish(saver.finish(&rest, call.session())),
-            // The parts of an image that was cut off are dropped.
-            Err(error) if saver.is_empty() && call.prepare_repetition(&error).await => saver.open = None,
-            Err(error) => {
-                let files = saver.images.iter().filter_map(|image| image.path.as_deref());
-                return call.finish(Err(error.with_saved_files(files)));
-            }
+    let saved = before(call.session().deadline(), saver.save_attempts(call)).await;
+    match saved.unwrap_or_else(|| Err(Error::deadline_exceeded(call.session()))) {
+        Ok(rest) => {
+            let saved = saver.finish(&rest, call.session());
+            call.finish(saved)
+        }
+        Err(error) => {
+            let files = saver.images.iter().filter_map(|image| image.path.as_deref());
+            call.finish(Err(error.with_saved_files(files)))
         }
     }
 }
@@ -184,9 +186,20 @@ const UNREADABLE: &str = "this version does not understand the answer";
 // === impl ImageSaver ===
 
 impl ImageSaver<'_> {
+    /// Makes the call, again if its answer is lost and nothing of it was kept; returns the rest of the answer.
+    async fn save_attempts(&mut self, call: &mut PaidCall) -> Result<Vec<u8>, Error> {
+        loop {
+            match self.save(call).await {
+                // The parts of an image that was cut off are dropped.
+                Err(error) if self.is_empty() && call.prepare_repetition(&error).await => self.open = None,
+                saved => return saved,
+            }
+        }
+    }
+
     /// Sends the request, and saves the images while the answer arrives; returns the rest of the answer.
     async fn save(&mut self, call: &PaidCall) -> Result<Vec<u8>, Error> {
-        let response = call.send().await?;
+        let response = call.send(JSON).await?;
         let read = self.read(response, call.session()).await;
         self.failure.take().map_or(read, Err)
     }

@@ -4,6 +4,7 @@
 //! here.
 
 use std::fmt;
+use std::hash::{Hash as _, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -17,8 +18,10 @@ use super::metadata::AnswerMetadata;
 use super::retry::{self, Retry, SendOutcome};
 use super::retry_notice::{RetryNotice, RetryObserver, RetryReason};
 use super::secrets::CallSecrets;
+use super::timer::Deadline;
 use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
+use crate::service_settings::{key_fault, trim_key};
 use crate::wire::client::Client;
 
 pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
@@ -52,6 +55,8 @@ pub struct Session {
     credentials: BearerCredentials,
     retry: Retry,
     limit: TimeLimit,
+    /// The end of the whole call, if it has a limit.
+    deadline: Option<Deadline>,
     /// The additional headers of the request.
     headers: HeaderMap,
     /// The path of the base URL, in place of that of the API document.
@@ -74,6 +79,8 @@ pub struct Session {
 /// The settings of one call.
 pub(super) struct CallOptions {
     pub(super) limit: TimeLimit,
+    /// The limit of the whole call, in place of that of the client.
+    pub(super) deadline: Option<Duration>,
     pub(super) headers: HeaderMap,
     /// The policy of the call, in place of that of the client.
     pub(super) retry: Option<Retry>,
@@ -94,9 +101,12 @@ pub(super) enum TimeLimit {
 impl BearerCredentials {
     /// `name` says in messages which secret it is.
     pub(super) fn new(name: &str, key: &str) -> Result<Self, Error> {
-        let key = key.trim();
+        let key = trim_key(key);
         if key.is_empty() {
             return Err(Error::settings(format!("the {name} is empty")));
+        }
+        if let Some(fault) = key_fault(key) {
+            return Err(Error::settings(format!("the {name} {fault}")));
         }
         // The error of the library is dropped, so that it cannot contain any of the key.
         let to_error = |_| Error::settings(format!("the {name} has characters that are not allowed in a header"));
@@ -133,6 +143,7 @@ impl Session {
             credentials: client.credentials.clone(),
             retry: options.retry.unwrap_or(client.retry),
             limit: options.limit,
+            deadline: options.deadline.or(client.deadline).and_then(Deadline::after),
             headers,
             base_path: Arc::clone(&client.address.base_path),
             head: Arc::default(),
@@ -177,6 +188,11 @@ impl Session {
 
     pub(super) fn limit(&self) -> TimeLimit {
         self.limit
+    }
+
+    /// Returns the end of the whole call, if it has a limit.
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        self.deadline
     }
 
     /// Sends the request once, through the transport if there is one.
@@ -269,25 +285,20 @@ impl Session {
 
 impl CallOptions {
     pub(super) fn new(limit: TimeLimit) -> Self {
-        Self { limit, headers: HeaderMap::new(), retry: None }
+        Self { limit, deadline: None, headers: HeaderMap::new(), retry: None }
     }
 
     pub(super) fn has_idempotency_key(&self) -> bool {
         self.headers.contains_key(IDEMPOTENCY_KEY)
     }
 
-    /// Adds an idempotency key that no other call has, unless there is one.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn add_idempotency_key(&mut self) {
-        if !self.has_idempotency_key() {
-            let key = format!("imagate-{:016x}{:016x}", retry::random_bits(), retry::random_bits());
-            self.headers.extend(HeaderValue::try_from(key).ok().map(|key| (IDEMPOTENCY_KEY, key)));
-        }
+    /// Adds the headers of the request to the hash. Their order makes no difference.
+    pub(super) fn hash_headers(&self, hasher: &mut impl Hasher) {
+        let mut headers: Vec<(&str, &[u8])> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        headers.sort_unstable();
+        headers.hash(hasher);
     }
-
-    /// Does nothing: there is no random source without an import, and no retry that would need the key.
-    #[cfg(target_arch = "wasm32")]
-    pub(super) fn add_idempotency_key(&mut self) {}
 }
 
 // === impl TimeLimit ===

@@ -14,13 +14,15 @@ use reqwest::Response;
 use super::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
 use super::session::Session;
 use super::sse::{EVENT_MAX_BYTES, SseEventReader, SseEventTooLarge};
+use super::unfinished_calls::AutomaticKey;
 use super::{AnswerMetadata, Error, Image, ImageEvent, Images, event};
 
 /// The events in the making of an image; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
 /// [`ImageCalls::edit_stream`](super::ImageCalls::edit_stream).
 ///
 /// The stream has intermediate images if they were requested, then the final image or an error, then nothing more.
-/// Dropping the stream cancels the request; the image may be made and charged for nevertheless.
+/// Dropping the stream ends the request; the image may be made and charged for nevertheless. A gateway completes it, and
+/// sends it for the next equal call of the same client: see [`Builder::idempotency_keys`](super::Builder::idempotency_keys).
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -39,9 +41,11 @@ use super::{AnswerMetadata, Error, Image, ImageEvent, Images, event};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "dropping the stream cancels the request"]
+#[must_use = "dropping the stream ends the request"]
 pub struct ImageStream {
     session: Session,
+    /// The key that the client has given to the call. It is dropped with a stream that is not read to its end.
+    automatic_key: Option<AutomaticKey>,
     body: HttpBodyReader,
     /// The bytes that have been received and not yet parsed.
     unparsed_bytes: Bytes,
@@ -60,14 +64,14 @@ enum ImageStreamState {
 // === impl ImageStream ===
 
 impl ImageStream {
-    pub(super) fn new(response: Response, session: Session) -> Self {
+    pub(super) fn new((response, session, automatic_key): (Response, Session, Option<AutomaticKey>)) -> Self {
         let state = if is_json_response(&response) {
             ImageStreamState::PlainJson(Vec::new())
         } else {
             ImageStreamState::Events(SseEventReader::default())
         };
         let body = HttpBodyReader::new(response, &session);
-        Self { session, body, unparsed_bytes: Bytes::new(), state, partials: 0 }
+        Self { session, automatic_key, body, unparsed_bytes: Bytes::new(), state, partials: 0 }
     }
 
     /// Returns the next event; `None` when the stream is over.
@@ -146,6 +150,7 @@ impl ImageStream {
             Ok(ImageEvent::Completed { .. }) => {
                 self.state = ImageStreamState::Ended;
                 self.body.expect_end();
+                self.record_end(None);
             }
             Ok(ImageEvent::Other { .. }) => {}
             Err(_) => {
@@ -153,7 +158,13 @@ impl ImageStream {
                 self.body.close();
             }
         }
-        event.map_err(|error| error.of_call(&self.session))
+        event.map_err(|error| error.of_call(&self.session)).inspect_err(|error| self.record_end(Some(error)))
+    }
+
+    fn record_end(&mut self, error: Option<&Error>) {
+        if let Some(key) = &mut self.automatic_key {
+            key.record_end(error);
+        }
     }
 
     fn unfinished_error(&self) -> Error {

@@ -5,9 +5,17 @@
 use std::time::Duration;
 
 #[cfg(target_arch = "wasm32")]
-pub(super) use browser::{ReadIdleTimer, within};
+pub(super) use browser::{Deadline, ReadIdleTimer, within};
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use native::{ReadIdleTimer, within};
+pub(super) use native::{Deadline, ReadIdleTimer, within};
+
+/// Returns the result of the future, or `None` if the deadline passes before the future is ready.
+pub(super) async fn before<T>(deadline: Option<Deadline>, future: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => within(deadline.time_left(), future).await,
+        None => Some(future.await),
+    }
+}
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
@@ -21,6 +29,29 @@ mod native {
     /// Returns the result of the future, or `None` if the future is not ready within the limit.
     pub(in crate::client) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout(limit, future).await.ok()
+    }
+
+    /// The end of a call that has a limit.
+    #[derive(Clone, Copy, Debug)]
+    pub(in crate::client) struct Deadline {
+        limit: Duration,
+        end: Instant,
+    }
+
+    impl Deadline {
+        /// Creates the deadline of a call that begins now; `None` if it exceeds the range of the clock.
+        pub(in crate::client) fn after(limit: Duration) -> Option<Self> {
+            Instant::now().checked_add(limit).map(|end| Self { limit, end })
+        }
+
+        /// Returns the limit of the whole call.
+        pub(in crate::client) fn limit(self) -> Duration {
+            self.limit
+        }
+
+        pub(in crate::client) fn time_left(self) -> Duration {
+            self.end.saturating_duration_since(Instant::now())
+        }
     }
 
     /// Measures the time since the last bytes arrived.
@@ -60,6 +91,24 @@ mod browser {
 
     pub(in crate::client) async fn within<T>(_: Duration, future: impl Future<Output = T>) -> Option<T> {
         Some(future.await)
+    }
+
+    /// A limit that is never reached.
+    #[derive(Clone, Copy, Debug)]
+    pub(in crate::client) struct Deadline(Duration);
+
+    impl Deadline {
+        pub(in crate::client) fn after(limit: Duration) -> Option<Self> {
+            Some(Self(limit))
+        }
+
+        pub(in crate::client) fn limit(self) -> Duration {
+            self.0
+        }
+
+        pub(in crate::client) fn time_left(self) -> Duration {
+            self.0
+        }
     }
 
     #[derive(Debug)]

@@ -166,6 +166,42 @@ fn all_errors_of_a_new_account_are_reported_at_once() {
 }
 
 #[test]
+fn a_key_that_is_not_alone_and_a_base_url_with_an_operation_are_told_with_what_to_write() {
+    let home = CliFixture::new();
+    let base = ["account", "add", "--name", "a", "--api-key-file", "key.txt", "--base-url"];
+    for (key, url, words) in [
+        (format!("Bearer {SECRET}\n"), ADDRESS.to_owned(), "`api_key` begins with `Bearer`"),
+        (format!("\"{SECRET}\"\n"), ADDRESS.to_owned(), "`api_key` stands in quotes: write it without them"),
+        (
+            SECRET.to_owned(),
+            format!("{ADDRESS}/images/generations"),
+            "`base_url` must end before `/images/generations`",
+        ),
+    ] {
+        std::fs::write(home.0.path().join("key.txt"), &key).expect("a file");
+        let output = home.run(&[&base[..], &[&*url]].concat());
+        assert_eq!(output.code, USAGE, "{output:#?}");
+        assert!(output.stderr.contains(words) && !output.stderr.contains(SECRET), "{output:#?}");
+        let setting = if words.contains("base_url") {
+            format!("base_url = \"{url}\"")
+        } else {
+            format!("base_url = \"{ADDRESS}\"")
+        };
+        let file = format!(
+            "data_dir = \"other\"\n[[accounts]]\nname = \"a\"\nkind = \"api_key\"\napi_key = {{ file = \"key.txt\" }}\n{setting}\n"
+        );
+        std::fs::write(home.0.path().join("other.toml"), file).expect("a file");
+        let checked = Program::new(home.0.path()).args(["config", "check", "--config", "other.toml"]).run();
+        assert_eq!(checked.code, Some(64), "{checked:#?}");
+        assert!(checked.stderr.contains(words) && !checked.stderr.contains(SECRET), "{checked:#?}");
+    }
+    assert_eq!(home.listed().len(), 1);
+    std::fs::write(home.0.path().join("key.txt"), format!("\u{feff}{SECRET}\r\n")).expect("a file");
+    home.run(&[&base[..], &[ADDRESS]].concat()).ok_stdout();
+    assert_eq!(home.find("a")["problem"], Value::Null);
+}
+
+#[test]
 fn a_secret_is_no_argument_and_has_exactly_one_source() {
     let home = CliFixture::new();
     let base = ["account", "add", "--name", "a", "--base-url", ADDRESS];

@@ -184,7 +184,8 @@ fn a_failed_generate_leaves_no_file_and_says_why() {
         assert!(!output.stderr.is_empty(), "{script}");
         assert_eq!(upstream.attempt_count(), attempts + 1, "{script}: the client must not pay twice");
         let mut after = files(&gateway);
-        after.retain(|name| !before.contains(name));
+        // The folder of the keys of commands whose outcome is unknown.
+        after.retain(|name| !before.contains(name) && name != ".local");
         assert!(after.is_empty(), "{script}: {after:?} is left");
     }
 }

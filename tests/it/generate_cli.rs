@@ -1,7 +1,8 @@
 //! `imagate generate` as paying users need it: no file is lost, no key goes to the wrong address, and missing images
-//! are reported. `files` tests the names of the files, and what becomes of an image that cannot be written.
+//! are reported. `files` tests the names of the files, and what becomes of an image that cannot be written; `stopped` tests signals.
 
 mod files;
+mod stopped;
 
 use serde_json::json;
 use tempfile::TempDir;

@@ -1,5 +1,6 @@
 //! The SDK of this crate against the gateway of this crate: responses, and models that an operator has configured.
 
+mod dropped;
 mod newer_contract;
 
 use imagate::client::{

@@ -1,18 +1,16 @@
 //! One line of a batch: a request, its files and its idempotency key.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 
 use crate::cli::image_command::name_from_prompt;
 use crate::cli::image_cost::CostFactors;
+use crate::cli::request_digest::RequestDigest;
 use crate::client::{self, EditRequest, GenerateRequest, ImageCount, Json};
 use crate::image::SizeRequest;
-
-/// The number of hexadecimal digits in an idempotency key (our choice): 160 bits.
-const KEY_DIGITS: usize = 40;
 
 /// The members that a batch does not send as they are.
 const OWN_MEMBERS: [&str; 6] = ["prompt", "file", "image", "mask", "n", "size"];
@@ -212,9 +210,9 @@ fn relative_file(name: &str) -> Result<PathBuf, String> {
 fn idempotency_key(members: &Map<String, Value>, file: &Path) -> String {
     let sorted: BTreeMap<&String, &Value> = members.iter().collect();
     let text = format!("{}\n{}", serde_json::json!(sorted), file.display());
-    let digest = Sha256::digest(text.as_bytes());
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("imagate-batch-{}", &hex[..KEY_DIGITS])
+    let mut digest = RequestDigest::default();
+    digest.write(text.as_bytes());
+    format!("imagate-batch-{}", digest.into_text())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::image_job::ImageJob;
 use super::output_image::OutputImage;
 use super::preview::ImagePreview;
 use super::report::{self, ImageReport, WrittenFile};
@@ -14,6 +15,7 @@ use crate::client::{self, ErrorKind, Images, Json};
 
 /// The places for the images of one request, and what the report on them needs.
 pub(super) struct ImageDelivery<'a> {
+    pub(super) job: &'a ImageJob,
     pub(super) target: &'a OutputTarget,
     /// The files that may be replaced.
     pub(super) replaceable: Vec<PathBuf>,
@@ -33,9 +35,15 @@ impl ImageArgs {
         mut delivery: ImageDelivery<'_>,
     ) -> Result<(), CommandFailure> {
         if delivery.target.is_stdout() {
-            return self.print_image(images).await;
+            self.print_image(images).await?;
+            delivery.job.deliver();
+            return Ok(());
         }
         let (files, mut failure) = self.write_files(images, &mut delivery).await;
+        // The same command gets images again that could not be written.
+        if files.len() + report::addresses(images).len() >= images.len() {
+            delivery.job.deliver();
+        }
         // The images are on the disk before the prices are waited for.
         let cost = self.cost(images, &mut delivery).await;
         let report = ImageReport::new(&self.prompt, images, cost);

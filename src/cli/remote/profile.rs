@@ -123,14 +123,15 @@ fn check_permissions(_: &Path) -> Result<(), CommandFailure> {
     Ok(())
 }
 
+/// Creates a folder that only its owner can read, unless it exists.
 #[cfg(unix)]
-fn create_private_folder(folder: &Path) -> io::Result<()> {
+pub(in crate::cli) fn create_private_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 #[cfg(not(unix))]
-fn create_private_folder(folder: &Path) -> io::Result<()> {
+pub(in crate::cli) fn create_private_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use super::Error;
 
@@ -40,6 +41,15 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+/// Returns a limit in seconds, or in milliseconds if it is no whole number of seconds.
+pub(super) fn limit_text(limit: Duration) -> String {
+    if limit.subsec_millis() == 0 && !limit.is_zero() {
+        format!("{} s", limit.as_secs())
+    } else {
+        format!("{} ms", limit.as_millis())
     }
 }
 

@@ -2,6 +2,7 @@
 //! begins, read in chunks, and sent with exactly the length that the part declares.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -24,6 +25,20 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub(super) async fn inspect_file(path: PathBuf) -> io::Result<InputInspection> {
     let inspection = tokio::task::spawn_blocking(move || InputFile::open(&path).map(|file| file.inspection()));
     inspection.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Adds the content of a file to a hash, on a blocking thread.
+pub(super) async fn hash_file<H: Hasher + Send + 'static>(path: PathBuf, mut hasher: H) -> io::Result<H> {
+    let hashed = tokio::task::spawn_blocking(move || {
+        let (mut file, mut chunk) = (std::fs::File::open(path)?, vec![0; CHUNK_BYTES]);
+        loop {
+            match file.read(&mut chunk)? {
+                0 => return Ok(hasher),
+                length => hasher.write(&chunk[..length]),
+            }
+        }
+    });
+    hashed.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// A file that is open for inspection.

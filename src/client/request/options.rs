@@ -35,6 +35,7 @@ pub(in crate::client) struct ImageOptions {
     pub(super) partial_images: Option<PartialImages>,
     pub(super) time_limit: Option<Duration>,
     pub(super) retry: Option<Retry>,
+    pub(super) deadline: Option<Duration>,
     pub(super) header_options: HeaderOptions,
     /// Fields that were set by their name.
     pub(super) members: RawJsonObject,
@@ -55,6 +56,15 @@ pub(in crate::client) enum AnswerMode {
     Whole,
     /// In a stream of events.
     Events,
+}
+
+// === impl AnswerMode ===
+
+#[cfg(feature = "cli")]
+impl AnswerMode {
+    pub(in crate::client) const fn for_stream(is_stream: bool) -> Self {
+        if is_stream { Self::Events } else { Self::Whole }
+    }
 }
 
 // === impl HeaderOptions ===
@@ -192,6 +202,18 @@ macro_rules! setters {
                 self
             }
 
+            /// Sets the limit of the whole call: all its attempts, the waits between them, and the answer or the stream up
+            /// to the final image. It begins when the images of an edit have been checked. In a browser, which has no
+            /// timer, it does nothing.
+            ///
+            /// A call that exceeds the limit fails with
+            /// [`ErrorKind::Deadline`](crate::client::ErrorKind::Deadline). Its error has the idempotency key of the
+            /// call, and the next equal call of the same client has that key too.
+            pub fn deadline(mut self, limit: std::time::Duration) -> Self {
+                self.options.deadline = Some(limit);
+                self
+            }
+
             /// Sets the policy of retries, instead of that of the client.
             pub fn retry(mut self, retry: $crate::client::Retry) -> Self {
                 self.options.retry = Some(retry);
@@ -202,7 +224,8 @@ macro_rules! setters {
             ///
             /// If the same request is sent with the same name within 24 hours, it gets the result of the first
             /// request, even if the first request still runs, and nothing is paid for twice. Another request with the
-            /// same name is refused. Without a name, the client gives one to each call
+            /// same name is refused. Without a name, the client gives one to each call, and gives it again to the next
+            /// equal call if the first one was dropped
             /// ([`Builder::idempotency_keys`](crate::client::Builder::idempotency_keys)).
             pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
                 self.options.header_options.idempotency_key = Some(key.into());
@@ -244,6 +267,7 @@ impl ImageOptions {
             partial_images: None,
             time_limit: None,
             retry: None,
+            deadline: None,
             header_options: HeaderOptions::default(),
             members: RawJsonObject::default(),
         }
@@ -269,7 +293,8 @@ impl ImageOptions {
 
     /// Returns the settings of a call with this limit.
     pub(in crate::client) fn call_options(&self, limit: TimeLimit) -> Result<CallOptions, Error> {
-        Ok(CallOptions { limit, headers: self.header_options.headers()?, retry: self.retry })
+        let headers = self.header_options.headers()?;
+        Ok(CallOptions { limit, deadline: self.deadline, headers, retry: self.retry })
     }
 
     /// Returns true if a time limit was set.

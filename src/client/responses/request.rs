@@ -34,6 +34,7 @@ pub struct ResponseRequest {
     members: RawJsonObject,
     time_limit: Option<Duration>,
     retry: Option<Retry>,
+    deadline: Option<Duration>,
     header_options: HeaderOptions,
 }
 
@@ -45,7 +46,7 @@ pub struct ResponseInput(Json);
 
 impl ResponseRequest {
     fn with_members(members: RawJsonObject) -> Self {
-        Self { members, time_limit: None, retry: None, header_options: HeaderOptions::default() }
+        Self { members, time_limit: None, retry: None, deadline: None, header_options: HeaderOptions::default() }
     }
 
     /// Creates a task for the text model with this name; an image model belongs in an [`ImageTool`](super::ImageTool).
@@ -98,6 +99,12 @@ impl ResponseRequest {
         self
     }
 
+    /// Sets the limit of the whole call, as [`GenerateRequest::deadline`](crate::client::GenerateRequest::deadline) does.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.deadline = Some(limit);
+        self
+    }
+
     /// Adds a header to this request only, as
     /// [`GenerateRequest::header`](crate::client::GenerateRequest::header) does.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -120,7 +127,8 @@ impl ResponseRequest {
 
     /// Returns the settings of a call with this limit.
     pub(super) fn call_options(&self, limit: TimeLimit) -> Result<CallOptions, Error> {
-        Ok(CallOptions { limit, headers: self.header_options.headers()?, retry: self.retry })
+        let headers = self.header_options.headers()?;
+        Ok(CallOptions { limit, deadline: self.deadline, headers, retry: self.retry })
     }
 
     pub(super) const fn time_limit(&self) -> Option<Duration> {

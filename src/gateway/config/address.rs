@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use http::Uri;
-use http::uri::Scheme;
+use http::uri::{Authority, Scheme};
+
+use crate::service_settings::split_operation;
 
 /// A host and a port to listen on. The host may be a name; it is looked up when the socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,14 @@ impl fmt::Display for ListenAddress {
 /// Returns the address of an upstream, rebuilt from its checked parts; its path does not end in `/`, unless it is `/`.
 pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
     parse_uri(check_url(text, allow_http)?.trim_end_matches('/'))
+}
+
+/// Returns the address of a service, to which the gateway adds the paths of operations.
+pub(super) fn service_url(text: &str, allow_http: bool) -> Result<Uri, String> {
+    let uri = base_url(text, allow_http)?;
+    let Some((path, operation)) = split_operation(uri.path()) else { return Ok(uri) };
+    let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", Authority::as_str));
+    Err(format!("must end before `{operation}`, which the gateway adds: write \"{scheme}://{authority}{path}\""))
 }
 
 /// Returns the address of a token endpoint, rebuilt from its checked parts; a `/` at the end of

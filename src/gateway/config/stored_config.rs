@@ -308,6 +308,15 @@ mod tests {
             ],
         );
         check(
+            r#"{"kind": "api_key", "base_url": "https://a.example/v1/responses"}"#,
+            &[("api_key", "Bearer sk-hidden"), ("headers.x-key", "\"hidden\"")],
+            &[
+                "account stored: `api_key` begins with `Bearer`, which is added when it is sent: write the key alone (store)",
+                "account stored: `base_url` must end before `/responses`, which the gateway adds: write \"https://a.example/v1\"",
+                "account stored: `x-key` stands in quotes: write it without them (store)",
+            ],
+        );
+        check(
             "[]",
             &[],
             &[

@@ -6,6 +6,7 @@ mod filters;
 mod groups;
 mod models;
 mod oidc;
+mod service_settings;
 mod tokens;
 
 use super::host_environment::fake::FakeEnvironment;

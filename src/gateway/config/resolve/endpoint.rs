@@ -96,8 +96,8 @@ impl ConfigResolver<'_> {
             self.report(setting, "is missing; it must be a URL, such as \"https://api.openai.com/v1\"");
             return None;
         };
-        let uri = address::base_url(text, account.allow_http.unwrap_or_default());
-        let uri = uri.map_err(|fault| self.report(setting, fault)).ok()?;
+        let uri = address::service_url(text, account.allow_http.unwrap_or_default());
+        let uri = uri.map_err(|fault| self.report(setting, &fault)).ok()?;
         self.check_link_local(setting, &uri);
         Some(uri)
     }
@@ -118,7 +118,7 @@ impl ConfigResolver<'_> {
             self.report(setting, "is missing; set it, for example to { env = \"OPENAI_API_KEY\" }");
             return None;
         };
-        self.header_secret(setting, source)
+        self.bearer_key(setting, source)
     }
 
     fn headers(&mut self, path: &str, account: &RawAccount) -> HeaderMap {

@@ -138,12 +138,12 @@ impl ConfigResolver<'_> {
     /// Resolves the moderation service. The reader of the file has already reported required settings that are absent.
     fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<ModerationConfig> {
         let base_url = raw.base_url.as_ref().and_then(|text| {
-            let uri = address::base_url(text, raw.allow_http.unwrap_or_default());
-            let uri = uri.map_err(|fault| self.report(&format!("{path}.base_url"), fault)).ok()?;
+            let uri = address::service_url(text, raw.allow_http.unwrap_or_default());
+            let uri = uri.map_err(|fault| self.report(&format!("{path}.base_url"), &fault)).ok()?;
             self.check_link_local(&format!("{path}.base_url"), &uri);
             Some(uri)
         });
-        let api_key = raw.api_key.as_ref().map(|source| self.header_secret(&format!("{path}.api_key"), source));
+        let api_key = raw.api_key.as_ref().map(|source| self.bearer_key(&format!("{path}.api_key"), source));
         let timeout = self.duration(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);
         let model = raw.model.clone().unwrap_or_else(|| DEFAULT_MODERATION_MODEL.to_owned());
         self.check_model_id(&format!("{path}.model"), &model);

@@ -10,6 +10,7 @@ use super::{ADMIN_TOKEN, ConfigResolver, MASTER_KEY};
 use crate::gateway::config::host_environment::variable_label;
 use crate::gateway::config::raw::{RawHeader, SecretSource};
 use crate::gateway::config::{ConfigSecret, address};
+use crate::service_settings::{is_quoted, key_fault, trim_key};
 
 /// The shortest admin token, in bytes (our choice): 128 bits in hexadecimal digits, which cannot be guessed.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
@@ -23,9 +24,8 @@ impl ConfigResolver<'_> {
     pub(super) fn resolve_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let source_name = self.host.describe_source(source);
         let fault = match self.read_secret(setting, source) {
-            // Editors and `echo` end a file with a line end that is not part of the secret.
-            Ok(value) if value.trim().is_empty() => format!("is empty ({source_name})"),
-            Ok(value) => return Some(ConfigSecret::new(value.trim().to_owned(), source_name)),
+            Ok(value) if trim_key(&value).is_empty() => format!("is empty ({source_name})"),
+            Ok(value) => return Some(ConfigSecret::new(trim_key(&value).to_owned(), source_name)),
             Err(fault) => fault,
         };
         if self.allows_absent_secrets && !STORE_SECRETS.contains(&setting) {
@@ -91,9 +91,26 @@ impl ConfigResolver<'_> {
         secrets.into_iter().filter_map(variable).collect()
     }
 
+    /// Returns a key that the gateway sends as a bearer token.
+    pub(super) fn bearer_key(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
+        let key = self.resolve_secret(setting, source)?;
+        if let Some(fault) = key_fault(key.expose()) {
+            self.report(setting, &format!("{fault} ({})", key.source()));
+            return None;
+        }
+        self.check_header_secret(setting, key)
+    }
+
     /// Returns a secret that is sent in a header.
     pub(super) fn header_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.resolve_secret(setting, source)?;
+        self.check_header_secret(setting, secret)
+    }
+
+    fn check_header_secret(&mut self, setting: &str, secret: ConfigSecret) -> Option<ConfigSecret> {
+        if self.reports_quotes(setting, &secret) {
+            return None;
+        }
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
         }
@@ -101,10 +118,22 @@ impl ConfigResolver<'_> {
         None
     }
 
+    /// Reports a secret that stands in quotes, as some programs that read lists of variables leave them.
+    fn reports_quotes(&mut self, setting: &str, secret: &ConfigSecret) -> bool {
+        let is_quoted = is_quoted(secret.expose());
+        if is_quoted {
+            self.report(setting, &format!("stands in quotes: write it without them ({})", secret.source()));
+        }
+        is_quoted
+    }
+
     /// Returns a secret that is sent in a form. Only the characters that the OAuth standard allows are accepted, so a
     /// file with several lines is refused.
     pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.resolve_secret(setting, source)?;
+        if self.reports_quotes(setting, &secret) {
+            return None;
+        }
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
         }
@@ -139,6 +168,9 @@ impl ConfigResolver<'_> {
         let token = self.resolve_secret(SETTING, source)?;
         let source_name = token.source();
         if token.expose().is_empty() {
+            return None;
+        }
+        if self.reports_quotes(SETTING, &token) {
             return None;
         }
         if token.expose().len() < SHORTEST_ADMIN_TOKEN {
