@@ -73,8 +73,7 @@ pub(super) async fn run(
         match (round.run(&shared_record, None, abandoned.as_mut()).await?, task) {
             (RoundOutcome::ImageBegun { proven, lease, simulated, is_tool_removed, .. }, _) => {
                 if job_without_tool.is_some() {
-                    let accounts = context.gateway.accounts();
-                    accounts.apply_late_feedback(&lease.grant(), AccountFeedback::AddedToolRefused).await;
+                    note_added_tool_refused(context, &lease).await;
                 }
                 return Ok(JobSuccess {
                     proven,
@@ -120,6 +119,11 @@ pub(super) async fn run(
             return Err(history.into_failure());
         }
     }
+}
+
+/// Notes that the account has accepted without the injected tool what was refused with it.
+async fn note_added_tool_refused(context: AttemptContext<'_>, lease: &Lease) {
+    context.gateway.accounts().apply_late_feedback(&lease.grant(), AccountFeedback::AddedToolRefused).await;
 }
 
 /// One pass over the accounts for one size and quality.
