@@ -237,7 +237,7 @@ impl Client {
         let mut automatic_key = None;
         if self.shared.adds_idempotency_keys && !has_own_key {
             let unfinished_calls = &self.shared.unfinished_calls;
-            let hasher = hash_request(&options, operation, &body, unfinished_calls.hasher()).await?;
+            let hasher = Box::pin(hash_request(&options, operation, &body, unfinished_calls.hasher())).await?;
             automatic_key = AutomaticKey::for_request(unfinished_calls, hasher.finish());
         }
         options.headers.extend(automatic_key.as_ref().map(|key| (IDEMPOTENCY_KEY, key.value())));

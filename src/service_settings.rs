@@ -52,11 +52,11 @@ pub(crate) fn key_fault(key: &str) -> Option<&'static str> {
 pub(crate) fn split_operation(path: &str) -> Option<(&str, &str)> {
     let mut rest = path.trim_end_matches('/');
     let operation_start = |path: &str| {
-        let ends = |operation: &&str| {
+        let ends = |operation: &&'static str| {
             let start = path.len().checked_sub(operation.len())?;
             path.get(start..).filter(|end| end.eq_ignore_ascii_case(operation)).map(|_| start)
         };
-        OPERATIONS.iter().find_map(|operation| ends(&operation))
+        OPERATIONS.iter().find_map(ends)
     };
     let start = operation_start(rest)?;
     let operation = &rest[start..];

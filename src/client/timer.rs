@@ -9,8 +9,10 @@ pub(super) use browser::{Deadline, ReadIdleTimer, within};
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) use native::{Deadline, ReadIdleTimer, within};
 
-/// Returns the result of the future, or `None` if the deadline passes before the future is ready.
+/// Returns the result of the future, or `None` if the deadline passes before the future is ready. The future is boxed,
+/// because both cases would hold it.
 pub(super) async fn before<T>(deadline: Option<Deadline>, future: impl Future<Output = T>) -> Option<T> {
+    let future = Box::pin(future);
     match deadline {
         Some(deadline) => within(deadline.time_left(), future).await,
         None => Some(future.await),

@@ -47,13 +47,17 @@ pub(super) fn listen() -> io::Result<oneshot::Receiver<StopSignal>> {
         // The receiver is gone if the command has ended.
         let _ = sender.send(signals.next().await);
         tokio::time::sleep(GRACE).await;
-        end_process(signals.next().await)
+        end_process(signals.next().await);
     };
     std::thread::Builder::new().name("stop-signal".to_owned()).spawn(move || runtime.block_on(wait))?;
     Ok(receiver)
 }
 
-#[expect(clippy::exit, clippy::disallowed_methods, reason = "the command does not react, and has no records to lose")]
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "the main thread may be blocked; the key stays in its file"
+)]
 fn end_process(signal: StopSignal) {
     std::process::exit(signal.exit_code().into())
 }

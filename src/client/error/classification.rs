@@ -18,9 +18,10 @@ const CONTENT_REFUSED: &str = "content_refused";
 impl Error {
     /// Returns true if the same call, made again later, can succeed without an image being paid for twice.
     ///
-    /// It is false after an attempt that may have been paid for, because the service may pay for each call, and a call
-    /// of another client has another idempotency key, unless its request sets one. With the key of this call, [`Error::idempotency_key`], a service that pays for a key once
-    /// charges nothing again. When an error is returned, the retries that the client makes itself are already over.
+    /// It is false after an attempt that may have been paid for, because the service may pay for each call, and a call of
+    /// another client has another idempotency key, unless its request sets one. With the key of this call,
+    /// [`Error::idempotency_key`], a service that pays for a key once charges nothing again. When an error is returned, the
+    /// retries that the client makes itself are already over.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match (self.0.kind, &self.0.head) {

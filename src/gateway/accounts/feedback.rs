@@ -41,7 +41,7 @@ pub(crate) enum AccountFeedback {
         status: u16,
     },
     /// The account refused a response with the image tool that the gateway had added, and accepted it without the tool. It
-    /// gets the tool not again for a while.
+    /// does not get the tool again for a while.
     AddedToolRefused,
     /// The account could not be reached, or failed on its own.
     Failed,

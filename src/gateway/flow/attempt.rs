@@ -102,14 +102,7 @@ pub(super) async fn run(
             TaskRef::Images(_) | TaskRef::Response(_) => (fallback_job, job_without_tool) = (None, None),
         }
         if let Some(smaller_job) = &fallback_job {
-            let (smaller_image, maybe_paid_twice) =
-                (fallback_order::size_and_quality(smaller_job), history.may_be_paid());
-            tracing::info!(to = smaller_image, maybe_paid_twice, "no account made the image: trying the next fallback");
-            let most = cost_estimate::most_for_job(context.gateway, context.caller, smaller_job);
-            shared_record.with_record(|record| record.begin_fallback(smaller_image, most));
-            if maybe_paid_twice {
-                shared_record.mark_maybe_paid_twice();
-            }
+            begin_fallback(context, smaller_job, history.may_be_paid(), &shared_record);
         } else if job_without_tool.is_some() {
             tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
@@ -118,6 +111,22 @@ pub(super) async fn run(
             }
             return Err(history.into_failure());
         }
+    }
+}
+
+/// Records that a smaller image is asked for.
+fn begin_fallback(
+    context: AttemptContext<'_>,
+    smaller_job: &Job,
+    maybe_paid_twice: bool,
+    shared_record: &SharedRecord<'_>,
+) {
+    let smaller_image = fallback_order::size_and_quality(smaller_job);
+    tracing::info!(to = smaller_image, maybe_paid_twice, "no account made the image: trying the next fallback");
+    let most = cost_estimate::most_for_job(context.gateway, context.caller, smaller_job);
+    shared_record.with_record(|record| record.begin_fallback(smaller_image, most));
+    if maybe_paid_twice {
+        shared_record.mark_maybe_paid_twice();
     }
 }
 
@@ -228,12 +237,7 @@ impl<'a> AttemptRound<'a> {
             shared_record.persist_attempts().await;
             self.call_started = Instant::now();
             let fan_out = self.branch.as_ref().map(|branch| branch.progress);
-            let job_without_tool = match self.task {
-                TaskRef::Response(job) if job.is_tool_injected() && lease.refuses_added_tool() => {
-                    Some(job.without_injected_tool())
-                }
-                _ => None,
-            };
+            let job_without_tool = self.job_without_refused_tool(&lease);
             let (task, is_tool_removed) =
                 (job_without_tool.as_ref().map_or(self.task, TaskRef::from), job_without_tool.is_some());
             let call_future = Box::pin(account_call::make_call(self.context, &lease, task, fan_out, &self.deadlines));
@@ -260,6 +264,16 @@ impl<'a> AttemptRound<'a> {
                 RetryTarget::SameAccount => next_lease = Some(lease),
                 RetryTarget::OtherAccount => tried_accounts.push(lease.account().name().to_owned()),
             }
+        }
+    }
+
+    /// Returns the job without the injected tool, if the account refuses it.
+    fn job_without_refused_tool(&self, lease: &Lease) -> Option<ResponseJob> {
+        match self.task {
+            TaskRef::Response(job) if job.is_tool_injected() && lease.refuses_added_tool() => {
+                Some(job.without_injected_tool())
+            }
+            TaskRef::Response(_) | TaskRef::Images(_) => None,
         }
     }
 

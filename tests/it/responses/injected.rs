@@ -109,7 +109,7 @@ fn a_request_refused_with_the_tool_is_sent_again_unchanged() {
 }
 
 #[test]
-fn an_account_that_refuses_the_tool_gets_it_not_again_for_a_while() {
+fn an_account_that_refuses_the_tool_does_not_get_it_again_for_a_while() {
     let upstream = FakeUpstream::start();
     let gateway = injecting_gateway(&upstream);
     upstream.script_sequence("sk-upstream-only", &["status=400 body=tool", ""]);

@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// Asserts that an answer is delivered as expected, wherever the network cuts it.
+async fn assert_delivered(body: &str, stream: bool, expected: &str) {
+    for cut in [1, 7, 97, 4096, 65_536, 1 << 20] {
+        let (found, outcome, _) = relay_to_end(pieces(body, cut), stream).await;
+        assert_eq!(outcome, RelayOutcome::Complete, "{} bytes, cut into {cut}", body.len());
+        assert!(found.as_deref() == Some(expected), "{} bytes, {stream}, cut into {cut}", body.len());
+    }
+}
+
 #[tokio::test]
 async fn an_image_call_with_its_result_is_complete() {
     for length in [40, 400_000] {
@@ -27,11 +36,7 @@ async fn an_image_call_with_its_result_is_complete() {
         for (body, stream) in [(&response, false), (&events, true)] {
             let expected = is_with_result(body).replace("FIRST", &complete(&first)).replace("LAST", &complete(&last));
             assert_ne!(&expected, body);
-            for cut in [1, 7, 97, 4096, 65_536, 1 << 20] {
-                let (found, outcome, _) = relay_to_end(pieces(body, cut), stream).await;
-                assert_eq!(outcome, RelayOutcome::Complete, "{length}, cut into {cut}");
-                assert!(found.as_deref() == Some(&expected), "{length}, {stream}, cut into {cut}");
-            }
+            assert_delivered(body, stream, &expected).await;
         }
     }
 }
