@@ -42,6 +42,21 @@ const LIMITS: &[Phrase] = &[
         &[|_| source_number("src/gateway/mcp/result.rs", "const RESULT_MAX_BYTES: usize = ") / 4],
     ),
     (
+        "with the exit codes {} and {}",
+        &[
+            |_| source_number("src/cli/image_command/stop_signal.rs", "Self::Interrupt => "),
+            |_| source_number("src/cli/image_command/stop_signal.rs", "Self::Terminate => "),
+        ],
+    ),
+    (
+        "the same command within {} hours gets the image",
+        &[|_| {
+            let path = "src/cli/image_command/unfinished_request.rs";
+            source_number(path, "const KEY_LIFETIME: Duration = Duration::from_secs(") / 3600
+        }],
+    ),
+    ("at most {} keys are", &[|_| source_number("src/client/unfinished_calls.rs", "const MAX_KEYS: usize = ")]),
+    (
         "has waited for {} seconds returns",
         &[|_| source_number("src/gateway/mcp/image_tools.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
     ),

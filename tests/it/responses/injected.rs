@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::call;
-use crate::kit::{Account, Call, FakeUpstream, Gateway};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, eventually};
 
 const TOOL: &str = r#"{"type":"image_generation","output_format":"png"}"#;
 
@@ -123,10 +123,15 @@ fn an_account_that_refuses_the_tool_does_not_get_it_again_for_a_while() {
     };
     assert_eq!((with_tool(), upstream.attempt_count()), (1, 6));
     assert_eq!(gateway.final_records(5).iter().filter(|record| record["state"] == "succeeded").count(), 5);
-    gateway.run_command(&["account", "disable", "only"]);
-    gateway.run_command(&["account", "enable", "only"]);
-    let sent = body_and_record(&gateway, &upstream, agent_call(&gateway, body)).0;
-    assert!(sent.contains(TOOL), "an operator who enables the account ends the wait");
+    for (command, served) in [("disable", false), ("enable", true)] {
+        gateway.run_command(&["account", command, "only"]).ok_stdout();
+        eventually("the gateway reads the state of the account", || {
+            let is_served = agent_call(&gateway, body).send(gateway.address()).status == 200;
+            (is_served == served).then_some(())
+        });
+    }
+    let last = upstream.received_attempts().pop().expect("an attempt").body;
+    assert!(String::from_utf8_lossy(&last).contains(TOOL), "an operator who enables the account ends the wait");
 }
 
 #[test]
