@@ -14,11 +14,11 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 ///
 /// # Requests
 ///
-/// A JSON body is one object, sent as `application/json`. `null` for an optional field means the same as leaving it out. Whole numbers are accepted in any JSON spelling: `1`, `1.0` and `1e0` are the same value; text such as `"1"` is not a number. Words are compared exactly: `AUTO` is not `auto`. Query strings, and the headers that official clients add about themselves, are not interpreted.
+/// A JSON body is one object, sent as `application/json`. `null` for an optional field means the same as leaving it out, also for `style` and the other optional fields of OpenAI's image operations that this API does not have. Whole numbers are accepted in any JSON spelling: `1`, `1.0` and `1e0` are the same value; text such as `"1"` is not a number. Words are compared exactly: `AUTO` is not `auto`. Query strings, and the headers that official clients add about themselves, are not interpreted.
 ///
 /// # Errors
 ///
-/// Every error has the same JSON body, with `message`, `type`, `param` and `code`. Every answer carries `x-request-id`; every error carries `x-should-retry`, because an image is paid for and sending a request again can pay for it twice. `retry-after` is never above 60 seconds; longer waits are in the body as `resets_at` and `resets_in_seconds`. This applies to every path below `/v1` and every method; only the answer to `HEAD` has no body. A message that is not an HTTP/1 request, or whose address or header section is too large, gets a status without a body and without these headers.
+/// Every error has the same JSON body, with `message`, `type`, `param` and `code`. Every answer carries `x-request-id`; every error carries `x-should-retry`, because an image is paid for and sending a request again can pay for it twice. `retry-after` is never above 60 seconds; longer waits are in the body as `resets_at` and `resets_in_seconds`. This applies to every path below `/v1` and every method; only the answer to `HEAD`, which is answered wherever `GET` is, has no body. A request that is refused before its body is read is answered at once; if more of the body is to come, the answer has `connection: close`, and what still comes is discarded for at most 30 seconds, so that a client that sends first and reads then gets the answer. A message that is not an HTTP/1 request, or whose address or header section is too large, gets a status without a body and without these headers.
 ///
 /// A prompt or an image that the content policy refuses is a 502 with code `upstream_error`, reason `content_refused` and `x-should-retry: false`.
 ///
@@ -28,11 +28,25 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 ///
 /// ```text
 /// event: image_generation.completed
-/// data: {"type":"image_generation.completed","b64_json":"…","created_at":1776000000,…}
+/// data: {"b64_json":"…","type":"image_generation.completed","created_at":1776000000,…}
 ///
 /// ```
 ///
-/// While nothing else comes, the comment line `: keep-alive` is sent every 15 seconds; every reader of server-sent events skips it. A stream begins with its first event, or with the first comment after 15 seconds. A request that fails before is an ordinary error with its status. One that fails later ends with an `error` event; a stream never just stops without its final event. The end of the answer is the end of the stream: there is no `[DONE]`.
+/// While nothing else comes, the comment line `: keep-alive` is sent every 15 seconds; every reader of server-sent events skips it. A stream begins with its first event, or with the first comment after 15 seconds. A request that fails before is an ordinary error with its status. One that fails later ends with an `error` event; a stream never just stops without its final event.
+///
+/// An event is sent while its image arrives. If the upstream breaks off within an image, the event that has begun becomes an error event, which no reader can take for an image:
+///
+/// ```text
+/// event: image_generation.completed
+/// data: {"b64_json":"iVBOR…A!","type":"error","code":"upstream_error",…,"error":{…}}
+/// event: error
+///
+/// event: error
+/// data: {"type":"error","code":"upstream_error",…,"error":{…}}
+///
+/// ```
+///
+/// Of the two `event:` lines readers of server-sent events use the last. The data is JSON with one `type`, has the members of `StreamErrorEvent`, and its text is base64 for no strict decoder: it ends in `!` after one character more than a multiple of four. The same error follows as an event of its own. On `/v1/responses` the events are passed on as the upstream writes them, so the data of such an event has `type` twice, of which the last is `error`; its image ends in the same way. The end of the answer is the end of the stream: there is no `[DONE]`.
 ///
 /// Version: 1.0.0
 pub struct Client {

@@ -10,6 +10,7 @@ mod fault;
 mod limit_refusal;
 mod missing_resource;
 mod rejection;
+mod url_advice;
 
 pub(crate) use code::ApiErrorCode;
 pub(crate) use fault::UpstreamFault;
@@ -28,6 +29,8 @@ pub(crate) enum Error {
     UndeclaredKeyHeader,
     /// The authenticated caller is not permitted to do this.
     Denied,
+    /// A page of this origin, as the browser states it, may not call.
+    ForeignOrigin(String),
     /// The owner of a key may not undo a decision of an admin about the key.
     AdminDecision(AdminDecision),
     /// A parameter, or a combination of parameters, is not acceptable.
@@ -133,7 +136,7 @@ impl Error {
     pub(crate) fn code(&self) -> ApiErrorCode {
         match self {
             Self::InvalidKey | Self::UndeclaredKeyHeader => ApiErrorCode::InvalidApiKey,
-            Self::Denied | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
+            Self::Denied | Self::ForeignOrigin(_) | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
             Self::Invalid(_) => ApiErrorCode::InvalidRequest,
             Self::UnreadableContext(_) => ApiErrorCode::InvalidEncryptedContent,
             Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
@@ -182,6 +185,7 @@ impl Error {
             Self::InvalidKey
             | Self::UndeclaredKeyHeader
             | Self::Denied
+            | Self::ForeignOrigin(_)
             | Self::AdminDecision(_)
             | Self::Invalid(_)
             | Self::UnreadableContext(_)
@@ -276,6 +280,11 @@ impl std::fmt::Display for Error {
                 write!(f, "The header 'Content-Encoding' must name exactly one of these: {CONTENT_ENCODINGS}.")
             }
             Self::LimitReached(refusal) => refusal.fmt(f),
+            Self::ForeignOrigin(origin) => write!(
+                f,
+                "A page of the origin '{origin}' may not call this address. The setting 'cors_origins' lists the origins \
+                 whose pages may."
+            ),
             Self::UndeclaredKeyHeader => f.write_str(
                 "The key must be in the header 'Authorization: Bearer'. The dialect 'azure' accepts the header 'api-key'; \
                  an administrator can declare it for the key or its group.",

@@ -1,6 +1,7 @@
 //! The objects that can be missing, and the words for them.
 
 use super::ApiErrorCode;
+use super::url_advice::url_advice;
 
 /// The resource that was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl std::fmt::Display for MissingResource {
             Self::Group(name) => write!(f, "The group '{name}' does not exist."),
             Self::Price(price) => write!(f, "The store has no price of {price}."),
             Self::Record(id) => write!(f, "The record '{id}' does not exist."),
-            Self::Url { method, path } => write!(f, "Invalid URL ({method} {path})"),
+            Self::Url { method, path } => write!(f, "Invalid URL ({method} {path}).{}", url_advice(path)),
             Self::UndeclaredUrl { method, path } => write!(
                 f,
                 "Invalid URL ({method} {path}). The dialect 'azure' accepts this path; an administrator can declare it for \

@@ -18,7 +18,7 @@ mod tests;
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(crate) use byte_budget::{BudgetExceeded, ByteShare};
@@ -78,8 +78,6 @@ struct AdmittedRequest {
     principal: OnceLock<Principal>,
     /// The shares that the request holds until it ends.
     held: Mutex<Vec<ByteShare>>,
-    /// True if the request was refused, and the rest of its body is read away.
-    is_drained: AtomicBool,
 }
 
 /// The party for which a request is served, whose credentials were checked.
@@ -187,8 +185,8 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 impl Admission {
     /// Begins the admission of a request from this address.
     pub(crate) fn begin(budgets: &Arc<RequestBudgets>, address: IpAddr) -> Self {
-        let (principal, held, is_drained) = (OnceLock::new(), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(AdmittedRequest { budgets: Arc::clone(budgets), address, principal, held, is_drained }))
+        let (principal, held) = (OnceLock::new(), Mutex::default());
+        Self(Arc::new(AdmittedRequest { budgets: Arc::clone(budgets), address, principal, held }))
     }
 
     /// Names the party whose credentials were checked. All that the request holds from now on counts for it. The first
@@ -234,26 +232,16 @@ impl Admission {
         self.share(|budgets| &budgets.expansion, self.subjects())
     }
 
-    /// Charges a large read buffer until the request ends. Returns false if the sender is not known, or holds too many,
-    /// or the request was refused: its body is then read in small pieces.
+    /// Charges a large read buffer until the request ends. Returns false if the sender is not known, or holds too
+    /// many: its body is then read in small pieces.
     pub(crate) fn hold_read_buffer(&self, bytes: u64) -> bool {
-        let Some(principal) = self.principal().filter(|_| !self.is_drained()) else { return false };
+        let Some(principal) = self.principal() else { return false };
         let mut share = self.share(|budgets| &budgets.read_buffers, principal.subjects());
         let is_held = share.try_set_bytes(bytes).is_ok();
         if is_held {
             self.hold(share);
         }
         is_held
-    }
-
-    /// Notes that the request was refused, and that the rest of its body is read away.
-    pub(crate) fn note_drain(&self) {
-        self.0.is_drained.store(true, Ordering::Relaxed);
-    }
-
-    /// True if the rest of the body is read away.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.0.is_drained.load(Ordering::Relaxed)
     }
 
     /// Holds a share until the request ends.

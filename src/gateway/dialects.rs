@@ -224,7 +224,7 @@ impl RequestAdapter<'_> {
         if !self.declared.contains(Dialect::LegacyFields) {
             return;
         }
-        if !has_style && self.fields.remove(STYLE).is_some() {
+        if !has_style && self.fields.remove(STYLE).is_some_and(|value| !value.is_null()) {
             self.adaptations.push(Dialect::LegacyFields, STYLE, Change::Dropped);
         }
         let is_empty = |value: &Value| value.is_null() || value.as_str() == Some("");

@@ -24,7 +24,7 @@ use super::admission::{Admission, Principal, RequestBudgets};
 use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
 use super::front::{
     AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError,
-    HandlerResponse, JsonBody, ResponseKind, TypedResponse, UnreadBody, admission_of, run_handler, spool_response,
+    HandlerResponse, JsonBody, ResponseKind, TypedResponse, admission_of, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -101,8 +101,7 @@ impl GatewayApi for GatewayEndpoints {
         context: ApiContext,
         body: JsonBody<types::ImageGenerationRequest>,
     ) -> Result<TypedResponse<types::CostEstimate>, ApiError> {
-        let unread = body.unread();
-        Ok(run_handler(&context, unread, async {
+        Ok(run_handler(&context, async {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;
             let options = request_options(&context, &admission)?;
@@ -118,8 +117,7 @@ impl GatewayApi for GatewayEndpoints {
         context: ApiContext,
         body: JsonBody<types::ResponseRequest>,
     ) -> Result<TypedResponse<types::Response>, ApiError> {
-        let unread = body.unread();
-        Ok(run_handler(&context, unread, async {
+        Ok(run_handler(&context, async {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;
             let options = flow::count_if_refused(&gateway, &caller, request_options(&context, &admission))?;
@@ -137,7 +135,7 @@ impl GatewayApi for GatewayEndpoints {
     }
 
     async fn list_image_models(context: ApiContext) -> Result<TypedResponse<types::ImageModelList>, ApiError> {
-        Ok(run_handler(&context, UnreadBody::default(), async {
+        Ok(run_handler(&context, async {
             let gateway = context.context().get();
             let (caller, _) = admit(&gateway, &context).await?;
             HandlerResponse::json(&flow::list_image_models(&gateway, &caller))
@@ -146,7 +144,7 @@ impl GatewayApi for GatewayEndpoints {
     }
 
     async fn list_models(context: ApiContext) -> Result<TypedResponse<types::ModelList>, ApiError> {
-        Ok(run_handler(&context, UnreadBody::default(), async {
+        Ok(run_handler(&context, async {
             let gateway = context.context().get();
             let (caller, _) = admit(&gateway, &context).await?;
             HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
@@ -158,7 +156,7 @@ impl GatewayApi for GatewayEndpoints {
         context: ApiContext,
         path: ExtractorResult<Path<RetrieveModelPath>>,
     ) -> Result<TypedResponse<types::Model>, ApiError> {
-        Ok(run_handler(&context, UnreadBody::default(), async {
+        Ok(run_handler(&context, async {
             let gateway = context.context().get();
             let (caller, _) = admit(&gateway, &context).await?;
             let model = path.into_value()?.into_inner().model;
@@ -174,8 +172,7 @@ async fn answer_generation(
     body: JsonBody<types::ImageGenerationRequest>,
     azure: Option<AzurePath>,
 ) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-    let unread = body.unread();
-    Ok(run_handler(&context, unread, async {
+    Ok(run_handler(&context, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
         let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
@@ -192,8 +189,7 @@ async fn answer_edit(
     body: EditBody,
     azure: Option<AzurePath>,
 ) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-    let unread = body.unread();
-    Ok(run_handler(&context, unread, async {
+    Ok(run_handler(&context, async {
         let gateway = context.context().get();
         let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
         flow::check_upload(&gateway, &caller, &options, "edit_image").await?;

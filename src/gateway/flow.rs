@@ -136,7 +136,12 @@ fn count_refusal(gateway: &Gateway, caller: &Caller, error: &Error) {
     // A request whose caller left is not counted as refused, and a request that exceeds a current limit may be accepted
     // later.
     if matches!(error.code().status(), 400 | 404 | 413 | 415) {
-        gateway.keys().note_refusal(caller);
-        caller.charge(Work::Refusal);
+        note_refusal(gateway, caller);
     }
+}
+
+/// Counts an unusable request for its API key.
+pub(crate) fn note_refusal(gateway: &Gateway, caller: &Caller) {
+    gateway.keys().note_refusal(caller);
+    caller.charge(Work::Refusal);
 }

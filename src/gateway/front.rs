@@ -23,6 +23,7 @@ mod gathered_body;
 mod listener;
 mod query;
 mod request_admission;
+mod request_body;
 mod request_context;
 mod request_head;
 mod request_id;
@@ -30,7 +31,6 @@ mod response;
 mod served_connection;
 mod server;
 mod spooled_response;
-mod unread_body;
 
 pub(crate) use api_error::ApiError;
 pub(crate) use body::{JsonBody, json_text_error, spool_error};
@@ -50,4 +50,3 @@ pub(crate) use response::{
 };
 pub(crate) use server::{HttpServer, ServerError, start};
 pub(crate) use spooled_response::spool_response;
-pub(crate) use unread_body::UnreadBody;

@@ -6,13 +6,15 @@
 //! ([`image_id`]): a client whose time limit is shorter than the image takes repeats its call, and gets the first image.
 //! An agent that wants another image gives another `variation`.
 //!
-//! Each POST is served by itself, without sessions, so any node can serve it. The SDK of the protocol parses the
-//! messages and negotiates versions; it knows neither keys nor images.
+//! Each POST is served by itself, without sessions, so any node can serve it. [`json_rpc`] refuses what is no
+//! message; the SDK of the protocol parses the messages and negotiates versions. It knows neither keys nor images.
 
+mod accepted_form;
 mod arguments;
 mod edit_input;
 mod image_id;
 mod image_tools;
+mod json_rpc;
 mod preview;
 mod result;
 mod tool_list;
@@ -20,16 +22,19 @@ mod tool_list;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::ACCEPT;
+use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
-use http_body_util::combinators::BoxBody;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::Gateway;
 use super::admission::Admission;
 use super::keys::Caller;
+pub(crate) use accepted_form::AcceptedForm;
 use image_tools::ImageTools;
+use json_rpc::{McpBody, with_json_error};
+pub(crate) use json_rpc::{MessageFault, check_message};
 
 /// The largest body of a request in bytes (our choice). Images in it are small; larger ones are named by their id.
 pub(crate) const MCP_BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -45,23 +50,24 @@ pub(crate) struct McpCaller {
     pub(crate) admission: Admission,
     /// The id of the request, under which a tool call is recorded.
     pub(crate) request_id: String,
+    /// The forms of an answer that the client accepts.
+    pub(crate) accepted: AcceptedForm,
     /// The host under which the client has reached the gateway.
     pub(crate) host: Option<String>,
 }
 
 /// Answers one message of a client.
-pub(crate) async fn answer_message(
-    caller: McpCaller,
-    request: Request<Bytes>,
-) -> Response<BoxBody<Bytes, std::convert::Infallible>> {
+pub(crate) async fn answer_message(caller: McpCaller, mut request: Request<Bytes>) -> Response<McpBody> {
+    // The library demands both forms of every client.
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let config = StreamableHttpServerConfig::default()
         // The key protects against DNS rebinding, and the endpoint checks the origin.
         .disable_allowed_hosts()
         .with_legacy_session_mode(false)
-        .with_json_response(true)
+        .with_json_response(caller.accepted.json)
         // At the end of a stop, the request flow ends each call with a result, and the library would drop it.
         .with_max_request_body_bytes(MCP_BODY_MAX_BYTES);
     let tools = move || Ok(ImageTools::new(caller.clone()));
     let service = StreamableHttpService::new(tools, Arc::new(NeverSessionManager::default()), config);
-    service.handle(request.map(Full::new)).await
+    with_json_error(service.handle(request.map(Full::new)).await).await
 }

@@ -18,7 +18,7 @@ mod task;
 mod unique_members;
 
 pub(crate) use added_fields::AddedNames;
-pub(crate) use fields::{check as check_fields, check_duplicates, parse_object as read_object};
+pub(crate) use fields::{check as check_fields, check_duplicates, is_unserved, parse_object as read_object};
 pub(crate) use job::{EditInput, Job};
 pub(crate) use model_parameters::{ModelParameter, ParameterValues};
 pub(crate) use models::ImageModels;

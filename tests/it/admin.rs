@@ -369,7 +369,7 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
     let gateway = open(&[]);
     let answer = ask(&gateway, Call::delete(ACCOUNTS));
     assert_eq!(refused(&answer, 405).0, "method_not_allowed");
-    assert_eq!(answer.header("allow"), Some("GET, POST"));
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, POST"));
     let answer = ask(&gateway, Call::post(&account_path("x")).json(&json!({})));
     assert_eq!(refused(&answer, 405).0, "method_not_allowed");
     let allowed = answer.header("allow").unwrap_or_default();

@@ -4,6 +4,8 @@
 //!
 //! `cargo xtask tours` runs the tours in [`kept`], which install many packages or take long.
 
+mod broken_events;
+mod early_answers;
 mod fuzz;
 pub(crate) mod install;
 mod kept;

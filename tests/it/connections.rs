@@ -60,41 +60,58 @@ fn count(metrics: &str, name: &str) -> u64 {
     found.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// Sends a request that announces a body of 1 GiB, and returns the number of body bytes that are written before the
-/// connection ends.
-fn bytes_written(gateway: &Gateway, path: &str, authorization: &str) -> usize {
+/// Sends a request that announces a body of 1 GiB and has 16 MiB of it, and returns the answer.
+fn answer_to_upload(gateway: &Gateway, path: &str, authorization: &str) -> String {
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}content-type: text/plain\r\n\
          content-length: {}\r\n\r\n",
         1 << 30
     );
     let mut stream = connect(gateway, host(1), head.as_bytes()).expect("a connection");
-    let (piece, mut written) = ([b' '; 1 << 16], 0);
-    while written < 1 << 30 {
-        match stream.write(&piece) {
-            Ok(count) => written += count,
-            Err(_) => return written,
-        }
+    for _ in 0..16 {
+        stream.write_all(&[b' '; 1 << 20]).expect("the body is taken");
     }
-    written
+    read_all(stream)
 }
 
 #[test]
-fn a_request_without_a_valid_key_is_not_drained() {
-    /// The number of bytes that the socket buffers of both sides may hold.
-    const IN_FLIGHT: usize = 16 << 20;
+fn the_answer_to_a_refused_upload_is_there_when_its_sender_reads() {
     let gateway = Gateway::simulated();
-    let wrong = "authorization: Bearer sk-nobody\r\n";
-    for path in ["/v1/images/edits", "/v1/images/generations", "/v1/responses", "/admin/v1/keys", "/nowhere"] {
-        for authorization in ["", wrong] {
-            let written = bytes_written(&gateway, path, authorization);
-            assert!(written < IN_FLIGHT, "{path}: {written} bytes were written");
-        }
+    let (wrong, good) =
+        ("authorization: Bearer sk-nobody\r\n", format!("authorization: Bearer {}\r\n", gateway.secret()));
+    for (path, authorization, status) in [
+        ("/v1/images/edits", "", 401),
+        ("/v1/images/generations", wrong, 401),
+        ("/v1/responses", wrong, 401),
+        ("/admin/v1/keys", wrong, 401),
+        ("/mcp", wrong, 401),
+        ("/nowhere", wrong, 404),
+        ("/v1/models", good.as_str(), 405),
+        ("/v1/images/edits", good.as_str(), 415),
+        ("/v1/images/generations", good.as_str(), 415),
+        ("/openai/deployments/x/images/generations?api-version=1", good.as_str(), 404),
+    ] {
+        let answer = answer_to_upload(&gateway, path, authorization);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        assert!(answer.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{path}: {answer}");
     }
-    // With a valid key, the body is drained, so that a client that goes on writing can read the answer.
-    let good = format!("authorization: Bearer {}\r\n", gateway.secret());
-    let written = bytes_written(&gateway, "/v1/images/edits", &good);
-    assert!(written > IN_FLIGHT, "{written} bytes were written");
+}
+
+#[test]
+fn a_client_that_stays_silent_after_its_refusal_is_disconnected() {
+    let gateway = Gateway::simulated();
+    let head = "POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n";
+    let open: Vec<_> = (0..3).map(|_| connect(&gateway, host(1), head.as_bytes()).expect("a connection")).collect();
+    let waiting = eventually("the connections are closing", || {
+        let metrics = gateway.metrics_text();
+        (count(&metrics, "imagate_connections{state=\"closing\"}") == 3).then_some(metrics)
+    });
+    assert_eq!(count(&waiting, "imagate_connections{state=\"busy\"}"), 0, "{waiting}");
+    eventually("they are closed", || {
+        let metrics = gateway.metrics_text();
+        (count(&metrics, "imagate_connections_closed_total{reason=\"discard_timeout\"}") == 3).then_some(())
+    });
+    drop(open);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The Model Context Protocol at `/mcp`: the tools, their results, and what they cost.
 
+mod messages;
+
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -267,6 +269,10 @@ fn without_a_key_or_from_the_page_of_another_site_nothing_is_answered() {
         let answer = list().key(gateway.secret()).header("origin", origin).send(gateway.address());
         assert_eq!(answer.status, status, "{origin}");
     }
+    let foreign = list().key(gateway.secret()).header("origin", "http://evil.example").send(gateway.address());
+    let error = foreign.error_object(403);
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("'http://evil.example'") && message.contains("'cors_origins'"), "{message}");
     let rebound = list().key(gateway.secret()).header("origin", "http://evil.example").header("host", "evil.example");
     assert_eq!(rebound.send(gateway.address()).status, 403, "a name that was bound to the address of the gateway");
     assert_eq!(Call::get("/mcp").key(gateway.secret()).send(gateway.address()).status, 405, "there are no sessions");

@@ -16,8 +16,7 @@ use crate::gateway::admission::{Admission, Principal};
 use crate::gateway::console::Console;
 use crate::gateway::flow;
 use crate::gateway::front::{
-    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, UnreadBody, admission_of, check_query,
-    run_handler,
+    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, admission_of, check_query, run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::gateway::work::{RequestWork, Work};
@@ -383,7 +382,7 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     context: &AdminContext,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
 ) -> Result<TypedResponse<T>, AdminApiError> {
-    let reply = run_handler(context, UnreadBody::default(), async {
+    let reply = run_handler(context, async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let (actor, _) = admit(&gateway, context).await?;
@@ -404,7 +403,7 @@ where
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    let reply = run_handler(context, body.unread(), async {
+    let reply = run_handler(context, async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let (actor, admission) = admit(&gateway, context).await?;

@@ -17,7 +17,7 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use crate::error::{Error, MissingResource};
 use crate::gateway::CurrentGateway;
 use crate::gateway::flow::{self, LinkedImage};
-use crate::gateway::front::{PageContent, UnreadBody, error_content, run_page_handler};
+use crate::gateway::front::{PageContent, error_content, run_page_handler};
 use crate::gateway::image_links::IMAGE_FILES_PATH;
 
 type ImageFileContext = RequestContext<CurrentGateway>;
@@ -53,7 +53,7 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
 
 async fn send_image(context: ImageFileContext, path: Path<ImageFilePath>) -> Result<Response<Body>, HttpError> {
     let token = path.into_inner().token;
-    let response = run_page_handler(&context, OPERATION, SECTION, UnreadBody::default(), async {
+    let response = run_page_handler(&context, OPERATION, SECTION, async {
         let gateway = context.context().get();
         match flow::find_linked_image(&gateway, &token).await {
             Ok(Some(image)) => image_response(image),

@@ -76,12 +76,11 @@ async fn page(
 }
 
 async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Response<Body> {
-    let unread = body.unread();
     // Only a known first segment is logged, because the following ones can hold the secret of a one-time link, and an
     // unknown one a key that was put in the wrong place.
     let section = context.request.uri().path().split('/').nth(1).unwrap_or_default();
     let section = SECTIONS.into_iter().find(|known| *known == section).unwrap_or_default();
-    run_page_handler(&context, OPERATION, section, unread, async {
+    run_page_handler(&context, OPERATION, section, async {
         let page_request = read_page_request(&context, body).await;
         let gateway = context.context().get();
         let PageResponse { status, headers, body } = gateway.pages().handle(&gateway, &page_request).await;

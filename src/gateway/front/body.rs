@@ -22,7 +22,6 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::content_coding::{BodyDecoder, WindowTooLarge};
-use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::admission::{
     Admission, BudgetExceeded, ByteShare, CountedJson, EXPANSION_MAX, JSON_VALUES_MAX, JsonTextBuilder, JsonTextError,
@@ -50,7 +49,6 @@ const CHARGED_BYTES_MIN: u64 = 64 * 1024;
 /// An unread body. The API description describes it as that of `E`.
 pub(crate) struct UnreadRequestBody<E> {
     pub(super) request: hyper::Request<Body>,
-    unread: UnreadBody,
     /// The limit that the API description states, in bytes.
     max_bytes: usize,
     has_large_windows: bool,
@@ -90,11 +88,6 @@ impl<E> UnreadRequestBody<E> {
         Self { has_large_windows: true, ..self }
     }
 
-    /// Returns the handle that receives the unread part of the body if the body is not read to its end.
-    pub(crate) fn unread(&self) -> UnreadBody {
-        self.unread.clone()
-    }
-
     /// Returns the length that the client has announced for the body, if it has.
     pub(crate) fn announced_bytes(&self) -> Option<u64> {
         announced_bytes(self.request.headers())
@@ -107,10 +100,8 @@ impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E
         context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::wrap_request(request);
         Ok(Self {
             request,
-            unread,
             max_bytes: context.request_body_max_bytes(),
             has_large_windows: false,
             described: PhantomData,

@@ -4,25 +4,31 @@
 //! combined into one state, which is stored with the time at which it began. Other threads read the state only to
 //! choose a connection for eviction; the task of that connection then checks whether the state still holds.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::tables::CLIENT_WRITE_STALL_SECONDS;
+
 /// Bytes were read in this poll.
-const BYTES_READ: u8 = 1;
+const BYTES_READ: u16 = 1;
 /// Bytes were written in this poll.
-const BYTES_WRITTEN: u8 = 1 << 1;
+const BYTES_WRITTEN: u16 = 1 << 1;
 /// The last write to the socket took no byte.
-const WRITE_BLOCKED: u8 = 1 << 2;
+const WRITE_BLOCKED: u16 = 1 << 2;
 /// The head of a request is complete, and its answer has not been handed over to the connection yet.
-const IN_REQUEST: u8 = 1 << 3;
+const IN_REQUEST: u16 = 1 << 3;
 /// In this poll a reader waited for more of the request's body.
-const AWAITS_BODY: u8 = 1 << 4;
+const AWAITS_BODY: u16 = 1 << 4;
 /// Bytes of a request's head have come, and the head is not complete.
-const PARTIAL_HEAD: u8 = 1 << 5;
+const PARTIAL_HEAD: u16 = 1 << 5;
 /// The head of a request was complete at least once.
-const HAD_REQUEST: u8 = 1 << 6;
+const HAD_REQUEST: u16 = 1 << 6;
 /// The bytes of the request's body may be read in large pieces.
-const LARGE_READS: u8 = 1 << 7;
+const LARGE_READS: u16 = 1 << 7;
+/// The request is answered although its body was not read to the end.
+const UNREAD_BODY: u16 = 1 << 8;
+/// The writing side is closed, and what still comes is discarded.
+const CLOSING: u16 = 1 << 9;
 /// The number of low bits of `ConnectionActivity::state` that hold the [`ConnectionState`].
 const STATE_BITS: u32 = 3;
 
@@ -48,6 +54,8 @@ pub(super) enum ConnectionState {
     ReadingBody,
     /// A request is being served, or its answer is being written.
     Busy,
+    /// The last answer is written, and what the client still sends is discarded.
+    Closing,
 }
 
 /// The order in which connections are evicted: connections of the first variant first.
@@ -57,6 +65,8 @@ pub(super) enum EvictionRank {
     Silent,
     /// The connection waits for another request.
     Idle,
+    /// The request is answered, and the client may still be sending.
+    Closing,
     /// No byte of a request's body has arrived for [`STALLED_UPLOAD_MILLIS`].
     StalledUpload,
     /// The head of a request may still arrive within [`NEW_CONNECTION_MILLIS`].
@@ -78,6 +88,10 @@ pub(super) struct ConnectionDeadlines {
     pub(super) idle: Duration,
     /// The time for which a write may be blocked, because the peer takes no byte.
     pub(super) write: Duration,
+    /// The time between two bytes that are discarded after the last answer.
+    pub(super) discard_idle: Duration,
+    /// The time for which bytes are discarded in all.
+    pub(super) discard: Duration,
 }
 
 /// A deadline that has passed.
@@ -86,6 +100,7 @@ pub(super) enum PassedDeadline {
     Head,
     Idle,
     Write,
+    Discard,
     /// The first request after a stop was requested.
     FirstRequest,
 }
@@ -93,20 +108,38 @@ pub(super) enum PassedDeadline {
 /// The flags and the state of one connection. Times are milliseconds, as `ConnectionTable::now` returns them.
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
-    flags: AtomicU8,
+    flags: AtomicU16,
     /// The number of bytes of a request's head that have come.
     head_bytes: AtomicUsize,
     /// The time at which the state began, shifted left by [`STATE_BITS`], and the state in the low bits. For
-    /// [`ConnectionState::ReadingBody`], it is the time at which bytes were last read.
+    /// [`ConnectionState::ReadingBody`] and [`ConnectionState::Closing`], it is the time at which bytes were last read.
     state: AtomicU64,
     /// The time at which writes became blocked; 0 if the last write took bytes.
     blocked_since: AtomicU64,
+    /// The time at which [`ConnectionState::Closing`] began; 0 before that.
+    closing_since: AtomicU64,
+}
+
+// === impl ConnectionDeadlines ===
+
+impl ConnectionDeadlines {
+    /// The deadlines of every listener (our choice). An idle connection is kept longer than the 60 seconds for which load
+    /// balancers commonly keep theirs, so that the load balancer closes first. Input is discarded for as long as common
+    /// servers do.
+    pub(super) const DEFAULT: Self = Self {
+        head: Duration::from_secs(10),
+        idle: Duration::from_secs(75),
+        write: Duration::from_secs(CLIENT_WRITE_STALL_SECONDS),
+        discard_idle: Duration::from_secs(10),
+        discard: Duration::from_secs(30),
+    };
 }
 
 // === impl ConnectionState ===
 
 impl ConnectionState {
-    pub(super) const ALL: [Self; 5] = [Self::New, Self::ReadingHead, Self::Idle, Self::ReadingBody, Self::Busy];
+    pub(super) const ALL: [Self; 6] =
+        [Self::New, Self::ReadingHead, Self::Idle, Self::ReadingBody, Self::Busy, Self::Closing];
 
     /// The value of the `state` label in the metrics.
     pub(super) const fn as_str(self) -> &'static str {
@@ -116,6 +149,7 @@ impl ConnectionState {
             Self::Idle => "idle",
             Self::ReadingBody => "reading_body",
             Self::Busy => "busy",
+            Self::Closing => "closing",
         }
     }
 }
@@ -125,7 +159,7 @@ impl ConnectionState {
 impl EvictionRank {
     /// True if several connections of this rank can be evicted at once, because no request of theirs is lost.
     pub(super) const fn is_batched(self) -> bool {
-        matches!(self, Self::Silent | Self::Idle | Self::NewConnection)
+        matches!(self, Self::Silent | Self::Idle | Self::Closing | Self::NewConnection)
     }
 }
 
@@ -134,10 +168,11 @@ impl EvictionRank {
 impl ConnectionActivity {
     pub(super) const fn new(now: u64) -> Self {
         Self {
-            flags: AtomicU8::new(0),
+            flags: AtomicU16::new(0),
             head_bytes: AtomicUsize::new(0),
             state: AtomicU64::new(now << STATE_BITS),
             blocked_since: AtomicU64::new(0),
+            closing_since: AtomicU64::new(0),
         }
     }
 
@@ -207,6 +242,34 @@ impl ConnectionActivity {
         self.head_bytes.store(0, Ordering::Relaxed);
     }
 
+    /// Records that the request is answered although its body was not read to the end. The answer is the last one.
+    pub(super) fn record_unread_body(&self) {
+        self.set(UNREAD_BODY);
+        self.clear(LARGE_READS);
+    }
+
+    /// Records that the writing side is closed. Returns true if the client may still be sending, because a body or a head
+    /// was refused before its end. What comes must then be discarded: if a socket with unread bytes is closed, the system
+    /// resets the connection, and the client may lose the answer.
+    pub(super) fn begin_closing(&self) -> bool {
+        let may_send = self.flags.load(Ordering::Relaxed) & (UNREAD_BODY | PARTIAL_HEAD) != 0;
+        if may_send {
+            self.clear(PARTIAL_HEAD);
+            self.set(CLOSING);
+        }
+        may_send
+    }
+
+    /// True if what comes is discarded.
+    pub(super) fn is_closing(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & CLOSING != 0
+    }
+
+    /// Records that bytes were discarded.
+    pub(super) fn record_discard(&self) {
+        self.set(BYTES_READ);
+    }
+
     /// Prepares the flags for a poll of the connection.
     pub(super) fn begin_poll(&self) {
         self.clear(BYTES_READ | BYTES_WRITTEN | AWAITS_BODY);
@@ -217,6 +280,7 @@ impl ConnectionActivity {
         let flags = self.flags.load(Ordering::Relaxed);
         let (previous, since) = self.state();
         let state = match flags {
+            _ if flags & CLOSING != 0 => ConnectionState::Closing,
             _ if flags & (IN_REQUEST | AWAITS_BODY) == IN_REQUEST | AWAITS_BODY => ConnectionState::ReadingBody,
             _ if flags & IN_REQUEST != 0 => ConnectionState::Busy,
             _ if flags & PARTIAL_HEAD != 0 => ConnectionState::ReadingHead,
@@ -225,11 +289,15 @@ impl ConnectionActivity {
         };
         let is_unchanged = match (previous, state) {
             (ConnectionState::New, ConnectionState::ReadingHead) => true,
-            (ConnectionState::ReadingBody, ConnectionState::ReadingBody) => flags & BYTES_READ == 0,
+            (ConnectionState::ReadingBody, ConnectionState::ReadingBody)
+            | (ConnectionState::Closing, ConnectionState::Closing) => flags & BYTES_READ == 0,
             _ => previous == state,
         };
         let since = if is_unchanged { since } else { now };
         self.state.store(since << STATE_BITS | state as u64, Ordering::Relaxed);
+        if state == ConnectionState::Closing && previous != state {
+            self.closing_since.store(now, Ordering::Relaxed);
+        }
         if flags & WRITE_BLOCKED == 0 {
             self.blocked_since.store(0, Ordering::Relaxed);
         } else if flags & BYTES_WRITTEN != 0 || self.blocked_since.load(Ordering::Relaxed) == 0 {
@@ -255,6 +323,10 @@ impl ConnectionActivity {
                 Some((since + millis(deadlines.head), PassedDeadline::Head))
             }
             (ConnectionState::Idle, since) => Some((since + millis(deadlines.idle), PassedDeadline::Idle)),
+            (ConnectionState::Closing, last_read) => {
+                let end = self.closing_since.load(Ordering::Relaxed) + millis(deadlines.discard);
+                Some((end.min(last_read + millis(deadlines.discard_idle)), PassedDeadline::Discard))
+            }
             (ConnectionState::ReadingBody | ConnectionState::Busy, _) => None,
         }
     }
@@ -274,6 +346,7 @@ impl ConnectionActivity {
             ConnectionState::New | ConnectionState::ReadingHead if age >= NEW_CONNECTION_MILLIS => EvictionRank::Silent,
             ConnectionState::New | ConnectionState::ReadingHead => EvictionRank::NewConnection,
             ConnectionState::Idle => EvictionRank::Idle,
+            ConnectionState::Closing => EvictionRank::Closing,
             ConnectionState::ReadingBody if age >= STALLED_UPLOAD_MILLIS => EvictionRank::StalledUpload,
             ConnectionState::ReadingBody => EvictionRank::ActiveUpload,
             ConnectionState::Busy => return None,
@@ -281,11 +354,11 @@ impl ConnectionActivity {
         Some((rank, since))
     }
 
-    fn set(&self, flags: u8) {
+    fn set(&self, flags: u16) {
         self.flags.fetch_or(flags, Ordering::Relaxed);
     }
 
-    fn clear(&self, flags: u8) {
+    fn clear(&self, flags: u16) {
         self.flags.fetch_and(!flags, Ordering::Relaxed);
     }
 }

@@ -5,6 +5,8 @@
 //! address with the most connections. A connection whose request is being served is never evicted; if all are being
 //! served, the new connection is refused.
 
+mod closing;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,13 +23,7 @@ use super::listener::raise_descriptor_limit;
 use crate::gateway::admission::network_of;
 use crate::gateway::config::{Config, ConnectionLimits, TrustedProxies};
 use crate::gateway::telemetry::{ConnectionMetrics, Metrics};
-use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
-/// The time within which the head of a request must be sent (our choice).
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-/// The time after which an idle connection is closed (our choice). It is longer than the 60 seconds for which load
-/// balancers commonly keep idle connections, so that the load balancer closes first.
-const IDLE_DEADLINE: Duration = Duration::from_secs(75);
 /// The maximum number of connections to the metrics listener (our choice).
 const METRICS_CONNECTIONS_MAX: usize = 64;
 /// The number of file descriptors that the default limit reserves for each connection: its own socket, a file and an
@@ -64,6 +60,8 @@ struct ConnectionTableState {
     count_by_address: HashMap<IpAddr, usize>,
     /// The number of connections that are marked for eviction and still open.
     evicted_count: usize,
+    /// The connections whose input is discarded, the oldest first. Those that were refused are not in `connections`.
+    closing: Vec<Arc<ClientConnection>>,
     last_id: u64,
     is_stopping: bool,
 }
@@ -120,12 +118,7 @@ impl ConnectionTable {
         let max = max.min(descriptor_limit);
         let max_per_address = limits.max_per_address.unwrap_or(max.div_ceil(2)).min(max);
         tracing::debug!(max, max_per_address, descriptors, "connections are limited");
-        let deadlines = ConnectionDeadlines {
-            head: HEAD_DEADLINE,
-            idle: IDLE_DEADLINE,
-            write: Duration::from_secs(CLIENT_WRITE_STALL_SECONDS),
-        };
-        Arc::new(Self::with_limits(max, max_per_address, deadlines, exempt.clone(), metrics))
+        Arc::new(Self::with_limits(max, max_per_address, ConnectionDeadlines::DEFAULT, exempt.clone(), metrics))
     }
 
     /// The table of the main listener, for as many connections as there can be descriptors.
@@ -210,6 +203,13 @@ impl ConnectionTable {
     }
 
     fn insert(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
+        let slot = self.new_slot(open, address, is_exempt);
+        open.connections.insert(slot.connection.id, Arc::clone(&slot.connection));
+        *open.count_by_address.entry(address).or_default() += 1;
+        slot
+    }
+
+    fn new_slot(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
         open.last_id += 1;
         let connection = Arc::new(ClientConnection {
             id: open.last_id,
@@ -220,8 +220,6 @@ impl ConnectionTable {
             is_stopping: AtomicBool::new(false),
             waker: Mutex::default(),
         });
-        open.connections.insert(connection.id, Arc::clone(&connection));
-        *open.count_by_address.entry(address).or_default() += 1;
         ConnectionSlot { connections: Arc::clone(self), connection }
     }
 
@@ -434,6 +432,7 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.lock();
+        open.closing.retain(|other| other.id != self.connection.id);
         if open.connections.remove(&self.connection.id).is_some() {
             if self.connection.is_evicted.load(Ordering::Relaxed) {
                 open.evicted_count -= 1;

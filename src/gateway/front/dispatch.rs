@@ -133,6 +133,13 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         } else {
             Err(HttpError::for_not_found(None, String::new()))
         };
+        // Whatever answers GET answers HEAD (RFC 9110, section 9.3.2); the connection leaves out the body.
+        let route = match route {
+            Err(error) if request.method() == Method::HEAD => {
+                server.router.lookup_route(&Method::GET, path.into(), None).map_err(|_| error)
+            }
+            route => route,
+        };
         let route = route.or_else(|error| {
             // The pages answer a browser with a page, whatever the path is.
             let is_missing_page = error.status_code.as_status() == StatusCode::NOT_FOUND && wants_page(&request);
@@ -199,6 +206,9 @@ fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<
     let path = request.uri().path();
     let allowed = error.headers.iter().flat_map(|headers| headers.get_all(ALLOW));
     let mut allowed: Vec<&str> = allowed.filter_map(|method| method.to_str().ok()).collect();
+    if allowed.contains(&"GET") && !allowed.contains(&"HEAD") {
+        allowed.push("HEAD");
+    }
     allowed.sort_unstable();
     let (method, full_path) = (request.method().to_string(), path.to_owned());
     let gateway_error = match error.status_code {
@@ -233,7 +243,9 @@ fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<
 fn wants_page(request: &Request<Body>) -> bool {
     let is_api = API_PREFIXES.iter().any(|prefix| request.uri().path().starts_with(prefix));
     let accepts_html = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
-    request.method() == Method::GET && !is_api && accepts_html.is_some_and(|types| types.starts_with("text/html"))
+    [Method::GET, Method::HEAD].contains(request.method())
+        && !is_api
+        && accepts_html.is_some_and(|types| types.starts_with("text/html"))
 }
 
 /// True if WebSocket is among the protocols that the client asks to switch to.

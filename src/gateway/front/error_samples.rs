@@ -44,6 +44,7 @@ fn samples() -> Vec<Error> {
         Error::InvalidKey => Error::InvalidKey,
         Error::UndeclaredKeyHeader => Error::UndeclaredKeyHeader,
         Error::Denied => Error::Denied,
+        Error::ForeignOrigin(_) => Error::ForeignOrigin(sample_text()),
         Error::AdminDecision(_) => Error::AdminDecision(AdminDecision::Disabled),
         Error::Invalid(_) => rejection(RejectionReason::InvalidValue).into(),
         Error::UnreadableContext(_) => Error::UnreadableContext(Rejection { reason: None, ..rejection(RejectionReason::InvalidValue) }),

@@ -18,7 +18,6 @@ use serde::Serialize;
 use sync_wrapper::SyncWrapper;
 use tracing::Instrument as _;
 
-use super::unread_body::UnreadBody;
 use crate::error::{ApiErrorCode, Error};
 
 /// The header `x-should-retry`, which the official SDKs obey.
@@ -64,11 +63,8 @@ pub(crate) trait ResponseCounter: ServerContext {
 }
 
 /// Runs a handler, and converts an error or a panic into an error answer.
-///
-/// `unread` holds the body of the request if the handler does not read it.
 pub(crate) async fn run_handler<T, C: ResponseCounter>(
     context: &RequestContext<C>,
-    unread: UnreadBody,
     handler: impl Future<Output = Result<HandlerResponse, impl Into<HandlerError>>>,
 ) -> TypedResponse<T> {
     let started_at = Instant::now();
@@ -86,7 +82,7 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
         Err(HandlerError { error, headers }) => {
             let mut response = error_response(&error);
             response.headers_mut().extend(headers);
-            response.map(|body| unread.respond_and_drain(body))
+            response.map(Body::from)
         }
     };
     context.context().count_response(&context.endpoint.operation_id, response.status().as_u16());
@@ -118,7 +114,6 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
     context: &RequestContext<C>,
     operation: &str,
     section: &str,
-    unread: UnreadBody,
     handler: impl Future<Output = Response<PageContent>>,
 ) -> Response<Body> {
     let started_at = Instant::now();
@@ -134,7 +129,7 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
     let (request_id, head_ms) = (&context.request_id, started_at.elapsed().as_millis());
     tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
     response.map(|content| match content {
-        PageContent::Whole(body) => unread.respond_and_drain(body),
+        PageContent::Whole(body) => Body::from(body),
         PageContent::Streaming(body) => body,
     })
 }

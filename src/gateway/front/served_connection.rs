@@ -1,12 +1,17 @@
 //! One connection: HTTP/1 over its socket, with deadlines for request heads, idle connections and blocked writes. The
 //! deadline for request bodies is in `front/body.rs`.
 //!
+//! A connection whose last request was answered before its body was read is closed in three steps: the writing side is
+//! closed after the answer, what the client still sends is discarded within limits of time and number, and then the
+//! socket is closed. If it were closed at once, a client that is still sending would lose the answer.
+//!
 //! hyper has a deadline for request heads only. Here, one timer for each connection covers three cases: a head that
 //! does not arrive, an idle connection, and a peer that takes no byte of the data to be written. The timer belongs to
 //! the task of the connection, so it runs even if the body of an answer is not polled.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,31 +19,33 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dropshot::Body;
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::connection_activity::{ConnectionState, PassedDeadline};
 use super::connections::{ClientConnection, ConnectionSlot};
 use super::cors::CorsSettings;
 use super::dispatch::RequestDispatcher;
+use super::request_body::{READ_BUFFER_MAX, RequestBody};
 use crate::gateway::admission::{Admission, ByteShare};
 
-/// The maximum size of the read buffer of one connection, in bytes (our choice). The buffer grows with a fast sender
-/// and stays for the life of the connection, so it must be small enough for hundreds of connections; hyper's default is
-/// 408 KiB.
-const READ_BUFFER_MAX: usize = 128 * 1024;
 /// The most bytes that are read at once unless the sender is known and its body is still arriving (our choice): the first
 /// size of hyper's read buffer, which grows only with larger reads.
 const SMALL_READ_MAX: usize = 8 * 1024;
 /// The maximum size of the head of a request, in bytes (our choice): that of common servers.
 const HEAD_MAX: usize = 16 * 1024;
 
+/// The most bytes that are discarded at once (our choice). They are on the stack.
+const DISCARD_BYTES: usize = 16 * 1024;
+/// The time for which the rest of a request is discarded after a stop was requested, in milliseconds (our choice).
+const STOPPED_DISCARD_MILLIS: u64 = 1_000;
 /// The time for which a new connection may still send its first request after a stop was requested, in milliseconds (our
 /// choice): its client cannot know of the stop.
 const FIRST_REQUEST_MILLIS: u64 = 1_000;
@@ -54,15 +61,6 @@ struct ConnectionService<C: CorsSettings> {
     dispatcher: Arc<RequestDispatcher<C>>,
     connection: Arc<ClientConnection>,
     remote: SocketAddr,
-}
-
-/// The body of a request, which records when a reader waits for more bytes.
-struct RequestBody {
-    body: Incoming,
-    connection: Arc<ClientConnection>,
-    admission: Admission,
-    /// True if a large read buffer was asked for.
-    has_asked: bool,
 }
 
 /// The body of an answer, which records the end of the request when it is dropped.
@@ -84,13 +82,33 @@ struct ServedConnection<'a, C: CorsSettings> {
     timer: Pin<&'a mut Sleep>,
     /// The time for which the timer is set, as `ConnectionTable::now` counts it.
     timer_set_for: u64,
-    /// The time at which the connection is closed if it has not sent a request by then; `None` before a stop.
+    /// The time at which the connection is closed if it serves no request then; `None` before a stop.
     closes_at: Option<u64>,
+    /// True if what comes is discarded.
+    is_closing: bool,
     /// True if the connection ends with the running request.
     is_stopping: bool,
 }
 
 type ClientHttpConnection<C> = http1::Connection<TokioIo<ClientSocket>, ConnectionService<C>>;
+
+/// Sends this answer to a connection that is not served, and closes it as one whose request was not read.
+pub(super) async fn refuse(stream: TcpStream, slot: ConnectionSlot, answer: String) {
+    let (connection, deadlines) = (slot.connection(), slot.connections().deadlines);
+    let mut socket = ClientSocket { stream, connection: Arc::clone(connection) };
+    let send = async {
+        socket.stream.write_all(answer.as_bytes()).await?;
+        socket.stream.shutdown().await?;
+        std::future::poll_fn(|cx| socket.poll_discard(cx)).await
+    };
+    let mut closed = pin!(timeout(deadlines.discard_idle, send));
+    // The other end of the connection has no part in the result.
+    let until_evicted = std::future::poll_fn(|cx| {
+        connection.register_waker(cx);
+        if connection.is_evicted() { Poll::Ready(()) } else { closed.as_mut().poll(cx).map(drop) }
+    });
+    until_evicted.await;
+}
 
 /// Serves a connection until it is closed.
 pub(super) async fn serve<C: CorsSettings>(
@@ -115,6 +133,7 @@ pub(super) async fn serve<C: CorsSettings>(
         timer,
         timer_set_for,
         closes_at: None,
+        is_closing: false,
         is_stopping: false,
     };
     let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
@@ -130,6 +149,11 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
         connection.register_waker(cx);
         if self.poll_http(cx).is_ready() {
             return Poll::Ready("done");
+        }
+        if connection.activity.is_closing() && !self.is_closing {
+            self.is_closing = true;
+            self.slot.begin_closing();
+            self.closes_at = self.closes_at.map(|_| connections.now() + STOPPED_DISCARD_MILLIS);
         }
         if !self.charge_head() {
             return Poll::Ready("refused");
@@ -147,6 +171,7 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
             PassedDeadline::Head => "head_timeout",
             PassedDeadline::Idle => "idle_timeout",
             PassedDeadline::Write => "write_timeout",
+            PassedDeadline::Discard => "discard_timeout",
             PassedDeadline::FirstRequest => "stopped",
         })
     }
@@ -192,8 +217,8 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<PassedDeadline> {
         let (connection, connections) = (self.slot.connection(), self.slot.connections());
         loop {
-            let is_new = connection.activity.state().0 == ConnectionState::New;
-            let closes_at = self.closes_at.filter(|_| is_new).map(|at| (at, PassedDeadline::FirstRequest));
+            let is_unused = matches!(connection.activity.state().0, ConnectionState::New | ConnectionState::Closing);
+            let closes_at = self.closes_at.filter(|_| is_unused).map(|at| (at, PassedDeadline::FirstRequest));
             let deadlines = [closes_at, connection.activity.next_deadline(&connections.deadlines)];
             let Some((due_at, deadline)) = deadlines.into_iter().flatten().min_by_key(|(due_at, _)| *due_at) else {
                 return Poll::Pending;
@@ -214,6 +239,19 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
 // === impl ClientSocket ===
 
 impl ClientSocket {
+    /// Discards what the client sends, until it closes its side.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        loop {
+            let mut space = [MaybeUninit::uninit(); DISCARD_BYTES];
+            let mut bytes = ReadBuf::uninit(&mut space);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes))?;
+            if bytes.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            self.connection.activity.record_discard();
+        }
+    }
+
     fn record_write_result(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
         match written {
             Poll::Pending => self.connection.activity.record_blocked_write(),
@@ -267,7 +305,13 @@ impl AsyncWrite for ClientSocket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if !self.connection.activity.is_closing() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            if !self.connection.activity.begin_closing() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.poll_discard(cx)
     }
 }
 
@@ -283,53 +327,17 @@ impl<C: CorsSettings> hyper::service::Service<Request<Incoming>> for ConnectionS
         let (dispatcher, connection, remote) =
             (Arc::clone(&self.dispatcher), Arc::clone(&self.connection), self.remote);
         let admission = dispatcher.begin_admission(remote, request.headers());
-        let request = request.map(|body| {
-            let (connection, admission) = (Arc::clone(&connection), admission.clone());
-            Body::wrap(RequestBody { body, connection, admission, has_asked: false })
-        });
+        let (parts, body) = request.into_parts();
+        let (body, rest) = RequestBody::new(body, &parts.headers, &connection, &admission);
+        let request = Request::from_parts(parts, Body::wrap(body));
         Box::pin(async move {
-            let response = dispatcher.dispatch(request, remote, admission.clone()).await;
+            let mut response = dispatcher.dispatch(request, remote, admission.clone()).await;
+            if !rest.finish().await {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                connection.activity.record_unread_body();
+            }
             Ok(response.map(|body| AnswerBody { body, connection, admission, error: None }))
         })
-    }
-}
-
-// === impl RequestBody ===
-
-impl RequestBody {
-    /// Lets the bytes of a body that is still arriving be read in large pieces if there is memory for them.
-    fn choose_reads(&mut self) {
-        if self.admission.is_drained() {
-            self.connection.activity.set_large_reads(false);
-        } else if !self.has_asked && self.admission.principal().is_some() {
-            self.has_asked = true;
-            self.connection.activity.set_large_reads(self.admission.hold_read_buffer(READ_BUFFER_MAX as u64));
-        }
-    }
-}
-
-impl http_body::Body for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        match &frame {
-            Poll::Pending => {
-                self.connection.activity.record_body_wait();
-                self.choose_reads();
-            }
-            Poll::Ready(_) => self.connection.activity.record_body_read(),
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

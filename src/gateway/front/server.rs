@@ -19,7 +19,7 @@ use super::dispatch::RequestDispatcher;
 use super::listener;
 use super::request_id::new_request_id;
 use super::response::error_response;
-use super::served_connection::serve;
+use super::served_connection::{refuse, serve};
 use crate::error::Error;
 
 /// The pause after a failed `accept`, which usually means that descriptors or memory are short (our choice).
@@ -151,7 +151,9 @@ impl<C: CorsSettings> ConnectionAcceptor<C> {
             Some(slot) => {
                 drop(Handle::current().spawn(serve(stream, remote, slot, Arc::clone(&self.dispatcher))));
             }
-            None => refuse_connection(&stream, unavailable_response().as_bytes()),
+            None => {
+                drop(Handle::current().spawn(refuse(stream, self.connections.refuse(remote), unavailable_response())));
+            }
         }
         // A connection that was just accepted gets time to read its request before another one can evict it.
         tokio::task::yield_now().await;
@@ -163,14 +165,6 @@ impl<C: CorsSettings> ConnectionAcceptor<C> {
 fn is_peer_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-/// Sends an answer without waiting; the connection is closed when `stream` is dropped.
-fn refuse_connection(stream: &TcpStream, answer: &[u8]) {
-    // If the socket has unread bytes when it is closed, the system resets the connection and drops the answer.
-    let mut request = [0; 4096];
-    drop(stream.try_read(&mut request));
-    drop(stream.try_write(answer));
 }
 
 /// The complete HTTP answer to a connection that cannot be admitted.

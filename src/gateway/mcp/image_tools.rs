@@ -1,5 +1,6 @@
 //! Runs the tool calls of one request.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Limited};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    ProgressNotificationParam, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -260,6 +261,12 @@ impl ServerHandler for ImageTools {
             .with_instructions(INSTRUCTIONS)
     }
 
+    /// A version whose servers must take batches is not offered, because batches are refused.
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        let takes_batches = |version: &&ProtocolVersion| **version == ProtocolVersion::V_2025_03_26;
+        ProtocolVersion::KNOWN_VERSIONS.iter().filter(|version| !takes_batches(version)).cloned().collect()
+    }
+
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
@@ -286,7 +293,7 @@ impl ServerHandler for ImageTools {
         let result = loop {
             tokio::select! {
                 result = &mut running => break result,
-                _ = ticks.tick(), if context.meta.get_progress_token().is_some() => {
+                _ = ticks.tick(), if self.0.accepted.events && context.meta.get_progress_token().is_some() => {
                     if let Some(token) = context.meta.get_progress_token() {
                         // A client that does not listen still gets its result.
                         drop(context.peer.notify_progress(ProgressNotificationParam::new(token, progress)).await);

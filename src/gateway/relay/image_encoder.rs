@@ -9,6 +9,9 @@
 //! an element of `data`. In a stream, the image of a JSON answer becomes the final event. An event has an `event:` line
 //! and a `data:` line with JSON, and no `[DONE]` ends the stream; intermediate images are numbered from 0, and events of
 //! other kinds are not passed on, because the official SDKs parse every event as an image.
+//!
+//! An event is written while its image arrives, so it may break off. Its `type` therefore follows the image: an event that
+//! breaks off has the type `error` and no other, and its text is no base64 ([`spoil_base64`]).
 
 use std::collections::VecDeque;
 
@@ -21,7 +24,7 @@ use super::event::{
     AnswerEncoder, AnswerForm, AnswerSummary, AnswerWithoutImage, DeliveredImage, FrameContent, MemberScope,
     RelayEvent, RelayEventSink,
 };
-use super::image_item::{ImageItem, ImageItemKind};
+use super::image_item::{ImageItem, ImageItemKind, spoil_base64};
 use super::relay_error::RelayError;
 use super::undocumented_members;
 use crate::image::ImageProperties;
@@ -96,6 +99,7 @@ impl ImageEncoder {
             self.pending_text.extend_from_slice(opening.as_bytes());
         }
         self.item.probe.add(&base64);
+        self.item.base64_length += base64.len();
         if !self.pending_text.is_empty() {
             self.ready.push_back(Bytes::from(std::mem::take(&mut self.pending_text)));
         }
@@ -182,12 +186,8 @@ impl ImageEncoder {
     fn frame_opening(&mut self) -> String {
         // If no intermediate images were requested, an event with an image is the final event.
         self.is_named_last = self.item.kind() == ImageItemKind::Unknown && self.requested.partials > 0;
-        if self.is_named_last {
-            // The order of the lines has no meaning.
-            return "data: {\"b64_json\":\"".to_owned();
-        }
-        let name = self.event_name();
-        format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"")
+        let line = if self.is_named_last { String::new() } else { format!("event: {}\n", self.event_name()) };
+        format!("{line}data: {{\"b64_json\":\"")
     }
 
     fn event_name(&self) -> String {
@@ -211,12 +211,10 @@ impl ImageEncoder {
             members.remove("usage");
             members.insert("partial_image_index".to_owned(), json!(index));
         }
-        let end = if self.is_named_last {
-            members.insert("type".to_owned(), name.as_str().into());
-            format!("}}\nevent: {name}\n\n")
-        } else {
-            "}\n\n".to_owned()
-        };
+        // The order of the lines has no meaning.
+        let end = if self.is_named_last { format!("}}\nevent: {name}\n\n") } else { "}\n\n".to_owned() };
+        members.remove("type");
+        write_members(&mut self.pending_text, &Map::from_iter([("type".to_owned(), name.into())]));
         write_members(&mut self.pending_text, &members);
         self.pending_text.extend_from_slice(end.as_bytes());
     }
@@ -288,19 +286,21 @@ impl AnswerEncoder for ImageEncoder {
         Bytes::from(std::mem::take(&mut self.pending_text))
     }
 
-    /// A frame that has begun becomes an error event. A separate error event follows for clients that read only the last
+    /// A frame that has begun becomes an error event: its data gets the members of the error, and its name a second
+    /// `event:` line, of which readers use the last. A separate error event follows for clients that read only the last
     /// event.
     fn finish_with_error(&mut self, error: &str, _: Option<String>) -> Option<Bytes> {
         if !self.requested.stream {
             return None;
         }
+        let mut text = Vec::new();
         // The closing quote of an image may still wait for the members after it.
-        let mut text = std::mem::take(&mut self.pending_text);
+        let pending = std::mem::take(&mut self.pending_text);
         if self.item.has_begun {
-            if !self.item.has_ended {
-                text.push(b'"');
+            if !self.item.has_ended || pending.starts_with(b"\"") {
+                text.extend_from_slice(spoil_base64(self.item.base64_length).as_bytes());
             }
-            // The members of the error follow those of the image. Parsers use the last of the two members `type`.
+            text.extend_from_slice(if self.item.has_ended { &pending } else { b"\"" });
             text.extend_from_slice(format!(",{}\nevent: error\n\n", &error[1..]).as_bytes());
         }
         text.extend_from_slice(format!("event: error\ndata: {error}\n\n").as_bytes());

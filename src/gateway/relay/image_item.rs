@@ -11,6 +11,18 @@ const HEAD_BASE64_MAX: usize = 16 * 1024;
 /// The number of characters of base64 in which most files state size and format.
 const HEAD_BASE64_USUAL: usize = 64;
 
+/// Returns what follows the beginning of a base64 text, of this many characters, that breaks off: with it, the text is
+/// base64 for no decoder. Strict decoders refuse the exclamation mark, and those that skip it refuse a text with one
+/// character more than a multiple of four.
+pub(super) const fn spoil_base64(length: usize) -> &'static str {
+    match length % 4 {
+        0 => "A!",
+        1 => "!",
+        2 => "AAA!",
+        _ => "AA!",
+    }
+}
+
 /// An element of `data` in a JSON answer, or an event.
 #[derive(Debug, Default)]
 pub(super) struct ImageItem {
@@ -20,6 +32,8 @@ pub(super) struct ImageItem {
     pub(super) has_begun: bool,
     /// True if its image is complete.
     pub(super) has_ended: bool,
+    /// The number of characters of its image that have been passed on.
+    pub(super) base64_length: usize,
     /// `None` if the item is an element of `data`. If it is an event: the value of the `event:` line, which may come
     /// after the data, or an empty text.
     pub(super) event_name: Option<String>,

@@ -23,6 +23,7 @@ use super::event::{
     RelayEventSink,
 };
 use super::image_encoder::HEARTBEAT;
+use super::image_item::spoil_base64;
 use super::relay_error::RelayError;
 use crate::image::ImageProperties;
 use crate::stream::json::{JsonSyntaxError, ValueInterest};
@@ -323,11 +324,13 @@ impl AnswerEncoder for ResponsePassthrough {
         let (held, mut text) = (self.held.take_all(), String::new());
         if self.delivery == EventDelivery::Live {
             text.push_str(&String::from_utf8_lossy(&held));
-            // Of two members `type` in one object, and of two `event:` lines of one event, clients use the last.
+            // Of two members `type` in one object, and of two `event:` lines of one event, most clients use the last.
+            // Those that use the first get no image either, because its text is no base64.
             let error = self.observer.error_event(error);
-            let closing = closing.map(|closing| format!("{closing},{}\nevent: error", &error[1..]));
+            let spoiled = self.observer.begun_image_length().map_or("", spoil_base64);
+            let closing = closing.map(|closing| format!("{spoiled}{closing},{}", &error[1..]));
             text.push_str(&closing.unwrap_or_default());
-            text.push_str("\n\n");
+            text.push_str("\nevent: error\n\n");
         }
         let (error, failed) = (self.observer.error_event(error), self.observer.failed_event(error));
         text.push_str(&format!("event: error\ndata: {error}\n\nevent: response.failed\ndata: {failed}\n\n"));

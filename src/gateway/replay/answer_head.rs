@@ -56,6 +56,7 @@ pub(super) fn is_final(error: &Error) -> bool {
         Error::InvalidKey
         | Error::UndeclaredKeyHeader
         | Error::Denied
+        | Error::ForeignOrigin(_)
         | Error::AdminDecision(_)
         | Error::Invalid(_)
         | Error::UnreadableContext(_)

@@ -18,6 +18,8 @@ use crate::tables::{Field, field};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddedNames {
     fields: BTreeSet<String>,
+    /// Those of the fields that are objects for some model.
+    objects: BTreeSet<String>,
     files: BTreeSet<String>,
     allows_any_field: bool,
 }
@@ -30,6 +32,8 @@ impl AddedNames {
         let mut names = Self::default();
         for model in models {
             names.fields.extend(model.fields.iter().map(|field| field.name.clone()));
+            let objects = model.fields.iter().filter(|field| field.kind == ModelFieldKind::Object);
+            names.objects.extend(objects.map(|field| field.name.clone()));
             names.files.extend(model.file_parts.iter().map(|part| part.name.clone()));
             names.allows_any_field |= model.passes_unknown;
         }
@@ -39,6 +43,11 @@ impl AddedNames {
     /// True if some model has this field.
     pub(crate) fn has_field(&self, name: &str) -> bool {
         self.allows_any_field || self.fields.contains(name)
+    }
+
+    /// True if this field is an object for some model.
+    pub(crate) fn has_object(&self, name: &str) -> bool {
+        self.objects.contains(name)
     }
 
     /// True if some model has files under this name.

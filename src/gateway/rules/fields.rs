@@ -9,6 +9,10 @@ use crate::gateway::config::SizeRules;
 use crate::image::SizeRequest;
 use crate::tables::{Field, FieldKind};
 
+/// The optional fields that the image operations and the image tool of the provider have and this API does not serve
+/// (release 3.57.0 of its Python client). `null` in one of them means that it is absent, as in every other field.
+const UNSERVED_FIELDS: [&str; 6] = ["complexity", "frame_count", "frame_duration_ms", "markup", "style", "svg"];
+
 /// The values that a field may have for one model. They apply instead of those of the table.
 #[derive(Clone, Debug)]
 pub(super) enum FieldRestriction<'a> {
@@ -89,6 +93,17 @@ pub(super) fn check_restricted<'a>(
         }
     }
     Ok(())
+}
+
+/// True for an optional field of the provider's operations that this API does not serve.
+pub(crate) fn is_unserved(name: &str) -> bool {
+    UNSERVED_FIELDS.contains(&name)
+}
+
+/// Removes the fields that this API does not serve and whose value is `null`, and a `model` that is `null`, which is
+/// optional for the provider.
+pub(super) fn remove_nulls(body: &mut Map<String, Value>) {
+    body.retain(|name, value| !(value.is_null() && (is_unserved(name) || name == "model")));
 }
 
 /// Rejects a parameter that does not exist.

@@ -81,6 +81,7 @@ fn check_field_rules(
     let alias = replace_alias(models, object);
     let model = models.model_or_default(object.get("model").and_then(Value::as_str));
     let added_fields = added_fields::take_fields(&model, table, object, is_edit, form == RequestForm::MultipartEdit)?;
+    fields::remove_nulls(object);
     remove_input_fidelity("", &model, object)?;
     check_transparency("", &model, object)?;
     fields::check_restricted("", table, |field| models.restriction(&model, field), object)?;
@@ -292,7 +293,7 @@ mod tests {
         check_refused(json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
         check_refused(json!({"prompt": " \n"}), "prompt", RejectionReason::StringBelowMin);
         check_refused(json!({"prompt": "x".repeat(32_001)}), "prompt", RejectionReason::StringAboveMax);
-        check_refused(json!({"model": null}), "model", RejectionReason::InvalidType);
+        check_refused(json!({"model": null}), "model", RejectionReason::MissingParameter);
         check_refused(json!({"model": "dall-e-3"}), "model", RejectionReason::InvalidValue);
         check_refused(json!({"style": "vivid"}), "style", RejectionReason::UnknownParameter);
         check_refused(json!({"response_format": "url"}), "response_format", RejectionReason::InvalidValue);

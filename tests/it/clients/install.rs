@@ -46,6 +46,11 @@ pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf 
     home.join("bin/python")
 }
 
+/// A Python interpreter with the HTTP clients of Python and a reader of events.
+pub(crate) fn reuse_python() -> PathBuf {
+    python("IMAGATE_PY_REUSE", "reuse", "openai requests httpx aiohttp httpx-sse")
+}
+
 /// A folder with these npm packages.
 pub(crate) fn modules(variable: &str, name: &str, packages: &[&str]) -> PathBuf {
     if let Some(given) = env_setting(variable) {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use imagate::client::{Client, EditRequest, Error, Input};
 
-use super::install::{node, python, script};
+use super::install::{node, reuse_python, script};
 use super::pictures;
 use crate::kit::{FakeUpstream, Gateway, image_specimen};
 
@@ -31,7 +31,7 @@ fn check_ten_calls_each(command: &mut Command, users: &[&str]) {
 
 #[test]
 fn ten_edits_over_one_connection_of_python_make_ten_images() {
-    let interpreter = python("IMAGATE_PY_REUSE", "reuse", "openai requests httpx");
+    let interpreter = reuse_python();
     let users = ["requests", "http.client", "httpx", "openai", "socket", "chunks", "curl"];
     check_ten_calls_each(Command::new(interpreter).arg(script("reuse_tour.py")), &users);
 }

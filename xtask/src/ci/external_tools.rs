@@ -83,8 +83,8 @@ const PACKAGES: [ToolPackage; 7] = [
     ToolPackage { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
     ToolPackage {
         folder: "reuse",
-        requirements: "openai requests httpx",
-        module: "openai, requests, httpx",
+        requirements: "openai requests httpx aiohttp httpx-sse",
+        module: "openai, requests, httpx, aiohttp, httpx_sse",
         variable: "IMAGATE_PY_REUSE",
     },
     ToolPackage {
@@ -114,8 +114,9 @@ const PACKAGES: [ToolPackage; 7] = [
 ];
 
 /// Folders with packages of Node: the name, the packages, and the environment variable with the path of the folder.
-const NODE: [(&str, &str, &str); 4] = [
+const NODE: [(&str, &str, &str); 5] = [
     ("openai", "openai", "IMAGATE_NODE_OPENAI"),
+    ("sse", "openai eventsource-parser", "IMAGATE_NODE_SSE"),
     ("codex", "@openai/codex", "IMAGATE_NODE_CODEX"),
     ("browser", "playwright-core@1.65.1 axe-core@4.14.1", "IMAGATE_NODE_BROWSER"),
     ("oidc-provider", "oidc-provider@8.8.1", "IMAGATE_NODE_OIDC_PROVIDER"),

@@ -12,7 +12,7 @@ use crate::gateway::front::framed_body::{FRAME_SIZES, contents, framed, in_each_
 fn json_body(coding: &str, body: Body, max_bytes: usize) -> JsonBody<()> {
     let request = hyper::Request::post("/").header("content-type", "application/json");
     let request = request.header("content-encoding", coding).body(body).unwrap();
-    JsonBody { request, unread: UnreadBody::default(), max_bytes, has_large_windows: true, described: PhantomData }
+    JsonBody { request, max_bytes, has_large_windows: true, described: PhantomData }
 }
 
 /// Reads a body with `read` and `read_to_spool`, in frames of each of these sizes. Each call must return the bytes

@@ -4,6 +4,8 @@ const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
     head: Duration::from_millis(10_000),
     idle: Duration::from_millis(75_000),
     write: Duration::from_millis(60_000),
+    discard_idle: Duration::from_millis(10_000),
+    discard: Duration::from_millis(30_000),
 };
 
 /// The time at which a poll ends, in milliseconds, and the function that records the events of the poll.

@@ -4,6 +4,8 @@ const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
     head: Duration::from_secs(10),
     idle: Duration::from_secs(75),
     write: Duration::from_secs(60),
+    discard_idle: Duration::from_secs(10),
+    discard: Duration::from_secs(30),
 };
 
 fn connections(max: usize, max_per_address: usize) -> Arc<ConnectionTable> {

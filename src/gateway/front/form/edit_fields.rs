@@ -15,6 +15,25 @@ const NAME_MAX: usize = 64;
 /// The kind of a field that a dialect of the caller removes, whatever its value.
 const REMOVED_FIELD: FieldKind = FieldKind::Text { min: 0, max: u64::MAX };
 
+/// The greatest depth of an object in a form (our choice).
+const OBJECT_DEPTH_MAX: usize = 8;
+
+/// A place in an object that a form states in brackets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ObjectPath<'a> {
+    field: &'a str,
+    keys: Vec<PathKey<'a>>,
+}
+
+/// One pair of brackets.
+#[derive(Debug, PartialEq, Eq)]
+enum PathKey<'a> {
+    /// A member of an object.
+    Member(&'a str),
+    /// The next element of a list: empty brackets.
+    Element,
+}
+
 /// The fields that have been read so far.
 #[derive(Debug, Default)]
 pub(super) struct EditFields {
@@ -51,6 +70,31 @@ impl EditFields {
         self.names.added.has_field(name) && find_field(name).is_err()
     }
 
+    /// The path that a name such as `svg[reasoning][effort]` states, if its field is an object that only added models have.
+    /// Clients write the members of an object in this way.
+    pub(super) fn object_path<'a>(&self, name: &'a str) -> Option<ObjectPath<'a>> {
+        ObjectPath::parse(name)
+            .filter(|path| self.names.added.has_object(path.field) && find_field(path.field).is_err())
+    }
+
+    /// Stores a text in an object, whose members all come as texts.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the place has another value.
+    pub(super) fn insert_member(&mut self, path: &ObjectPath<'_>, name: &str, text: String) -> Result<(), Error> {
+        let mut place = self.values.entry(path.field).or_insert(Value::Null);
+        for key in &path.keys {
+            place = key.enter(place).ok_or_else(|| duplicate_parameter(name))?;
+        }
+        match place {
+            Value::Null => *place = Value::String(text),
+            Value::String(existing) if *existing == text => {}
+            _ => return Err(duplicate_parameter(name)),
+        }
+        Ok(())
+    }
+
     /// True if added models have files under this name.
     pub(super) fn is_added_file(&self, name: &str) -> bool {
         self.names.added.has_file(name)
@@ -74,6 +118,43 @@ impl EditFields {
                 self.values.insert(name.to_owned(), value);
                 Ok(())
             }
+        }
+    }
+}
+
+// === impl ObjectPath ===
+
+impl<'a> ObjectPath<'a> {
+    /// Reads a name with brackets; `None` for another name.
+    fn parse(name: &'a str) -> Option<Self> {
+        let (field, rest) = name.split_once('[')?;
+        let keys: Vec<_> = rest.strip_suffix(']')?.split("][").collect();
+        let is_valid = !keys.iter().any(|key| key.contains(['[', ']'])) && keys.len() <= OBJECT_DEPTH_MAX;
+        let to_key = |key: &'a str| if key.is_empty() { PathKey::Element } else { PathKey::Member(key) };
+        is_valid.then(|| Self { field, keys: keys.into_iter().map(to_key).collect() })
+    }
+
+    /// The number of values that the place adds to the request at most.
+    pub(super) fn value_count(&self) -> u64 {
+        self.keys.len() as u64 + 1
+    }
+}
+
+// === impl PathKey ===
+
+impl PathKey<'_> {
+    /// Returns the place that these brackets name in a value, which has the right kind or is made so if it is absent.
+    fn enter<'v>(&self, place: &'v mut Value) -> Option<&'v mut Value> {
+        if place.is_null() {
+            *place = if *self == PathKey::Element { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        }
+        match (self, place) {
+            (PathKey::Element, Value::Array(elements)) => {
+                elements.push(Value::Null);
+                elements.last_mut()
+            }
+            (PathKey::Member(key), Value::Object(members)) => Some(members.entry(*key).or_insert(Value::Null)),
+            _ => None,
         }
     }
 }
@@ -139,6 +220,45 @@ mod tests {
             (convert("prompt", "1"), convert("size", "auto"), convert("user", "true")),
             (json!("1"), json!("auto"), json!("true"))
         );
+    }
+
+    #[test]
+    fn names_with_brackets_are_paths() {
+        let keys = |name| ObjectPath::parse(name).map(|path| (path.field, path.keys));
+        assert_eq!(keys("svg[model]"), Some(("svg", vec![PathKey::Member("model")])));
+        assert_eq!(keys("svg[a][b]"), Some(("svg", vec![PathKey::Member("a"), PathKey::Member("b")])));
+        assert_eq!(keys("svg[a][]"), Some(("svg", vec![PathKey::Member("a"), PathKey::Element])));
+        for name in ["svg", "svg[", "svg]", "svg[a", "svg[a]b", "svg[a[b]]", "svg[a]]", &"svg[a]".repeat(9)] {
+            assert_eq!(keys(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn members_in_brackets_become_one_object() {
+        let mut fields = EditFields::default();
+        let mut insert = |name: &str, text: &str| {
+            fields.insert_member(&ObjectPath::parse(name).expect("a path"), name, text.to_owned())
+        };
+        for (name, text) in [
+            ("svg[model]", "x"),
+            ("svg[reasoning][effort]", "low"),
+            ("svg[tags][]", "a"),
+            ("svg[tags][]", "b"),
+            ("svg[model]", "x"),
+        ] {
+            insert(name, text).expect(name);
+        }
+        for (name, text) in [
+            ("svg[model]", "y"),
+            ("svg[model][a]", "x"),
+            ("svg[reasoning]", "x"),
+            ("svg[]", "x"),
+            ("svg[tags][a]", "x"),
+        ] {
+            assert!(insert(name, text).is_err(), "{name}");
+        }
+        let expected = json!({"svg": {"model": "x", "reasoning": {"effort": "low"}, "tags": ["a", "b"]}});
+        assert_eq!(Value::Object(fields.into_inner()), expected);
     }
 
     #[test]

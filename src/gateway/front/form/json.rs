@@ -14,6 +14,7 @@ use super::{EditImages, FormSettings, NON_IMAGE_MAX_BYTES, RemoteImage, spool_er
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::admission::{JSON_VALUE_BYTES, JSON_VALUES_MAX};
 use crate::gateway::front::body::IncomingBody;
+use crate::gateway::rules::is_unserved;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::stream::json::{
     CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonValueCounter, JsonVisitor, ValueInterest,
@@ -168,6 +169,7 @@ impl JsonVisitor for JsonFormReader {
         match (at.path, first) {
             (IMAGES | MASK, _) => self.note_member(at.path)?,
             _ if at.depth == 1 && self.fields.is_added(at.key) => return Ok(ValueInterest::Value),
+            _ if at.depth == 1 && first == b'n' && is_unserved(at.key) => return Ok(ValueInterest::Scalar),
             _ if at.depth == 1 => return self.fields.kind_of(at.key).map(|_| ValueInterest::Scalar),
             _ => {}
         }

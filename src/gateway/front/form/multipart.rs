@@ -266,6 +266,11 @@ impl MultipartFormReader<'_> {
         if self.text_parts > TEXT_PARTS_MAX {
             return Err(malformed("it has too many parts"));
         }
+        if let Some(path) = self.fields.object_path(name) {
+            let text = self.read_utf8(headers, name).await?;
+            self.add_values(path.value_count())?;
+            return self.fields.insert_member(&path, name, text);
+        }
         let is_page_field = self.page_fields.as_ref().is_some_and(|fields| fields.names.contains(&name));
         let is_added = !is_page_field && self.fields.is_added(name);
         let kind = if is_page_field || is_added { None } else { Some(self.fields.kind_of(name)?) };
@@ -288,7 +293,11 @@ impl MultipartFormReader<'_> {
     fn count_values(&mut self, text: &str) -> Result<(), Error> {
         let mut counter = JsonValueCounter::default();
         counter.push(text.as_bytes());
-        self.values += counter.values();
+        self.add_values(counter.values())
+    }
+
+    fn add_values(&mut self, count: u64) -> Result<(), Error> {
+        self.values += count;
         if self.values > JSON_VALUES_MAX {
             return Err(too_many_values());
         }
@@ -338,7 +347,9 @@ impl FormPartKind {
 /// Parses the header section of a part. The parser gets a form that ends after it.
 async fn parse_head(head: &[u8]) -> Result<PartHead, Error> {
     const BOUNDARY: &str = "head";
-    let form = Bytes::from([&b"--head\r\n"[..], head].concat());
+    let mut form = [&b"--head\r\n"[..], head].concat();
+    lower_parameter_names(&mut form);
+    let form = Bytes::from(form);
     let mut parts = Multipart::new(BodyDataStream::new(Full::new(form)), BOUNDARY);
     match parts.next_field().await {
         Ok(Some(part)) => Ok(PartHead {
@@ -347,6 +358,24 @@ async fn parse_head(head: &[u8]) -> Result<PartHead, Error> {
             has_file_name: part.file_name().is_some_and(|name| !name.is_empty()),
         }),
         Ok(None) | Err(_) => Err(malformed("the header section of a part is invalid")),
+    }
+}
+
+/// Writes the names of parameters in lower case, which the parser expects; their case has no meaning (RFC 2045, section
+/// 5.1). A name begins after a semicolon outside of quotes, and ends before `=`.
+fn lower_parameter_names(head: &mut [u8]) {
+    let (mut is_quoted, mut is_escaped, mut is_name) = (false, false, false);
+    for byte in head {
+        match *byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'\r' | b'\n' => (is_quoted, is_name) = (false, false),
+            b';' if !is_quoted => is_name = true,
+            b'=' => is_name = false,
+            _ if is_name => byte.make_ascii_lowercase(),
+            _ => {}
+        }
     }
 }
 

@@ -115,9 +115,8 @@ async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, Http
 /// Answers with an error and leaves the body unread.
 async fn refuse_upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
     admission_of(&context).set_principal(Principal::of_actor(None));
-    let unread = body.unread();
     drop(body);
-    Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text)))
+    Ok(error_response(&Error::Unavailable).map(Body::from))
 }
 
 struct EndlessBody(#[expect(dead_code, reason = "its drop is observed")] RunningGuard);
@@ -179,7 +178,7 @@ async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, 
 }
 
 fn deadlines(head: Duration, idle: Duration, write: Duration) -> ConnectionDeadlines {
-    ConnectionDeadlines { head, idle, write }
+    ConnectionDeadlines { head, idle, write, discard_idle: LONG, discard: LONG }
 }
 
 async fn connect(server: &HttpServer, bytes: &str) -> TcpStream {
@@ -305,7 +304,7 @@ async fn a_request_without_a_route_gets_an_error_answer() {
         let text = read_answer(&mut stream, "}}").await;
         assert!(text.starts_with(&format!("HTTP/1.1 {status} ")) && text.contains(expected), "{text}");
         assert!(text.contains("x-should-retry: false") && text.contains("x-request-id: "), "{text}");
-        assert_eq!(text.contains("allow: GET\r\n"), status == "405", "{text}");
+        assert_eq!(text.contains("allow: GET, HEAD\r\n"), status == "405", "{text}");
     }
 }
 

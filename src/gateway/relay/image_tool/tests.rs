@@ -171,9 +171,13 @@ async fn a_stream_has_the_requested_partial_images_and_one_final_image() {
     let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
     assert_eq!((frames.len(), outcome), (3, RelayOutcome::Complete), "no more partial images than requested: {text}");
     for (index, frame) in frames[..2].iter().enumerate() {
-        let begin =
-            "event: image_generation.partial_image\ndata: {\"type\":\"image_generation.partial_image\",\"b64_json\":";
-        assert!(frame.starts_with(begin) && frame.contains(&format!("\"partial_image_index\":{index}")), "{frame}");
+        let begin = "event: image_generation.partial_image\ndata: {\"b64_json\":";
+        assert!(
+            frame.starts_with(begin)
+                && frame.contains("\",\"type\":\"image_generation.partial_image\",\"")
+                && frame.contains(&format!("\"partial_image_index\":{index}")),
+            "{frame}"
+        );
     }
     assert!(frames[2].starts_with("event: image_generation.completed\n") && frames[2].contains("\"total_tokens\":213"));
 }

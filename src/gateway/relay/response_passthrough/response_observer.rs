@@ -43,6 +43,7 @@ pub(super) struct ResponseObserver {
     image_model: Option<String>,
     /// The image that is being read.
     image: Option<ImageProbe>,
+    begun_image_length: Option<usize>,
     delivered: Vec<DeliveredImage>,
     /// True if the item of the last image is not complete, and may still name its quality.
     is_item_open: bool,
@@ -124,6 +125,7 @@ impl ResponseObserver {
             RelayEvent::ImageBytes { place: ImagePlace::Item | ImagePlace::Partial, base64 } => {
                 self.has_image = true;
                 self.image.get_or_insert_default().add(&base64);
+                self.count_image(&base64);
             }
             RelayEvent::ImageEnded { place } => self.end_image(place),
             RelayEvent::Ended { scope: MemberScope::Tool } => {
@@ -137,8 +139,8 @@ impl ResponseObserver {
                 self.tool_calls.add_list_item(&item);
             }
             RelayEvent::MemberDropped { scope: MemberScope::Answer, name } => self.tool_calls.note_unread_member(name),
-            RelayEvent::ImageBytes { .. }
-            | RelayEvent::ItemBegun { .. }
+            RelayEvent::ImageBytes { place: ImagePlace::Repeated, base64 } => self.count_image(&base64),
+            RelayEvent::ItemBegun { .. }
             | RelayEvent::UnfinishedStatus { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::FrameEnded { .. }
@@ -146,7 +148,17 @@ impl ResponseObserver {
         }
     }
 
+    /// The number of characters of the image that has begun and has not ended, wherever it is.
+    pub(super) const fn begun_image_length(&self) -> Option<usize> {
+        self.begun_image_length
+    }
+
+    fn count_image(&mut self, base64: &[u8]) {
+        *self.begun_image_length.get_or_insert_default() += base64.len();
+    }
+
     fn end_image(&mut self, place: ImagePlace) {
+        self.begun_image_length = None;
         let Some(mut image) = self.image.take() else { return };
         image.finish();
         if place == ImagePlace::Item && self.delivered.len() < IMAGES_MAX {

@@ -299,7 +299,9 @@ impl BodyVisitor<'_> {
         object: &mut ObjectSummary,
     ) -> Result<(), Error> {
         let Some(field) = tool::member(self.reader.key(), self.rules.changes) else {
-            known.note_unknown(self.reader.key());
+            if value.first != b'n' || !fields::is_unserved(self.reader.key()) {
+                known.note_unknown(self.reader.key());
+            }
             return self.visit_member(value, name, Place::Tool, object).map(drop);
         };
         let (span, raw) = match value.first {

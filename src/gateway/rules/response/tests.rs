@@ -166,7 +166,8 @@ fn every_field_of_an_image_tool_has_the_rules_of_the_image_endpoints() {
     check_tool_refused(&json!({"model": "gpt-image-1"}), "model", RejectionReason::InvalidValue);
     check_tool_refused(&json!({"action": "draw"}), "action", RejectionReason::InvalidValue);
     check_tool_refused(&json!({"n": 1}), "n", RejectionReason::UnknownParameter);
-    check_tool_refused(&json!({"style": null}), "style", RejectionReason::UnknownParameter);
+    check_tool_refused(&json!({"strange": null}), "strange", RejectionReason::UnknownParameter);
+    check_tool_refused(&json!({"style": "vivid"}), "style", RejectionReason::UnknownParameter);
 }
 
 #[test]
