@@ -124,9 +124,9 @@ use tokio::time::Instant;
 
 pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
-pub(crate) use answer_reader::AnswerReader;
+pub(crate) use answer_reader::{AnswerId, AnswerReader};
 pub(crate) use disk_budget::AnswerSpace;
-pub(crate) use idempotent_answers::{ClaimOutcome, EarlierAnswer};
+pub(crate) use idempotent_answers::{AnswerView, ClaimOutcome};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
 pub(crate) use orphans::{EarlyClaim, JobRegistration};
 
@@ -137,7 +137,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
-use crate::gateway::store::{NodeId, ReplayStore, RequestId, StoreError, Timestamp, Vault};
+use crate::gateway::store::{NodeId, ReplayStore, StoreError, Timestamp, Vault};
 use answer_channel::RetryableJobHandle;
 use answer_folder::{AnswerFolder, RetentionWindows};
 use durable_answers::{EarlierRequest, OrphanAnswer};
@@ -271,24 +271,19 @@ impl AnswerReplay {
         caller: &Caller,
         operation: &str,
         idempotency_key: &str,
-    ) -> Result<Option<EarlierAnswer>, ReplayError> {
+    ) -> Result<Option<AnswerView>, ReplayError> {
         let scope = fingerprint::scope(caller, operation, idempotency_key);
         self.idempotent_answers.find_answer(&scope).await
     }
 
-    /// Returns the answer of the request with this id, whose claim has this scope. Returns `None` if the answer is not
-    /// complete or not kept any more, or if a later request has the same scope.
+    /// Returns the answer with this id; `None` if it is not kept any more, or if it was lost.
     ///
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn find_stored_answer(
-        &self,
-        scope: &[u8; 32],
-        request_id: &RequestId,
-    ) -> Result<Option<(AnswerHead, AnswerReader)>, ReplayError> {
-        let found = self.idempotent_answers.find_answer(scope).await?;
-        Ok(found.filter(|found| found.request_id == *request_id).and_then(|found| found.answer))
+    pub(crate) async fn find_stored_answer(&self, id: &AnswerId) -> Result<Option<AnswerView>, ReplayError> {
+        let found = self.idempotent_answers.find_answer(&id.scope).await?;
+        Ok(found.filter(|found| found.id == *id))
     }
 
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart, and by other nodes.

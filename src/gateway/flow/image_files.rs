@@ -2,11 +2,12 @@
 
 use chrono::{DateTime, Utc};
 
-use super::image_run::{ImageFileBody, ImageRun, open_image};
+use super::image_run::{ImageFileBody, lookup_error, open_image};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::image_links::{ImageLink, link_end};
 use crate::gateway::keys::Caller;
+use crate::gateway::replay::{AnswerId, AnswerView};
 use crate::gateway::store::Timestamp;
 use crate::image::Format;
 
@@ -35,13 +36,11 @@ pub(crate) async fn find_linked_image(gateway: &Gateway, token: &str) -> Result<
     if !is_valid {
         return Ok(None);
     }
-    let found = gateway.replay().find_stored_answer(&link.scope, &link.request_id).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "the answer of a link could not be looked up");
-        Error::Unavailable
-    })?;
-    let Some((head, reader)) = found else { return Ok(None) };
-    let image = open_image(gateway, head, reader, usize::from(link.index)).await;
-    Ok(image.map(|(format, body)| LinkedImage { format, body, expires_at: link.expires_at }))
+    let ImageLink { scope, request_id, index, expires_at, .. } = link;
+    let found = gateway.replay().find_stored_answer(&AnswerId { scope, request_id }).await;
+    let Some(view) = found.map_err(|error| lookup_error(&error))? else { return Ok(None) };
+    let image = open_image(gateway, view, usize::from(index)).await;
+    Ok(image.map(|(format, body)| LinkedImage { format, body, expires_at }))
 }
 
 /// Returns the paths of the links to the first `count` images of a stored answer of this caller.
@@ -52,13 +51,13 @@ pub(crate) async fn find_linked_image(gateway: &Gateway, token: &str) -> Result<
 pub(crate) fn link_paths(
     gateway: &Gateway,
     caller: &Caller,
-    run: &ImageRun,
+    view: &AnswerView,
     count: usize,
 ) -> Result<Vec<String>, Error> {
-    let expires_at = link_end(Timestamp::now(), run.kept_until);
+    let expires_at = link_end(Timestamp::now(), view.kept_until);
     let indices = (0..=u8::MAX).take(count);
     let paths = indices.map(|index| {
-        let (scope, request_id, key) = (run.scope, run.request_id.clone(), caller.public_id().clone());
+        let (AnswerId { scope, request_id }, key) = (view.id.clone(), caller.public_id().clone());
         gateway.image_links().path(&ImageLink { scope, request_id, key, index, expires_at })
     });
     paths.collect::<Result<_, _>>().map_err(|error| {

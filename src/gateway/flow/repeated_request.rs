@@ -9,11 +9,12 @@ use tracing::Instrument as _;
 
 use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
+use super::image_run::lookup_error;
 use super::job_context::JobContext;
 use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
-use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
+use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome};
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
@@ -58,7 +59,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
         .replay()
         .claim_or_follow(&context.caller, context.task.clone(), key, &context.options.request_id)
         .await;
-    match claim_outcome.map_err(lookup_error)? {
+    match claim_outcome.map_err(|error| lookup_error(&error))? {
         ClaimOutcome::Claimed(mut claim) => {
             let reader = claim.answer_reader();
             let gateway = Arc::clone(&context.gateway);
@@ -124,7 +125,7 @@ async fn read_earlier_answer(
     } else {
         replay.find_answer_in_progress(caller, task, fingerprint).await
     };
-    match found.map_err(lookup_error)? {
+    match found.map_err(|error| lookup_error(&error))? {
         Some(reader) => read_repeated_answer(context, reader).await.map(Some),
         None => Ok(None),
     }
@@ -145,11 +146,6 @@ async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Res
     }
     context.caller.charge(Work::RepeatedBytes(answer.body.size_hint().exact().unwrap_or(TYPICAL_ANSWER_BYTES)));
     Ok(answer.into_replayed())
-}
-
-fn lookup_error(error: ReplayError) -> Error {
-    tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
-    Error::Unavailable
 }
 
 fn reused_key_error() -> Error {

@@ -93,7 +93,8 @@ async fn may_repeat(
     operation: &'static str,
 ) -> Result<bool, Error> {
     if let Some(key) = &options.idempotency_key {
-        return Ok(image_run::find_run_of(gateway, caller, operation, key).await?.is_some());
+        let found = gateway.replay().find_request(caller, operation, key).await;
+        return Ok(found.map_err(|error| image_run::lookup_error(&error))?.is_some());
     }
     let since = Timestamp::now() - gateway.replay().retry_window();
     gateway.limiter().has_jobs_since(caller.key(), since).await.map_err(|error| request_limits::unread_usage(&error))

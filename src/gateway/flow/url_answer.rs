@@ -18,11 +18,10 @@ use uuid::Uuid;
 
 use super::gateway_answer::{AnswerBodyError, GatewayAnswer, GatewayAnswerBody};
 use super::image_files::{base_url, link_paths};
-use super::image_run::{ImageRun, find_run_of};
 use super::job_context::JobContext;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::relay::{AnswerMembers, read_answer_members};
-use crate::gateway::replay::{AnswerHead, AnswerReader, ClaimOutcome, RecordableAnswer};
+use crate::gateway::replay::{AnswerHead, AnswerReader, AnswerView, ClaimOutcome, RecordableAnswer};
 use crate::gateway::rules::SharedTask;
 
 /// The status of an answer with images.
@@ -153,10 +152,9 @@ async fn link_images(context: &JobContext, key: &str, reader: &mut AnswerReader)
     let AnswerMembers { mut members, images } = read_answer_members(reader).await?;
     // The same key may belong to a request of another operation.
     let operation = context.task.operation_id();
-    let run = find_run_of(&context.gateway, &context.caller, operation, key).await;
-    let run = run.map_err(|_| "the store cannot be read")?;
-    let run = run.filter(ImageRun::has_images).ok_or("the stored answer is not found")?;
-    let paths = link_paths(&context.gateway, &context.caller, &run, images.len());
+    let view = context.gateway.replay().find_request(&context.caller, operation, key).await?;
+    let view = view.filter(AnswerView::is_successful).ok_or("the stored answer is not found")?;
+    let paths = link_paths(&context.gateway, &context.caller, &view, images.len());
     let paths = paths.map_err(|_| "a link cannot be sealed")?;
     let base = base_url(&context.gateway, context.options.host.as_deref());
     let images = images.into_iter().zip(paths).map(|(mut image, path)| {

@@ -86,7 +86,7 @@ async fn copy_earlier_image(
     let McpCaller { gateway, caller, .. } = caller;
     let run = flow::find_image_run(gateway, caller, &id.call.idempotency_key()).await?;
     let image = match run {
-        Some(run) => run.into_image(gateway, usize::from(id.index)).await,
+        Some(run) => flow::open_image(gateway, run, usize::from(id.index)).await,
         None => None,
     };
     let Some((_, mut image)) = image else {

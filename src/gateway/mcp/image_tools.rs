@@ -28,9 +28,10 @@ use super::result::{
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::admission::CountedJson;
-use crate::gateway::flow::{self, GatewayAnswer, ImageRun, RequestFailure, RequestOptions};
+use crate::gateway::flow::{self, GatewayAnswer, RequestFailure, RequestOptions};
 use crate::gateway::front::json_text_error;
 use crate::gateway::relay::read_answer_members;
+use crate::gateway::replay::AnswerView;
 use crate::gateway::spool::EditForm;
 use crate::gateway::work::Work;
 use crate::image::probe;
@@ -179,7 +180,7 @@ impl ImageTools {
     async fn fetch(&self, id: ImageId, deadline: Instant) -> Result<CallToolResult, Error> {
         loop {
             let run = self.find(id.call).await?.ok_or_else(|| unknown_image(id))?;
-            if run.has_images() {
+            if run.is_successful() {
                 let McpCaller { gateway, caller, request_id, .. } = &self.0;
                 flow::count_repeat(gateway, caller, request_id).await?;
                 let urls = self.urls(&run, usize::from(id.index) + 1)?;
@@ -188,7 +189,7 @@ impl ImageTools {
                 return Ok(show_images(&[image]));
             }
             if !run.is_running {
-                let (_, reader) = run.into_answer().ok_or_else(|| unknown_image(id))?;
+                let (_, reader) = run.answer.ok_or_else(|| unknown_image(id))?;
                 return Ok(show_failure(&read_error(reader).await, false));
             }
             if Instant::now() + LOOK_PAUSE > deadline {
@@ -203,12 +204,12 @@ impl ImageTools {
         }
     }
 
-    async fn find(&self, call: CallDigest) -> Result<Option<ImageRun>, Error> {
+    async fn find(&self, call: CallDigest) -> Result<Option<AnswerView>, Error> {
         flow::find_image_run(&self.0.gateway, &self.0.caller, &call.idempotency_key()).await
     }
 
     /// Returns the links to the first images of an answer.
-    fn urls(&self, run: &ImageRun, count: usize) -> Result<Vec<String>, Error> {
+    fn urls(&self, run: &AnswerView, count: usize) -> Result<Vec<String>, Error> {
         let base = flow::base_url(&self.0.gateway, self.0.host.as_deref());
         let paths = flow::link_paths(&self.0.gateway, &self.0.caller, run, count)?;
         Ok(paths.into_iter().map(|path| format!("{base}{path}")).collect())
@@ -217,7 +218,7 @@ impl ImageTools {
     /// Reads an image and makes its preview; `None` if it is not kept.
     async fn read_image(&self, id: ImageId, url: String, preview_bytes: usize) -> Result<Option<ResultImage>, Error> {
         let Some(run) = self.find(id.call).await? else { return Ok(None) };
-        let Some((format, body)) = run.into_image(&self.0.gateway, usize::from(id.index)).await else {
+        let Some((format, body)) = flow::open_image(&self.0.gateway, run, usize::from(id.index)).await else {
             return Ok(None);
         };
         // It never closes.

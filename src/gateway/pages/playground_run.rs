@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, RequestOptions};
 use crate::gateway::front::json_text_error;
+use crate::gateway::replay::AnswerView;
 use crate::gateway::spool::EditForm;
 use crate::image::Format;
 use crate::wire::admin::types;
@@ -115,8 +116,8 @@ pub(super) async fn show(context: &PageContext<'_>, key: &str, nonce: &str) -> R
     let mut is_running = false;
     if let Some(run) = run {
         let is_answer_running = run.is_running;
-        let record = context.console().retrieve_record(context.actor()?, run.request_id.as_str()).await?;
-        if run.has_images() {
+        let record = context.console().retrieve_record(context.actor()?, run.id.request_id.as_str()).await?;
+        if run.is_successful() {
             let path = run_path(&key.id, nonce);
             outcome.images = (0..record.delivered.len()).map(|index| format!("{path}/{index}")).collect();
         }
@@ -138,7 +139,7 @@ pub(super) async fn send_image(
 ) -> Result<PageResponse, PageError> {
     let index: usize = index.parse().map_err(|_| PageError::NotFound)?;
     let (_, run) = find_run(context, key, nonce).await?;
-    let image = run.ok_or(PageError::NotFound)?.into_image(context.gateway, index).await;
+    let image = flow::open_image(context.gateway, run.ok_or(PageError::NotFound)?, index).await;
     let (format, body) = image.ok_or(PageError::NotFound)?;
     let response = PageResponse::with_body(StatusCode::OK, content_type(format), PageBody::Image(Box::new(body)));
     Ok(response
@@ -150,7 +151,7 @@ async fn find_run(
     context: &PageContext<'_>,
     key: &str,
     nonce: &str,
-) -> Result<(types::Key, Option<flow::ImageRun>), PageError> {
+) -> Result<(types::Key, Option<AnswerView>), PageError> {
     if !context.is_valid_nonce(nonce) {
         return Err(PageError::NotFound);
     }

@@ -18,6 +18,15 @@ use crate::gateway::store::RequestId;
 #[error("the stored answer is incomplete")]
 pub(crate) struct AnswerReaderError;
 
+/// The id of a stored answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerId {
+    /// The scope, which no other answer has at the same time.
+    pub(crate) scope: [u8; 32],
+    /// The request that ran the job, and whose record states the outcome. A later request may have the same scope.
+    pub(crate) request_id: RequestId,
+}
+
 /// One reader of an answer, from its beginning.
 pub(crate) struct AnswerReader {
     answer: Arc<StoredAnswer>,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::answer_folder::AnswerFolder;
 use super::answer_head::AnswerHead;
-use super::answer_reader::AnswerReader;
+use super::answer_reader::{AnswerId, AnswerReader};
 use super::answer_sharing::AnswerSharing;
 use super::claim_guard::ClaimGuard;
 use super::disk_budget::{AnswerSpace, reserve_ahead, run_with_timeout};
@@ -39,6 +39,9 @@ use crate::gateway::store::{
 /// The time after the end of a job from which the answer of another node counts as lost (our choice): that node stores it
 /// in less time, and the clocks of two nodes differ by some seconds.
 const OTHER_NODE_STORAGE_TIME: Duration = Duration::from_secs(30);
+
+/// The status of an answer that is no error.
+const OK: u16 = 200;
 
 /// The answers and claims of all idempotency keys.
 pub(super) struct IdempotentAnswers {
@@ -100,14 +103,12 @@ pub(crate) enum ClaimOutcome {
     AnswerLost,
 }
 
-/// A request that was sent with an idempotency key.
-pub(crate) struct EarlierAnswer {
-    /// The request that made the claim, and whose record states the outcome.
-    pub(crate) request_id: RequestId,
-    /// The scope of the claim, under which [`super::AnswerReplay::find_stored_answer`] finds the answer.
-    pub(crate) scope: [u8; 32],
+/// A stored answer, as the caller of its request, a page, a tool or a link finds it.
+pub(crate) struct AnswerView {
+    /// The id, under which [`super::AnswerReplay::find_stored_answer`] finds the answer.
+    pub(crate) id: AnswerId,
     /// The time from which the answer is not kept.
-    pub(crate) expires_at: Timestamp,
+    pub(crate) kept_until: Timestamp,
     /// True if the answer was not complete when it was looked up. It never is if the process that made it has died.
     pub(crate) is_running: bool,
     /// The answer with its head; `None` if it is not complete, or cannot be read any more.
@@ -328,7 +329,7 @@ impl IdempotentAnswers {
     }
 
     /// Returns the request whose claim has this scope, and its answer.
-    pub(super) async fn find_answer(&self, scope: &ReplayDigest) -> Result<Option<EarlierAnswer>, ReplayError> {
+    pub(super) async fn find_answer(&self, scope: &ReplayDigest) -> Result<Option<AnswerView>, ReplayError> {
         let Some(StoredReplay { claim, state }) = self.store.find_replay(scope).await? else { return Ok(None) };
         let stored = match &state {
             ReplayState::Stored(row) => self.load_answer(&claim, row).await.map(Arc::new),
@@ -346,7 +347,7 @@ impl IdempotentAnswers {
             ReplayState::Running => !self.is_answer_lost(&claim).await?,
         };
         let ReplayClaim { scope, request_id, expires_at, .. } = claim;
-        Ok(Some(EarlierAnswer { request_id, scope, expires_at, is_running, answer }))
+        Ok(Some(AnswerView { id: AnswerId { scope, request_id }, kept_until: expires_at, is_running, answer }))
     }
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {
@@ -387,6 +388,15 @@ fn follow(answer: &Arc<StoredAnswer>, claim: &ReplayClaim) -> ClaimOutcome {
 pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
     let scope: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("replay {scope} {size}")
+}
+
+// === impl AnswerView ===
+
+impl AnswerView {
+    /// True if the answer is kept and is no error.
+    pub(crate) fn is_successful(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(head, _)| head.status == OK)
+    }
 }
 
 // === impl LiveClaim ===
