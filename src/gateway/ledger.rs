@@ -213,7 +213,7 @@ impl Ledger {
             ReplayWrite::Claim(_) => {
                 Some(Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?)
             }
-            ReplayWrite::Finish { .. } | ReplayWrite::Remove { .. } => None,
+            ReplayWrite::Finish { .. } | ReplayWrite::EndRetry { .. } | ReplayWrite::Remove { .. } => None,
         };
         let (reply, result) = oneshot::channel();
         let message = LedgerMessage::Replay { write: Box::new(write), reply, _permit: permit };

@@ -47,19 +47,31 @@
 //! answer.
 //!
 //! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two retries get the same job.
-//! The answer of an orphan is stored like an answer with an idempotency key, so it survives a restart. A job that was
-//! running when a process died is found by the fingerprint in its record. An answer that was being delivered then is
-//! found by the fingerprint in the name of its unfinished file. A fingerprint is a keyed hash of the request.
+//! A job that was running when a process died is found by the fingerprint in its record. An answer that was being
+//! delivered then is found by the fingerprint in the name of its unfinished file. A fingerprint is a keyed hash of the
+//! request.
 //!
 //! # Storage
 //!
-//! Each answer is a file of frames, encrypted with a key of its own. The key of a finished answer is stored in its
-//! database row, encrypted with the master key, so a file reveals nothing without the database and the master key. The
-//! name of a file contains the id of its API key, so a start reads the folder and no rows. Answers with and without an
-//! idempotency key each have a limit on their disk space. Beyond it, the oldest answer of the API key with the most
-//! bytes is evicted. The same happens if an answer would take the free space that is reserved for the database and for
-//! uploads. If the disk is full, the bytes of an answer are still passed on to its present readers, at the pace of the
-//! slowest, but later repeats cannot get them.
+//! There is one store of answers, [`answer_store::AnswerStore`]. Each answer has an id, a file of frames and a row. Memory
+//! has only what runs, what is being read, remembered errors, and what cannot be stored. An answer is kept until the last
+//! reason to keep it ends:
+//!
+//! | Reason | Answers | End |
+//! |---|---|---|
+//! | `replay` | of requests with an idempotency key, also those of pages and tools | `idempotency_window` |
+//! | `retry` | of plain jobs whose caller left | `orphan_window`, or when a retry has read all of it |
+//! | `link` | of plain jobs whose caller gets links | an hour |
+//!
+//! An answer never depends on its storage: its present readers get it even if it cannot be stored, and only later
+//! requests cannot. A plain job whose caller gets its answer has no row.
+//!
+//! A file is encrypted with a key of its own. The key of a finished answer is stored in its row, encrypted with the master
+//! key, so a file reveals nothing without the database and the master key. The name of a file contains the id of its API
+//! key, so a start reads the folder and no rows. All files share one limit on their disk space. Beyond it, the oldest
+//! answer of the API key with the most bytes is evicted. The same happens if an answer would take the free space that is
+//! reserved for the database and for uploads. If the disk is full, the bytes of an answer are still passed on to its
+//! present readers, at the pace of the slowest, but later repeats cannot get them.
 //!
 //! Tools of agents and pages show an image from the stored answer. For such a request, disk space is reserved before
 //! anything is spent ([`AnswerReplay::reserve_space`]); without space it is refused. If its answer cannot be written
@@ -86,7 +98,7 @@
 //! let head = reader.head().await?; // and the reader is the body
 //!
 //! // Without an idempotency key:
-//! if may_be_retry && let Some(reader) = replay.find_earlier_answer(&caller, &task, fingerprint).await? {
+//! if may_be_retry && let Some(reader) = replay.find_earlier_answer(&caller, &task, &registration).await? {
 //!     return /* as above */;
 //! }
 //! let (receiver, sender) = replay.register_job(&caller, task, registration);
@@ -94,20 +106,20 @@
 //! receiver.answer(deadline).await // if this future is dropped before it is ready, the job is an orphan
 //! ```
 
-mod adoption;
 mod answer_channel;
 mod answer_folder;
 mod answer_head;
 mod answer_reader;
 mod answer_recorder;
 mod answer_sharing;
+mod answer_store;
 mod claim_guard;
 mod disk_budget;
 mod durable_answers;
 mod fingerprint;
-mod idempotent_answers;
+mod jobs;
+mod lookup;
 mod one_time_use;
-mod orphans;
 mod pending_work;
 mod sealed_file;
 mod stored_answer;
@@ -120,15 +132,13 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
 pub(crate) use answer_reader::{AnswerId, AnswerReader};
+pub(crate) use answer_store::{AnswerView, ClaimOutcome};
 pub(crate) use disk_budget::AnswerSpace;
-pub(crate) use idempotent_answers::{AnswerView, ClaimOutcome};
+pub(crate) use jobs::{EarlyClaim, JobRegistration};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
-pub(crate) use orphans::{EarlyClaim, JobRegistration};
 
 use crate::error::Error;
 use crate::gateway::admission::Admission;
@@ -137,38 +147,23 @@ use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
-use crate::gateway::store::{NodeId, ReplayStore, StoreError, Timestamp, Vault};
-use answer_channel::RetryableJobHandle;
-use answer_folder::{AnswerFolder, RetentionWindows};
-use durable_answers::{EarlierRequest, OrphanAnswer};
-use fingerprint::ReplayDigest;
-use idempotent_answers::IdempotentAnswers;
-use orphans::RetryableJobs;
-use pending_work::PendingWork;
+use crate::gateway::store::{NodeId, ReplayStore, StoreError, Vault};
+use answer_channel::JobHandle;
+use answer_store::AnswerStore;
+use lookup::Repeat;
 
 /// The folder of the stored answers, in the data directory.
 const FOLDER: &str = "replays";
-/// The share of orphans in the disk space for stored answers: one part in this many (our choice).
-const ORPHAN_SHARE_DIVISOR: u64 = 4;
 /// The longest time that a job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
 /// The time for which a claim without an answer is valid (our choice): longer than a job and the storage of its answer.
 const LONGEST_CLAIM: Duration = LONGEST_JOB.saturating_add(Duration::from_secs(60));
-/// The longest time that a retry waits for the end of a record in state `running`, or for a claimed answer, of a job that
-/// this process does not know, and whose caller did not get [`Error::InProgress`] (our choice).
-const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause between two reads of such a record or answer.
-const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The stored answers, and the jobs whose answers a retry may get.
 pub(crate) struct AnswerReplay {
-    pending: PendingWork,
-    idempotent_answers: Arc<IdempotentAnswers>,
-    /// `None` if the configuration disables the adoption of orphans.
-    orphans: Option<Arc<RetryableJobs>>,
-    orphan_window: Duration,
+    answers: Arc<AnswerStore>,
 }
 
 /// The reason why stored answers cannot be used, or an earlier request cannot be looked up. Nothing was spent.
@@ -209,25 +204,10 @@ impl AnswerReplay {
         vault: Vault,
         node: NodeId,
     ) -> Result<Self, ReplayError> {
-        let orphan_bytes = if settings.orphans { settings.max_bytes / ORPHAN_SHARE_DIVISOR } else { 0 };
-        let answer_bytes = settings.max_bytes - orphan_bytes;
-        let windows = RetentionWindows { answers: settings.idempotency_window, orphans: settings.orphan_window };
-        let folder = AnswerFolder::open(free, answer_bytes, windows);
-        let folder = folder.map_err(ReplayError::Folder)?;
-        let pending = PendingWork::new();
-        let idempotent_answers =
-            IdempotentAnswers::new(store, ledger, vault, folder, node, settings.idempotency_window);
-        let idempotent_answers = idempotent_answers.with_pending_work(pending.clone()).with_sharing(settings.max_bytes);
-        let idempotent_answers = Arc::new(idempotent_answers);
-        let window = settings.orphan_window;
-        let orphans = settings
-            .orphans
-            .then(|| RetryableJobs::new(window, Arc::clone(&idempotent_answers), orphan_bytes, pending.clone()));
-        idempotent_answers.take_over_leftovers().await?;
-        let work = sweep(Arc::downgrade(&idempotent_answers), orphans.as_ref().map(Arc::downgrade));
-        // The task has weak references only, so it ends after the answers are dropped.
-        drop(tokio::runtime::Handle::current().spawn(work));
-        Ok(Self { pending, idempotent_answers, orphans, orphan_window: settings.orphan_window })
+        let answers = AnswerStore::open(settings, free, store, ledger, vault, node).await?;
+        // The task has a weak reference only, so it ends after the answers are dropped.
+        drop(tokio::runtime::Handle::current().spawn(sweep(Arc::downgrade(&answers))));
+        Ok(Self { answers })
     }
 
     /// Reserves disk space for the answer of a job before anything is spent ([`ClaimGuard::use_space`]).
@@ -237,7 +217,7 @@ impl AnswerReplay {
     /// Returns [`Error::StorageFull`] if the space that no running answer uses is too small, and
     /// [`Error::BudgetExceeded`] if the user or the key of the request holds all that it may hold.
     pub(crate) async fn reserve_space(&self, admission: &Admission, bytes: u64) -> Result<AnswerSpace, Error> {
-        self.idempotent_answers.reserve_space(admission.disk(), bytes).await
+        self.answers.reserve_space(admission.disk(), bytes).await
     }
 
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, exactly one gets the
@@ -257,7 +237,7 @@ impl AnswerReplay {
         let digest = fingerprint::digest(&task).await.map_err(ReplayError::Files)?;
         let digest = fingerprint::keyed_digest(&digest, idempotency_key);
         let scope = fingerprint::scope(caller, task.operation_id(), idempotency_key);
-        self.idempotent_answers.claim_or_follow(caller.key(), scope, digest, request_id).await
+        self.answers.claim_or_follow(caller.key(), scope, digest, request_id).await
     }
 
     /// Returns the state of the request of this operation that the caller sent with this idempotency key; `None` if there
@@ -273,7 +253,7 @@ impl AnswerReplay {
         idempotency_key: &str,
     ) -> Result<Option<AnswerView>, ReplayError> {
         let scope = fingerprint::scope(caller, operation, idempotency_key);
-        self.idempotent_answers.find_answer(&scope).await
+        self.answers.find_answer(&scope).await
     }
 
     /// Returns the answer with this id; `None` if it is not kept any more, or if it was lost.
@@ -282,89 +262,63 @@ impl AnswerReplay {
     ///
     /// Returns an error if the store cannot be read.
     pub(crate) async fn find_stored_answer(&self, id: &AnswerId) -> Result<Option<AnswerView>, ReplayError> {
-        let found = self.idempotent_answers.find_answer(&id.scope).await?;
+        let found = self.answers.find_answer(&id.scope).await?;
         Ok(found.filter(|found| found.id == *id))
     }
 
-    /// Returns the keyed hash by which a retry of this plain request is recognized after a restart, and by other nodes.
-    /// `None` if the adoption of orphans is disabled, if the files cannot be read, or if no other node can get a repeat,
-    /// the client does not mark retries, and files would have to be read for the hash.
-    pub(crate) async fn fingerprint(
+    /// Computes the hash by which a retry of this plain request is recognized after a restart, and by other nodes. The
+    /// registration has none if the adoption of orphans is disabled, if the files cannot be read, or if no other node can
+    /// get a repeat, the client does not mark retries, and files would have to be read for the hash.
+    pub(crate) async fn with_fingerprint(
         &self,
         caller: &Caller,
         task: &SharedTask,
-        marks_retries: bool,
-    ) -> Option<ReplayDigest> {
-        let is_needed = marks_retries || self.idempotent_answers.sharing.is_some() || fingerprint::is_in_memory(task);
-        if self.orphans.is_none() || !is_needed {
-            return None;
+        registration: JobRegistration,
+    ) -> JobRegistration {
+        let is_needed = registration.marks_retries || self.answers.sharing.is_some() || fingerprint::is_in_memory(task);
+        if !self.answers.adopts_jobs || !is_needed {
+            return registration;
         }
-        match fingerprint::digest(task).await {
-            Ok(digest) => {
-                Some(self.idempotent_answers.vault.keyed_hash(&format!("retry of {}", caller.key()), &digest))
-            }
-            Err(error) => {
-                tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognized");
-                None
-            }
-        }
+        let digest = fingerprint::digest(task).await.inspect_err(|error| {
+            tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognized");
+        });
+        let is_linked = registration.link_window.is_some();
+        let fingerprint = digest.ok().map(|digest| self.answers.job_fingerprint(caller.key(), &digest, is_linked));
+        JobRegistration { fingerprint, ..registration }
     }
 
     /// Registers a plain job without an idempotency key, and returns the caller's side and the job's side of it. If the
-    /// client marks its retries, the answer is stored while the caller reads it.
+    /// client marks its retries or gets links, the answer is stored while the caller reads it.
     pub(crate) fn register_job<M: RecordableAnswer>(
         &self,
         caller: &Caller,
         task: impl Into<SharedTask>,
         registration: JobRegistration,
     ) -> (AnswerReceiver<M>, AnswerSender<M>) {
-        answer_channel::channel(self.orphans.as_ref().map(|orphans| {
-            let job_id = orphans.register(caller, task.into(), registration);
-            RetryableJobHandle { orphans: Arc::clone(orphans), job_id }
+        let is_needed = self.answers.adopts_jobs || registration.link_window.is_some();
+        answer_channel::channel(is_needed.then(|| {
+            let job_id = self.answers.register(caller, task.into(), registration);
+            JobHandle { answers: Arc::clone(&self.answers), job_id }
         }))
     }
 
     /// Returns the answer of the earlier request that a retry repeats, from a job of this process, of an earlier process
-    /// or of another node; `None` if the retry must run a job of its own. Waits for an announced repeat
+    /// or of another node; `None` if the retry must run a job of its own. Waits for an expected repeat
     /// ([`AnswerReplay::find_answer_in_progress`]); the caller limits the wait.
     ///
     /// # Errors
     ///
-    /// Returns an error if the files of the request or the store cannot be read; nothing may be spent then.
+    /// Returns an error if the store cannot be read; nothing may be spent then.
     pub(crate) async fn find_earlier_answer(
         &self,
         caller: &Caller,
         task: &SharedTask,
-        fingerprint: Option<ReplayDigest>,
+        registration: &JobRegistration,
     ) -> Result<Option<AnswerReader>, ReplayError> {
-        if self.orphans.is_none() {
+        if !self.answers.adopts_jobs {
             return Ok(None);
         }
-        let deadline = Instant::now() + RUNNING_WAIT_MAX;
-        loop {
-            let adopted = self.adopt_job(caller, task.clone()).await;
-            let Some(fingerprint) = fingerprint.filter(|_| adopted.is_none()) else { return Ok(adopted) };
-            if let Some(reader) = self.idempotent_answers.find_announced_answer(&fingerprint).await? {
-                return Ok(Some(reader));
-            }
-            let since = Timestamp::now() - self.retry_window();
-            // In this order: an answer is claimed before its record ends, so one of the two is found.
-            let earlier = self.idempotent_answers.find_earlier_request(&fingerprint, since).await?;
-            match (self.idempotent_answers.find_orphan(&fingerprint).await?, earlier) {
-                (OrphanAnswer::Stored(reader), _) => return Ok(Some(reader)),
-                (OrphanAnswer::None, EarlierRequest::None) => return Ok(None),
-                // The answer may be about to be stored, or the record to be closed.
-                (OrphanAnswer::Claimed, _) | (OrphanAnswer::None, EarlierRequest::Running)
-                    if Instant::now() < deadline =>
-                {
-                    tokio::time::sleep(RUNNING_PAUSE).await;
-                }
-                (OrphanAnswer::Claimed, _)
-                | (OrphanAnswer::None, EarlierRequest::Running | EarlierRequest::Unknown) => {
-                    return Ok(Some(RetryableJobs::unknown_outcome()));
-                }
-            }
-        }
+        self.answers.find_earlier_answer(Repeat { caller, task, registration }).await
     }
 
     /// Returns, for the next equal request, the answer of a job whose caller got [`Error::InProgress`]. Waits for the
@@ -372,61 +326,55 @@ impl AnswerReplay {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read; nothing may be spent then.
+    /// Returns an error if the files of the request or the store cannot be read; nothing may be spent then.
     pub(crate) async fn find_answer_in_progress(
         &self,
         caller: &Caller,
         task: &SharedTask,
-        fingerprint: Option<ReplayDigest>,
+        registration: &JobRegistration,
     ) -> Result<Option<AnswerReader>, ReplayError> {
-        let Some(orphans) = &self.orphans else { return Ok(None) };
-        let found = adoption::find_answer_in_progress(orphans, caller, task).await;
-        match fingerprint.filter(|_| found.is_none()) {
-            Some(fingerprint) => self.idempotent_answers.find_announced_answer(&fingerprint).await,
-            None => Ok(found),
+        if !self.answers.adopts_jobs {
+            return Ok(None);
         }
-    }
-
-    /// Adopts a job like [`AnswerReplay::find_earlier_answer`], for jobs of this process only.
-    pub(crate) async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
-        adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
+        self.answers.find_answer_in_progress(Repeat { caller, task, registration }).await
     }
 
     /// Returns the time after the begin of a job within which a retry without an idempotency key may get its answer.
-    pub(crate) const fn retry_window(&self) -> Duration {
-        self.orphan_window.saturating_add(LONGEST_JOB)
+    pub(crate) fn retry_window(&self) -> Duration {
+        self.answers.windows.retry.saturating_add(LONGEST_JOB)
     }
 
     /// Remembers a failure that was not sent through an [`AnswerSender`], such as a body that broke off after its
     /// answer had begun. Failures that cost nothing are not remembered.
-    pub(crate) async fn remember(&self, caller: &Caller, task: impl Into<SharedTask>, error: &Error) {
-        if let Some(orphans) = &self.orphans
-            && answer_head::is_final(error)
-        {
-            orphans.remember(caller, task.into(), error).await;
+    pub(crate) async fn remember(
+        &self,
+        caller: &Caller,
+        task: impl Into<SharedTask>,
+        registration: JobRegistration,
+        error: &Error,
+    ) {
+        if self.answers.adopts_jobs && answer_head::is_final(error) {
+            self.answers.remember(caller, task.into(), registration, error).await;
         }
     }
 
     /// The vault that seals the keys of stored answers.
     pub(crate) fn vault(&self) -> &Vault {
-        &self.idempotent_answers.vault
+        &self.answers.vault
     }
 
     /// Waits until every claim is completed or released, and every answer that must be stored is stored. The caller
     /// limits the wait.
     pub(crate) async fn drain(&self) {
-        self.pending.wait_until_none().await;
+        self.answers.pending.wait_until_none().await;
     }
 }
 
-async fn sweep(idempotent_answers: Weak<IdempotentAnswers>, orphans: Option<Weak<RetryableJobs>>) {
+async fn sweep(answers: Weak<AnswerStore>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let Some(idempotent_answers) = idempotent_answers.upgrade() else { return };
-        if let Some(orphans) = orphans.as_ref().and_then(Weak::upgrade) {
-            orphans.sweep();
-        }
-        if let Err(error) = idempotent_answers.sweep().await {
+        let Some(answers) = answers.upgrade() else { return };
+        if let Err(error) = answers.sweep().await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "expired answers could not be deleted; retrying in a minute"

@@ -202,7 +202,11 @@ impl<'a> RowWrite<'a> {
         match self {
             Self::Open(record) | Self::RecordAttempts(record) | Self::Close(record) => &record.request_id,
             Self::Replay(ReplayWrite::Claim(row)) => &row.request_id,
-            Self::Replay(ReplayWrite::Finish { request_id, .. } | ReplayWrite::Remove { request_id, .. }) => request_id,
+            Self::Replay(
+                ReplayWrite::Finish { request_id, .. }
+                | ReplayWrite::EndRetry { request_id, .. }
+                | ReplayWrite::Remove { request_id, .. },
+            ) => request_id,
         }
     }
 }

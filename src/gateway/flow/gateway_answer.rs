@@ -99,15 +99,6 @@ impl RecordableAnswer for GatewayAnswer {
     }
 }
 
-// === impl AnswerBodyError ===
-
-impl AnswerBodyError {
-    /// The error of an answer whose caller has left.
-    pub(super) fn caller_left() -> Self {
-        Self("the caller has left".into())
-    }
-}
-
 // === impl GatewayAnswerBody ===
 
 impl Body for GatewayAnswerBody {

@@ -1,6 +1,6 @@
 //! The context of a job of either kind, with everything that is needed to answer its request.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
@@ -8,6 +8,7 @@ use super::{RequestOptions, answer_size, cost_estimate, delivery, request_limits
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
+use crate::gateway::image_links::LINK_LIFETIME;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{JobOutcome, OpenRecord};
 use crate::gateway::replay::{AnswerSender, AnswerSpace, JobRegistration};
@@ -19,64 +20,54 @@ pub(super) struct JobContext {
     pub(super) caller: Caller,
     pub(super) options: RequestOptions,
     pub(super) task: SharedTask,
-    /// The hash by which a retry that the client makes by itself is recognized.
-    fingerprint: OnceLock<[u8; 32]>,
-    /// The disk space that is reserved for the stored answer.
-    answer_space: Mutex<Option<AnswerSpace>>,
+    /// The data by which a retry that the client makes by itself is recognized.
+    registration: OnceLock<JobRegistration>,
 }
 
 // === impl JobContext ===
 
 impl JobContext {
     pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
-        Self {
-            gateway: Arc::clone(gateway),
-            caller,
-            options,
-            task,
-            fingerprint: OnceLock::new(),
-            answer_space: Mutex::default(),
-        }
+        Self { gateway: Arc::clone(gateway), caller, options, task, registration: OnceLock::new() }
     }
 
     /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
     /// called before the job begins.
     pub(super) async fn job_registration(&self) -> JobRegistration {
-        let marks_retries = self.options.marks_retries();
-        let fingerprint = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
-        let fingerprint = fingerprint.map(|fingerprint| *self.fingerprint.get_or_init(|| fingerprint));
-        JobRegistration { request_id: self.options.request_id.clone(), marks_retries, fingerprint }
+        let (request_id, marks_retries) = (self.options.request_id.clone(), self.options.marks_retries());
+        let link_window = self.wants_links().then_some(LINK_LIFETIME);
+        let registration = JobRegistration { request_id, marks_retries, fingerprint: None, link_window };
+        let registration = self.gateway.replay().with_fingerprint(&self.caller, &self.task, registration).await;
+        self.registration.get_or_init(|| registration).clone()
+    }
+
+    /// True if the caller gets links to the images.
+    fn wants_links(&self) -> bool {
+        matches!(&self.task, SharedTask::Images(job) if job.adaptations().asks_for_urls())
     }
 
     /// Returns the fingerprint that [`Self::job_registration`] has computed, if there is one.
     pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
-        self.fingerprint.get().copied()
+        self.registration.get()?.fingerprint
     }
 
     /// Reserves disk space for the answer, if it is delivered from the disk. An answer whose links cannot be kept has its
-    /// images in base64.
+    /// images in base64, so it needs none.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`AnswerReplay::reserve_space`](crate::gateway::replay::AnswerReplay::reserve_space) if the
     /// images must be stored.
-    pub(super) async fn reserve_answer_space(&self) -> Result<(), Error> {
-        let SharedTask::Images(job) = &self.task else { return Ok(()) };
+    pub(super) async fn reserve_answer_space(&self) -> Result<Option<AnswerSpace>, Error> {
+        let SharedTask::Images(job) = &self.task else { return Ok(None) };
         let is_needed = self.options.needs_stored_answer;
-        if !is_needed && !job.adaptations().asks_for_urls() {
-            return Ok(());
+        if !is_needed && !self.wants_links() {
+            return Ok(None);
         }
         match self.gateway.replay().reserve_space(self.options.admission(), answer_size::estimated_bytes(job)).await {
-            Ok(space) => *self.answer_space.lock().unwrap_or_else(PoisonError::into_inner) = Some(space),
-            Err(error) if is_needed => return Err(error),
-            Err(_) => {}
+            Err(error) if is_needed => Err(error),
+            reserved => Ok(reserved.ok()),
         }
-        Ok(())
-    }
-
-    /// Returns the disk space that is reserved for the answer.
-    pub(super) fn take_answer_space(&self) -> Option<AnswerSpace> {
-        self.answer_space.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Runs the whole job, beginning with its intent. `answer_sender` knows if the caller still waits; without it,
@@ -122,7 +113,8 @@ impl JobContext {
     pub(super) async fn remember_broken_answer(&self) {
         if !self.task.is_stream() && self.options.idempotency_key.is_none() {
             let error = Error::Upstream(UpstreamFault::Broken);
-            self.gateway.replay().remember(&self.caller, self.task.clone(), &error).await;
+            let registration = self.registration.get().cloned().unwrap_or_default();
+            self.gateway.replay().remember(&self.caller, self.task.clone(), registration, &error).await;
         }
     }
 

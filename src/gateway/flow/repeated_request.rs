@@ -14,7 +14,7 @@ use super::job_context::JobContext;
 use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
-use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome};
+use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration};
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
@@ -64,10 +64,11 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             let reader = claim.answer_reader();
             let gateway = Arc::clone(&context.gateway);
             let job = async move {
-                let reserved = context.reserve_answer_space().await;
-                context.take_answer_space().into_iter().for_each(|space| claim.use_space(space));
-                let result = match reserved {
-                    Ok(()) => context.run(None).await,
+                let result = match context.reserve_answer_space().await {
+                    Ok(space) => {
+                        claim.use_space(space);
+                        context.run(None).await
+                    }
                     Err(error) => Err(error),
                 };
                 claim.record(result).await;
@@ -86,15 +87,18 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
 /// continues if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
-    let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, registration.fingerprint)).await;
+    let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, &registration)).await;
     if let Some(answer) = earlier_answer.unwrap_or(Err(Error::InProgress))? {
         return Ok(answer);
     }
-    let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
+    let (receiver, mut sender) = replay.register_job(&context.caller, context.task.clone(), registration);
     let gateway = Arc::clone(&context.gateway);
     let mut job = DetachableJob::new(async move {
         let result = match context.reserve_answer_space().await {
-            Ok(()) => context.run(Some(&sender)).await,
+            Ok(space) => {
+                sender.use_space(space);
+                context.run(Some(&sender)).await
+            }
             Err(error) => Err(error),
         };
         sender.complete(result).await;
@@ -117,13 +121,13 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
 /// must run a job of its own.
 async fn read_earlier_answer(
     context: &JobContext,
-    fingerprint: Option<[u8; 32]>,
+    registration: &JobRegistration,
 ) -> Result<Option<GatewayAnswer>, Error> {
     let (replay, caller, task) = (context.gateway.replay(), &context.caller, &context.task);
     let found = if context.options.may_be_retry() {
-        replay.find_earlier_answer(caller, task, fingerprint).await
+        replay.find_earlier_answer(caller, task, registration).await
     } else {
-        replay.find_answer_in_progress(caller, task, fingerprint).await
+        replay.find_answer_in_progress(caller, task, registration).await
     };
     match found.map_err(|error| lookup_error(&error))? {
         Some(reader) => read_repeated_answer(context, reader).await.map(Some),
@@ -139,7 +143,7 @@ async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<G
 /// Answers with what an earlier request has paid for, and notes what that saves.
 async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
     count_repeat(&context.gateway, &context.caller, &context.options.request_id).await?;
-    let request_id = reader.request_id().cloned();
+    let request_id = reader.id().map(|id| id.request_id.clone());
     let answer = read_stored_answer(&context.gateway, reader).await?;
     if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
         context.gateway.usage_fold.note_replay(&context.caller, &request_id);

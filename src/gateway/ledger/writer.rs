@@ -294,7 +294,10 @@ impl LedgerMessage {
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Open { reply, .. } => reply.is_closed(),
-            Self::Replay { write, reply, .. } => !matches!(**write, ReplayWrite::Remove { .. }) && reply.is_closed(),
+            Self::Replay { write, reply, .. } => match **write {
+                ReplayWrite::Claim(_) | ReplayWrite::Finish { .. } => reply.is_closed(),
+                ReplayWrite::EndRetry { .. } | ReplayWrite::Remove { .. } => false,
+            },
             Self::RecordAttempts { .. } | Self::Close(_) => false,
         }
     }

@@ -8,7 +8,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer_head::RecordableAnswer;
 use super::answer_reader::AnswerReader;
-use super::orphans::{RetryableJobId, RetryableJobs};
+use super::answer_store::AnswerStore;
+use super::disk_budget::AnswerSpace;
+use super::jobs::JobId;
 use super::pending_work::PendingGuard;
 use crate::error::Error;
 
@@ -19,6 +21,8 @@ pub(crate) struct AnswerReceiver<M: RecordableAnswer>(AnswerChannel<M>);
 /// may have been charged.
 pub(crate) struct AnswerSender<M: RecordableAnswer> {
     channel: AnswerChannel<M>,
+    /// The disk space for the answer, if it was reserved.
+    space: Option<AnswerSpace>,
     _pending: Option<PendingGuard>,
 }
 
@@ -34,14 +38,14 @@ struct AnswerChannel<M: RecordableAnswer> {
     state: Arc<Mutex<AnswerChannelState<M>>>,
     /// Notified when the caller leaves before the answer.
     caller_left: Arc<Notify>,
-    job: Option<RetryableJobHandle>,
+    job: Option<JobHandle>,
 }
 
 /// The handle with which retries find the job.
 #[derive(Clone)]
-pub(super) struct RetryableJobHandle {
-    pub(super) orphans: Arc<RetryableJobs>,
-    pub(super) job_id: RetryableJobId,
+pub(super) struct JobHandle {
+    pub(super) answers: Arc<AnswerStore>,
+    pub(super) job_id: JobId,
 }
 
 enum AnswerChannelState<M> {
@@ -53,12 +57,15 @@ enum AnswerChannelState<M> {
     Closed,
 }
 
-pub(super) fn channel<M: RecordableAnswer>(job: Option<RetryableJobHandle>) -> (AnswerReceiver<M>, AnswerSender<M>) {
+pub(super) fn channel<M: RecordableAnswer>(job: Option<JobHandle>) -> (AnswerReceiver<M>, AnswerSender<M>) {
     let state = Arc::new(Mutex::new(AnswerChannelState::Empty(None)));
     let caller_left = Arc::new(Notify::new());
-    let _pending = job.as_ref().map(|handle| handle.orphans.begin_work());
+    let _pending = job.as_ref().map(|handle| handle.answers.begin_work());
     let receiver = AnswerChannel { state: Arc::clone(&state), caller_left: Arc::clone(&caller_left), job: job.clone() };
-    (AnswerReceiver(receiver), AnswerSender { channel: AnswerChannel { state, caller_left, job }, _pending })
+    (
+        AnswerReceiver(receiver),
+        AnswerSender { channel: AnswerChannel { state, caller_left, job }, space: None, _pending },
+    )
 }
 
 // === impl AnswerChannel ===
@@ -72,8 +79,8 @@ impl<M: RecordableAnswer> AnswerChannel<M> {
     /// read it too.
     fn deliver(&self, result: Result<M, Error>) -> Option<M> {
         // The job is closed before the caller gets the error, because the caller may retry at once.
-        if let (Some(RetryableJobHandle { orphans, job_id }), Err(error)) = (&self.job, &result) {
-            orphans.fail_job(*job_id, error);
+        if let (Some(JobHandle { answers, job_id }), Err(error)) = (&self.job, &result) {
+            answers.fail_job(*job_id, error);
         }
         let mut state = self.state();
         let AnswerChannelState::Empty(waker) = &mut *state else { return result.ok() };
@@ -81,7 +88,7 @@ impl<M: RecordableAnswer> AnswerChannel<M> {
         // The caller becomes a reader before anything is written: if the disk is full, the bytes wait for the readers
         // that exist.
         let caller_reader = match (&self.job, &result) {
-            (Some(RetryableJobHandle { orphans, job_id }), Ok(_)) => orphans.reader_for_caller(*job_id),
+            (Some(JobHandle { answers, job_id }), Ok(_)) => answers.reader_for_caller(*job_id),
             (Some(_), Err(_)) | (None, _) => None,
         };
         let (next_state, answer_to_store) = match caller_reader {
@@ -98,7 +105,7 @@ impl<M: RecordableAnswer> AnswerChannel<M> {
 // === impl AnswerReceiver ===
 
 impl<M: RecordableAnswer> AnswerReceiver<M> {
-    /// Waits for the answer of the job. If the job is registered and has no answer at `deadline`, the caller gets
+    /// Waits for the answer of the job. If a repeat can find the job and it has no answer at `deadline`, the caller gets
     /// [`Error::InProgress`].
     ///
     /// # Errors
@@ -107,32 +114,27 @@ impl<M: RecordableAnswer> AnswerReceiver<M> {
     pub(crate) async fn answer(mut self, deadline: Instant) -> Result<AnswerSource<M>, Error> {
         let answer = std::future::poll_fn(|cx| self.poll(cx));
         let source = match &self.0.job {
-            Some(RetryableJobHandle { orphans, job_id }) => match timeout_at(deadline, answer).await {
+            Some(JobHandle { answers, job_id }) if answers.adopts_jobs => match timeout_at(deadline, answer).await {
                 Ok(source) => source,
-                Err(_) => self.answer_after_announcement(orphans, *job_id).await,
+                Err(_) => self.answer_after_announcement(answers, *job_id).await,
             },
-            // No retry could find an unregistered job.
-            None => answer.await,
+            Some(_) | None => answer.await,
         }?;
         let job = self.0.job.take();
-        if let (AnswerSource::Direct(_), Some(RetryableJobHandle { orphans, job_id })) = (&source, job) {
-            orphans.note_delivered(job_id);
+        if let (AnswerSource::Direct(_), Some(JobHandle { answers, job_id })) = (&source, job) {
+            answers.note_delivered(job_id);
         }
         Ok(source)
     }
 
     /// Announces a repeat of the request, and returns [`Error::InProgress`], or the answer if it has come meanwhile.
-    async fn answer_after_announcement(
-        &self,
-        orphans: &RetryableJobs,
-        job_id: RetryableJobId,
-    ) -> Result<AnswerSource<M>, Error> {
-        orphans.announce_repeat(job_id).await;
+    async fn answer_after_announcement(&self, answers: &AnswerStore, job_id: JobId) -> Result<AnswerSource<M>, Error> {
+        answers.announce_repeat(job_id).await;
         let polled = std::future::poll_fn(|cx| Poll::Ready(self.poll(cx))).await;
         match polled {
             Poll::Ready(source) => source,
             Poll::Pending => {
-                orphans.note_repeat_expected(job_id);
+                answers.note_repeat_expected(job_id);
                 Err(Error::InProgress)
             }
         }
@@ -160,21 +162,19 @@ impl<M: RecordableAnswer> Drop for AnswerReceiver<M> {
             let previous = std::mem::replace(&mut *state, AnswerChannelState::Closed);
             // The lock is held, so that the job sees the closed channel and the missing caller together. A reader of
             // the stored answer reports by itself when it leaves.
-            if let (
-                AnswerChannelState::Empty(_) | AnswerChannelState::Ready(_),
-                Some(RetryableJobHandle { orphans, job_id }),
-            ) = (&previous, &job)
+            if let (AnswerChannelState::Empty(_) | AnswerChannelState::Ready(_), Some(JobHandle { answers, job_id })) =
+                (&previous, &job)
             {
-                orphans.note_reader_left(*job_id, None);
+                answers.note_reader_left(*job_id, None);
             }
             previous
         };
         match (previous_state, job) {
             (AnswerChannelState::Empty(_), _) => self.0.caller_left.notify_one(),
-            (AnswerChannelState::Ready(Ok(answer)), Some(RetryableJobHandle { orphans, job_id })) => {
-                let pending = orphans.begin_work();
+            (AnswerChannelState::Ready(Ok(answer)), Some(JobHandle { answers, job_id })) => {
+                let pending = answers.begin_work();
                 spawn_detached(async move {
-                    orphans.record_answer(job_id, answer).await;
+                    answers.record_answer(job_id, answer, None).await;
                     drop(pending);
                 });
             }
@@ -197,8 +197,8 @@ impl<M: RecordableAnswer> AnswerSender<M> {
     /// it. May be used only before anything was spent.
     pub(crate) async fn abandoned(&self) {
         self.channel.caller_left.notified().await;
-        if let Some(RetryableJobHandle { orphans, job_id }) = &self.channel.job
-            && !orphans.remove_if_unwanted(*job_id)
+        if let Some(JobHandle { answers, job_id }) = &self.channel.job
+            && !answers.remove_if_unwanted(*job_id)
         {
             std::future::pending::<()>().await;
         }
@@ -207,13 +207,19 @@ impl<M: RecordableAnswer> AnswerSender<M> {
     /// True if a caller waits for the answer, or got [`Error::InProgress`].
     pub(crate) fn is_wanted(&self) -> bool {
         match &self.channel.job {
-            Some(RetryableJobHandle { orphans, job_id }) => orphans.is_wanted(*job_id),
+            Some(JobHandle { answers, job_id }) => answers.is_wanted(*job_id),
             None => !matches!(*self.channel.state(), AnswerChannelState::Closed),
         }
     }
 
+    /// Uses space that was reserved before anything was spent. The answer is then kept until it is fetched, even if it
+    /// cannot be written.
+    pub(crate) fn use_space(&mut self, space: Option<AnswerSpace>) {
+        self.space = space;
+    }
+
     /// Returns the handle with which retries find the job, if they can.
-    pub(super) fn job_handle(&self) -> Option<RetryableJobHandle> {
+    pub(super) fn job_handle(&self) -> Option<JobHandle> {
         self.channel.job.clone()
     }
 
@@ -221,10 +227,10 @@ impl<M: RecordableAnswer> AnswerSender<M> {
     /// caller that leaves must not cancel it.
     pub(crate) async fn complete(mut self, result: Result<M, Error>) {
         let answer_to_store = self.channel.deliver(result);
-        let Some(RetryableJobHandle { orphans, job_id }) = self.channel.job.take() else { return };
+        let Some(JobHandle { answers, job_id }) = self.channel.job.take() else { return };
         match answer_to_store {
-            Some(answer) => orphans.record_answer(job_id, answer).await,
-            None => orphans.release_task(job_id).await,
+            Some(answer) => answers.record_answer(job_id, answer, self.space.take()).await,
+            None => answers.release_task(job_id).await,
         }
     }
 }

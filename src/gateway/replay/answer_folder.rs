@@ -15,39 +15,29 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::FOLDER;
+use super::answer_store::KeepWindows;
 use super::disk_budget::{DiskBudget, DiskReservation, EvictableStorage, reserve_written, run_with_timeout};
 use super::fingerprint::ReplayDigest;
 use super::sealed_file::{FileKey, SealedFile, remove};
 use crate::gateway::spool::{FreeSpace, blocking_io};
 use crate::gateway::store::{KeyId, Timestamp};
 
+/// The extension of a complete file.
+const COMPLETE_EXTENSION: &str = "answer";
 /// The extension of a file that is being written.
 pub(super) const PARTIAL_EXTENSION: &str = "part";
 /// The extension of an emptied file, whose answer was being delivered when the process died.
 const LOST_EXTENSION: &str = "lost";
 
-/// The kinds of answers that a file can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerFileKind {
-    /// The answer for an idempotency key.
-    Answer,
-    /// The answer of a plain job, which a retry may ask for.
-    Orphan,
-}
-
-/// The times for which the answers of an earlier process are kept, by kind.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RetentionWindows {
-    pub(super) answers: Duration,
-    pub(super) orphans: Duration,
-}
+/// The shortest time for which the file of an earlier process is kept (our choice): as long as links lead to it. Its row
+/// may end before.
+const LEFTOVER_WINDOW_MIN: Duration = Duration::from_secs(3600);
 
 /// Finished answers on disk.
 pub(super) struct AnswerFolder {
     folder: PathBuf,
     budget: Arc<DiskBudget>,
     pub(super) free: FreeSpace,
-    windows: RetentionWindows,
     state: Mutex<AnswerFolderState>,
 }
 
@@ -86,7 +76,7 @@ struct LeftoverFile {
 /// The content of a file, as its name states it.
 enum StoredFile {
     /// The file holds a complete answer.
-    Complete(AnswerFileKind),
+    Complete,
     /// An answer with this fingerprint was being delivered.
     Lost(String),
 }
@@ -99,7 +89,7 @@ impl AnswerFolder {
     /// # Errors
     ///
     /// Returns an error if the folder cannot be created.
-    pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: RetentionWindows) -> io::Result<Arc<Self>> {
+    pub(super) fn open(free: FreeSpace, max_bytes: u64) -> io::Result<Arc<Self>> {
         let folder = free.folder().join(FOLDER);
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
@@ -108,7 +98,7 @@ impl AnswerFolder {
         builder.create(&folder)?;
         #[cfg(unix)]
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        Ok(Arc::new(Self { folder, budget: DiskBudget::new(max_bytes), free, windows, state: Mutex::default() }))
+        Ok(Arc::new(Self { folder, budget: DiskBudget::new(max_bytes), free, state: Mutex::default() }))
     }
 
     /// Takes over the files of an earlier process, and removes all others.
@@ -116,7 +106,7 @@ impl AnswerFolder {
     /// # Errors
     ///
     /// Returns an error if the folder cannot be read.
-    pub(super) fn take_over_leftovers(&self, now: Timestamp) -> io::Result<()> {
+    pub(super) fn take_over_leftovers(&self, now: Timestamp, windows: KeepWindows) -> io::Result<()> {
         let mut leftovers = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -134,15 +124,15 @@ impl AnswerFolder {
             }
         }
         leftovers.sort_unstable_by_key(|leftover| leftover.modified_at);
-        leftovers.into_iter().for_each(|leftover| self.take_over_leftover(leftover, now));
+        leftovers.into_iter().for_each(|leftover| self.take_over_leftover(leftover, now, windows));
         Ok(())
     }
 
-    fn take_over_leftover(&self, leftover: LeftoverFile, now: Timestamp) {
+    fn take_over_leftover(&self, leftover: LeftoverFile, now: Timestamp, windows: KeepWindows) {
         let LeftoverFile { modified_at, file_name: file, contents, length } = leftover;
         let retention = match contents {
-            StoredFile::Complete(AnswerFileKind::Answer) => self.windows.answers,
-            StoredFile::Complete(AnswerFileKind::Orphan) | StoredFile::Lost(_) => self.windows.orphans,
+            StoredFile::Complete => windows.replay.max(windows.retry).max(LEFTOVER_WINDOW_MIN),
+            StoredFile::Lost(_) => windows.retry,
         };
         let expires_at = Timestamp::from(DateTime::<Utc>::from(modified_at)) + retention;
         let path = self.folder.join(&file);
@@ -151,7 +141,7 @@ impl AnswerFolder {
         }
         match contents {
             // The row in the store has the key of the file. A file without a row is never read, and expires.
-            StoredFile::Complete(_) => match reserve_written(self, length) {
+            StoredFile::Complete => match reserve_written(self, length) {
                 Ok(reservation) => self.add_finished(file, expires_at, Some(reservation)),
                 Err(_) => remove(&path),
             },
@@ -192,18 +182,8 @@ impl AnswerFolder {
         run_with_timeout(&self.free, create).await
     }
 
-    /// Creates a file without a name, for an answer that is not needed after a restart.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be created, or if the disk is too slow.
-    pub(super) async fn create_nameless_file(&self) -> io::Result<SealedFile> {
-        let folder = self.folder.clone();
-        run_with_timeout(&self.free, move || SealedFile::create_nameless(&folder)).await
-    }
-
     /// Creates a file for an answer of this API key, and returns its final name, the file and its encryption key. The
-    /// name for an orphan contains the fingerprint of its request. Blocks, so async code must not call it.
+    /// name for a plain job contains the fingerprint of its request. Blocks, so async code must not call it.
     ///
     /// # Errors
     ///
@@ -215,8 +195,8 @@ impl AnswerFolder {
     ) -> io::Result<(String, SealedFile, FileKey)> {
         let random = uuid::Uuid::new_v4().simple();
         let file = match fingerprint {
-            None => format!("{owner}-{random}.{}", AnswerFileKind::Answer.as_str()),
-            Some(fingerprint) => format!("{owner}-{}-{random}.{}", hex(fingerprint), AnswerFileKind::Orphan.as_str()),
+            None => format!("{owner}-{random}.{COMPLETE_EXTENSION}"),
+            Some(fingerprint) => format!("{owner}-{}-{random}.{COMPLETE_EXTENSION}", hex(fingerprint)),
         };
         let (frames, key) = SealedFile::create(self.path(&file)?)?;
         Ok((file, frames, key))
@@ -311,32 +291,21 @@ impl AnswerFolder {
     }
 }
 
-// === impl AnswerFileKind ===
-
-impl AnswerFileKind {
-    const ALL: [Self; 2] = [Self::Answer, Self::Orphan];
-
-    /// Returns the extension of the names of these files.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Answer => "answer",
-            Self::Orphan => "orphan",
-        }
-    }
-}
-
 // === impl StoredFile ===
 
 impl StoredFile {
     /// Returns the content of a file of this name; `None` if the file is useless and must be removed.
     fn from_file_name(file: &str) -> Option<Self> {
         let (name, extension) = file.rsplit_once('.')?;
-        if let Some(kind) = AnswerFileKind::ALL.into_iter().find(|kind| kind.as_str() == extension) {
-            return Some(Self::Complete(kind));
+        if extension == COMPLETE_EXTENSION {
+            return Some(Self::Complete);
         }
-        let name = if extension == PARTIAL_EXTENSION { name.strip_suffix(".orphan")? } else { name };
-        let fingerprint = name.split('-').nth(1)?;
-        [PARTIAL_EXTENSION, LOST_EXTENSION].contains(&extension).then(|| Self::Lost(fingerprint.to_owned()))
+        if ![PARTIAL_EXTENSION, LOST_EXTENSION].contains(&extension) {
+            return None;
+        }
+        // Only a plain job has a fingerprint between the owner and the random part.
+        let [_, fingerprint, _] = name.split('-').collect::<Vec<_>>().try_into().ok()?;
+        Some(Self::Lost(fingerprint.to_owned()))
     }
 }
 

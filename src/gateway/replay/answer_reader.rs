@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::answer_head::AnswerHead;
 use super::stored_answer::{AnswerChunk, StoredAnswer};
-use crate::gateway::store::RequestId;
+use crate::gateway::store::{ReplayClaim, RequestId};
 
 /// The answer has no head, or is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,12 +38,20 @@ pub(crate) struct AnswerReader {
     on_leave: Option<LeaveCallback>,
     /// True if the caller does not get the answer, although the reader may have read all of it.
     is_undelivered: bool,
-    /// The request that ran the job, if it is known.
-    request_id: Option<RequestId>,
+    /// The id of the answer, if it has one.
+    id: Option<AnswerId>,
 }
 
 /// Called with true if the reader has read all of the answer.
 pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
+
+// === impl AnswerId ===
+
+impl From<&ReplayClaim> for AnswerId {
+    fn from(claim: &ReplayClaim) -> Self {
+        Self { scope: claim.scope, request_id: claim.request_id.clone() }
+    }
+}
 
 // === impl AnswerReader ===
 
@@ -57,7 +65,7 @@ impl AnswerReader {
             reading: None,
             on_leave: None,
             is_undelivered: false,
-            request_id: None,
+            id: None,
         }
     }
 
@@ -67,27 +75,24 @@ impl AnswerReader {
         reader
     }
 
-    /// Calls this function when the reader is dropped.
-    pub(crate) fn on_leave(mut self, on_leave: impl FnOnce() + Send + Sync + 'static) -> Self {
-        self.on_leave = Some(Box::new(|_| on_leave()));
-        self
-    }
-
-    /// Leaves as a reader that has not read all of the answer: the caller does not get what was made of it.
-    pub(crate) fn leave_undelivered(mut self) {
-        self.is_undelivered = true;
-    }
-
     /// Keeps the beginning of the answer readable: if the answer cannot be stored, reading it fails before any of its
-    /// bytes are lost, and [`AnswerReader::restart`] reads all of it.
-    pub(crate) fn make_restartable(&self) {
+    /// bytes are lost, and [`AnswerReader::restart`] reads all of it. Until [`AnswerReader::note_delivered`], the answer
+    /// counts as not read, because its caller does not have what is made of it.
+    pub(crate) fn make_restartable(&mut self) {
+        self.is_undelivered = true;
         self.answer.make_restartable(self.reader_id);
+    }
+
+    /// Leaves as a reader that has read all of the answer, if it has.
+    pub(crate) fn note_delivered(mut self) {
+        self.is_undelivered = false;
     }
 
     /// Returns a reader of the same answer from its beginning, which is not restartable. It gets the whole answer if this
     /// reader was made restartable before it was read, even if the answer is not stored.
     pub(crate) fn restart(mut self) -> Self {
         self.answer.restart_reader(self.reader_id);
+        self.is_undelivered = false;
         self.ended = false;
         self.reading = None;
         self
@@ -98,15 +103,15 @@ impl AnswerReader {
         self.answer.is_broken()
     }
 
-    /// Names the request that ran the job.
-    pub(super) fn with_request_id(mut self, request_id: RequestId) -> Self {
-        self.request_id = Some(request_id);
+    /// Sets the id of the answer.
+    pub(super) fn with_id(mut self, id: AnswerId) -> Self {
+        self.id = Some(id);
         self
     }
 
-    /// Returns the request that ran the job, whose record has its cost; `None` if it is not known.
-    pub(crate) const fn request_id(&self) -> Option<&RequestId> {
-        self.request_id.as_ref()
+    /// Returns the id of the answer; `None` if it is an error that is only remembered.
+    pub(crate) const fn id(&self) -> Option<&AnswerId> {
+        self.id.as_ref()
     }
 
     /// Returns a reader of a small, complete answer.

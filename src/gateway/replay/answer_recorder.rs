@@ -7,11 +7,14 @@ use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
+use super::answer_folder::AnswerFolder;
 use super::answer_head::AnswerHead;
-use super::disk_budget::{AnswerSpace, EvictableStorage, reserve, run_with_timeout};
-use super::sealed_file::SealedFile;
+use super::disk_budget::{AnswerSpace, EvictableStorage as _, reserve, run_with_timeout};
+use super::fingerprint::ReplayDigest;
+use super::sealed_file::{FileKey, SealedFile};
 use super::stored_answer::{StoredAnswer, StoredAnswerEnd};
 use super::unstored_answers::UnstoredAnswers;
+use crate::gateway::store::KeyId;
 
 /// The memory that is reserved at once for the rest of an answer (our choice).
 const MEMORY_STEP_BYTES: u64 = 1024 * 1024;
@@ -27,29 +30,54 @@ pub(super) struct AnswerRecorder {
 
 /// The file of a stored answer.
 struct RecorderFile {
+    folder: Arc<AnswerFolder>,
     frames: Arc<SealedFile>,
-    storage: Arc<dyn EvictableStorage>,
     next_frame: u64,
     /// The space that was reserved before the answer was made.
     space: Option<AnswerSpace>,
+    /// The content of the future row, until the file is complete.
+    pending: Option<PendingFile>,
+}
+
+/// A complete file, with the content of its future row.
+pub(super) struct PendingFile {
+    /// The name of the file.
+    pub(super) name: String,
+    pub(super) key: FileKey,
+    pub(super) head: AnswerHead,
+    pub(super) frames: Arc<SealedFile>,
 }
 
 // === impl AnswerRecorder ===
 
 impl AnswerRecorder {
-    /// Begins an answer. Without a file, its bytes are passed on to the present readers and are not stored.
-    pub(super) fn begin(
-        answer: Arc<StoredAnswer>,
+    /// Begins an answer in a file of this API key; the name of an unfinished file of a plain job has its fingerprint.
+    pub(super) async fn begin(
+        folder: &Arc<AnswerFolder>,
+        answer: &Arc<StoredAnswer>,
+        (owner, fingerprint): (&KeyId, Option<ReplayDigest>),
         head: AnswerHead,
-        file: io::Result<SealedFile>,
-        storage: Arc<dyn EvictableStorage>,
+    ) -> Self {
+        let file = folder.create_file(owner, fingerprint).await;
+        Self::new(folder, answer, head, file)
+    }
+
+    /// Begins an answer in this file. Without a file, its bytes are passed on to the present readers and are not stored.
+    pub(super) fn new(
+        folder: &Arc<AnswerFolder>,
+        answer: &Arc<StoredAnswer>,
+        head: AnswerHead,
+        file: io::Result<(String, SealedFile, FileKey)>,
     ) -> Self {
         let file = file
             .inspect_err(|error| tracing::error!(%error, "no file could be created for an answer: it is not stored"));
-        let file = file.ok().map(Arc::new);
-        answer.begin(head, file.clone());
-        let output = file.map(|frames| RecorderFile { frames, storage, next_frame: 0, space: None });
-        Self { answer, output, memory: None }
+        let file = file.ok().map(|(name, frames, key)| (name, Arc::new(frames), key));
+        answer.begin(head.clone(), file.as_ref().map(|(_, frames, _)| Arc::clone(frames)));
+        let output = file.map(|(name, frames, key)| {
+            let pending = Some(PendingFile { name, key, head, frames: Arc::clone(&frames) });
+            RecorderFile { folder: Arc::clone(folder), frames, next_frame: 0, space: None, pending }
+        });
+        Self { answer: Arc::clone(answer), output, memory: None }
     }
 
     /// Uses the space that was reserved for the answer, and keeps in memory what cannot be written nevertheless.
@@ -132,9 +160,9 @@ impl AnswerRecorder {
 
     /// Writes the last frame after the complete body. Returns the file if it contains the complete body. The operating
     /// system may not have written all of it to the disk yet.
-    pub(super) async fn finish_file(&mut self) -> Option<Arc<SealedFile>> {
+    pub(super) async fn finish_file(&mut self) -> Option<PendingFile> {
         self.write_tail().await;
-        self.output.as_ref().map(|output| Arc::clone(&output.frames))
+        self.output.as_mut().and_then(|output| output.pending.take())
     }
 
     /// Marks the answer as complete: its readers then see the end.
@@ -163,14 +191,14 @@ impl RecorderFile {
         if frame.is_empty() {
             return Ok(());
         }
-        let (storage, frames, number) = (Arc::clone(&self.storage), Arc::clone(&self.frames), self.next_frame);
+        let (folder, frames, number) = (Arc::clone(&self.folder), Arc::clone(&self.frames), self.next_frame);
         let reserved = self.space.as_mut().and_then(|space| space.take(frame.len() as u64));
         let write = move || {
             // Reserving space may remove older files, which may block too.
-            let reservation = reserved.map_or_else(|| reserve(&*storage, frame.len() as u64), Ok)?;
+            let reservation = reserved.map_or_else(|| reserve(&*folder, frame.len() as u64), Ok)?;
             frames.write(number, frame).map(|()| reservation)
         };
-        let reservation = run_with_timeout(self.storage.free(), write).await?;
+        let reservation = run_with_timeout(self.folder.free(), write).await?;
         self.next_frame += 1;
         answer.note_tail_written(reservation);
         Ok(())

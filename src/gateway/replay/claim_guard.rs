@@ -11,11 +11,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::answer_head::{AnswerHead, RecordableAnswer, error_answer, is_final};
 use super::answer_reader::AnswerReader;
 use super::answer_recorder::AnswerRecorder;
-use super::disk_budget::{AnswerSpace, EvictableStorage};
-use super::durable_answers::{AnswerStorageError, PendingFile};
-use super::idempotent_answers::{ClaimHandover, ClaimOutcome, IdempotentAnswers, LiveClaim};
+use super::answer_store::{AnswerStore, ClaimHandover, ClaimOutcome, LiveClaim};
+use super::disk_budget::AnswerSpace;
 use super::pending_work::PendingGuard;
-use super::sealed_file::SealedFile;
 use super::stored_answer::StoredAnswerEnd;
 use super::{LONGEST_CLAIM, ReplayError};
 use crate::error::Error;
@@ -31,7 +29,7 @@ pub(super) const STORAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The guard of the request that runs the job of an idempotency key. If it is dropped without a result, the answer is
 /// lost: the job may have been charged, so a repeat must not run it again.
 pub(crate) struct ClaimGuard {
-    idempotent_answers: Arc<IdempotentAnswers>,
+    answers: Arc<AnswerStore>,
     live: Arc<LiveClaim>,
     row: ReplayClaim,
     /// The disk space for the answer, if the caller gets it only from the stored answer.
@@ -43,9 +41,9 @@ pub(crate) struct ClaimGuard {
 // === impl ClaimGuard ===
 
 impl ClaimGuard {
-    pub(super) fn new(idempotent_answers: Arc<IdempotentAnswers>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
-        let _pending = idempotent_answers.begin_work();
-        Self { idempotent_answers, live, row, space: None, _pending }
+    pub(super) fn new(answers: Arc<AnswerStore>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
+        let _pending = answers.begin_work();
+        Self { answers, live, row, space: None, _pending }
     }
 
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
@@ -66,7 +64,7 @@ impl ClaimGuard {
                 Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),
                 Err(error) => break Err(error.into()),
             };
-            match self.idempotent_answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await {
+            match self.answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await {
                 Ok(Some(outcome)) => break Ok(outcome),
                 Ok(None) if Instant::now() >= deadline || reply.is_closed() => break Ok(ClaimOutcome::AnswerLost),
                 Ok(None) => sleep(OTHER_NODE_PAUSE).await,
@@ -83,7 +81,7 @@ impl ClaimGuard {
     }
 
     fn write_claim(&self) -> impl Future<Output = Result<RowWriteOutcome, LedgerError>> + use<> {
-        let (ledger, claim) = (self.idempotent_answers.ledger.clone(), ReplayWrite::Claim(self.row.clone()));
+        let (ledger, claim) = (self.answers.ledger.clone(), ReplayWrite::Claim(self.row.clone()));
         async move { ledger.write_replay(claim).await }
     }
 
@@ -94,13 +92,13 @@ impl ClaimGuard {
 
     /// Returns a reader of the answer. The request that runs the job reads it in this way too.
     pub(crate) fn answer_reader(&self) -> AnswerReader {
-        AnswerReader::new(&self.live.answer)
+        AnswerReader::new(&self.live.answer).with_id((&self.row).into())
     }
 
     /// Uses space that was reserved before anything was spent. The answer is then kept until it is fetched, even if it
     /// cannot be written.
-    pub(crate) fn use_space(&mut self, space: AnswerSpace) {
-        self.space = Some(space);
+    pub(crate) fn use_space(&mut self, space: Option<AnswerSpace>) {
+        self.space = space;
     }
 
     /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After
@@ -124,71 +122,49 @@ impl ClaimGuard {
     /// Reports an error that cost nothing.
     async fn record_error(self, error: &Error) {
         // The claim is removed before the error is sent: a caller that repeats at once must find no claim.
-        self.idempotent_answers.release_claim(&self.row).await;
-        self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+        self.answers.release_claim(&(&self.row).into()).await;
+        self.answers.end_live_claim(&self.row.scope, &self.live);
         let (head, body) = error_answer(error);
         self.live.answer.set_complete(head, body);
     }
 
     /// Releases the claim of a guard that no request received, so nothing was spent.
     pub(super) async fn release(self) {
-        self.idempotent_answers.release_claim(&self.row).await;
+        self.answers.release_claim(&(&self.row).into()).await;
     }
 
     async fn store_answer<B>(mut self, head: AnswerHead, body: B)
     where
         B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
     {
-        let (pending_file, frames) = match self.idempotent_answers.folder.create_file(&self.live.owner, None).await {
-            Ok((file, frames, key)) => (Some(PendingFile { file, key, head: head.clone() }), Ok(frames)),
-            Err(error) => (None, Err(error)),
-        };
-        let storage = Arc::clone(&self.idempotent_answers.folder) as Arc<dyn EvictableStorage>;
-        let mut recorder = AnswerRecorder::begin(Arc::clone(&self.live.answer), head, frames, storage);
+        let (folder, answer) = (&self.answers.folder, &self.live.answer);
+        let mut recorder = AnswerRecorder::begin(folder, answer, (&self.live.owner, None), head).await;
         let must_be_kept = self.space.is_some();
-        if let Some(space) = self.space.take() {
-            recorder.keep_all(space, &self.idempotent_answers.unstored);
-        }
+        self.space.take().into_iter().for_each(|space| recorder.keep_all(space, &self.answers.unstored));
         if let Err(error) = recorder.record_body(body).await {
             tracing::warn!(%error, "an answer broke off and is not stored");
-            self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+            self.answers.end_live_claim(&self.row.scope, &self.live);
             return;
         }
-        let mut is_stored = false;
-        if let (Some(pending_file), Some(frames)) = (pending_file, recorder.finish_file().await) {
-            let result = timeout(STORAGE_WAIT_MAX, self.commit_answer(pending_file, &frames)).await;
-            match result.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
-                Ok(()) => is_stored = true,
-                Err(error) => {
-                    tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
-                    frames.spawn_unlink();
-                }
-            }
-        }
-        if !must_be_kept && !is_stored {
-            self.live.answer.mark_unstored();
-        } else if !is_stored && !self.live.answer.has_gap() {
-            self.idempotent_answers.unstored.keep(self.row.request_id.clone(), Arc::clone(&self.live.answer));
-        }
-        self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
-        recorder.mark_complete();
-    }
-
-    async fn commit_answer(&self, answer: PendingFile, frames: &Arc<SealedFile>) -> Result<(), AnswerStorageError> {
-        let file = answer.file.clone();
         // The time for which the answer is kept begins now: the job may have taken longer than that.
-        let expires_at = Timestamp::now() + self.idempotent_answers.retention_window;
-        let row = ReplayClaim { expires_at, ..self.row.clone() };
-        self.idempotent_answers.commit_answer(&row, answer, frames, self.live.answer.length()).await?;
-        self.idempotent_answers.folder.add_finished(file, expires_at, self.live.answer.take_reservation());
-        Ok(())
+        let expires_at = Timestamp::now() + self.answers.windows.replay;
+        let claim = ReplayClaim { expires_at, ..self.row.clone() };
+        let is_stored = match recorder.finish_file().await {
+            Some(file) => self.answers.commit(&claim, file, answer).await,
+            None => false,
+        };
+        if !is_stored {
+            self.answers.keep_unstored(self.row.request_id.clone(), answer, must_be_kept);
+        }
+        self.answers.end_live_claim(&self.row.scope, &self.live);
+        recorder.mark_complete();
     }
 }
 
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
         // Both calls have no effect if the outcome was reported.
-        self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+        self.answers.end_live_claim(&self.row.scope, &self.live);
         self.live.answer.end(StoredAnswerEnd::Broken);
     }
 }

@@ -48,6 +48,14 @@ pub(super) fn is_in_memory(task: &SharedTask) -> bool {
     }
 }
 
+/// Returns the scope of the answer of a request without an idempotency key.
+pub(super) fn plain_scope(request_id: &str) -> ReplayDigest {
+    let mut context = Context::new(&SHA256);
+    update_with_part(&mut context, b"imagate plain answer v1");
+    update_with_part(&mut context, request_id.as_bytes());
+    digest_from_hash(context.finish().as_ref())
+}
+
 fn digest_blocking(task: &SharedTask) -> io::Result<ReplayDigest> {
     let mut context = Context::new(&SHA256);
     update_with_part(&mut context, b"imagate job v1");

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use super::idempotent_answers::IdempotentAnswers;
+use super::answer_store::AnswerStore;
 use super::pending_work::PendingGuard;
 use super::{AnswerReplay, ReplayError};
 use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
@@ -42,7 +42,7 @@ pub(crate) enum OneTimeUse {
 
 /// The right to do something once. If it is dropped, the right is used up.
 pub(crate) struct OneTimeClaim {
-    answers: Arc<IdempotentAnswers>,
+    answers: Arc<AnswerStore>,
     row: ReplayClaim,
     /// Keeps the store open until the claim is completed, released or dropped.
     _pending: PendingGuard,
@@ -57,7 +57,7 @@ impl AnswerReplay {
     ///
     /// Returns an error if the store fails or is too slow. Then nothing may be done, and the right may be used up.
     pub(crate) async fn claim_once(&self, scope: [u8; 32], expires_at: Timestamp) -> Result<OneTimeUse, ReplayError> {
-        claim_in(&self.idempotent_answers, scope, expires_at).await
+        claim_in(&self.answers, scope, expires_at).await
     }
 
     /// Runs `work` while no other request, on any node, runs work of the same scope. The work is run to its end even if
@@ -71,7 +71,7 @@ impl AnswerReplay {
         scope: [u8; 32],
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ReplayError> {
-        let answers = Arc::clone(&self.idempotent_answers);
+        let answers = Arc::clone(&self.answers);
         let turn = async move {
             let claim = claim_turn(&answers, scope).await?;
             let result = work.await;
@@ -83,7 +83,7 @@ impl AnswerReplay {
 }
 
 /// Waits for the turn of a scope.
-async fn claim_turn(answers: &Arc<IdempotentAnswers>, scope: [u8; 32]) -> Result<OneTimeClaim, ReplayError> {
+async fn claim_turn(answers: &Arc<AnswerStore>, scope: [u8; 32]) -> Result<OneTimeClaim, ReplayError> {
     let deadline = Instant::now() + TURN_WAIT_MAX;
     loop {
         match claim_in(answers, scope, Timestamp::now() + TURN_LIFETIME).await? {
@@ -95,19 +95,13 @@ async fn claim_turn(answers: &Arc<IdempotentAnswers>, scope: [u8; 32]) -> Result
 }
 
 async fn claim_in(
-    answers: &Arc<IdempotentAnswers>,
+    answers: &Arc<AnswerStore>,
     scope: [u8; 32],
     expires_at: Timestamp,
 ) -> Result<OneTimeUse, ReplayError> {
     let answers = Arc::clone(answers);
-    let row = ReplayClaim {
-        scope,
-        digest: scope,
-        request_id: format!("once_{}", uuid::Uuid::new_v4().simple()).into(),
-        node: answers.node.clone(),
-        created_at: Timestamp::now(),
-        expires_at,
-    };
+    let request_id = format!("once_{}", uuid::Uuid::new_v4().simple()).into();
+    let row = ReplayClaim::new(scope, scope, request_id, answers.node.clone(), expires_at);
     let write = answers.ledger.write_replay(ReplayWrite::Claim(row.clone()));
     let outcome = timeout(OPEN_TIMEOUT, write).await.map_err(|_| LedgerError::Overloaded)??;
     Ok(match outcome {
@@ -135,8 +129,8 @@ impl OneTimeClaim {
             size: 0,
             sealed_key: Vec::new(),
         };
-        let ReplayClaim { scope, request_id, expires_at, .. } = self.row.clone();
-        let write = ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes: None };
+        let ReplayClaim { scope, request_id, expires_at, retry_until, .. } = self.row.clone();
+        let write = ReplayWrite::Finish { scope, request_id, expires_at, retry_until, answer, shared_bytes: None };
         if let Err(error) = self.answers.ledger.write_replay(write).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "a repeated form will not show what the first one created");
@@ -145,7 +139,7 @@ impl OneTimeClaim {
 
     /// Gives the right back, because nothing was done.
     pub(crate) async fn release(self) {
-        self.answers.release_claim(&self.row).await;
+        self.answers.release_claim(&(&self.row).into()).await;
     }
 }
 

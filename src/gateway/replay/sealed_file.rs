@@ -8,7 +8,6 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -103,13 +102,6 @@ impl SealedFile {
         Ok((Self::new(file, cipher, Some(path), false), key))
     }
 
-    /// Creates a file without a name, whose key is stored nowhere.
-    pub(super) fn create_nameless(folder: &Path) -> io::Result<Self> {
-        blocking_io::note_disk_access();
-        let (file, key) = (Some(tempfile::tempfile_in(folder)?), FileKey::random()?.cipher()?);
-        Ok(Self::new(file, key, None, false))
-    }
-
     /// Opens a finished file.
     ///
     /// # Errors
@@ -173,33 +165,16 @@ impl SealedFile {
         Ok(())
     }
 
-    /// Marks the file for removal when this value is dropped, even if it has its final name.
-    pub(super) fn discard(&self) {
-        self.is_discarded.store(true, Ordering::SeqCst);
-    }
-
     fn is_discarded(&self) -> bool {
         self.is_discarded.load(Ordering::SeqCst)
     }
 
     /// Removes the file's name on another thread, without waiting for it. Present readers can still read the file.
     pub(super) fn spawn_unlink(&self) {
-        self.discard();
+        self.is_discarded.store(true, Ordering::SeqCst);
         if let Some(path) = self.current_path() {
             blocking_io::spawn_detached(move || remove(&path));
         }
-    }
-
-    /// Empties the file on another thread, without waiting for it. The name remains; when this value is dropped, it is
-    /// removed as for any other file (see `Drop`).
-    pub(super) fn spawn_truncate(self: &Arc<Self>) {
-        let sealed_file = Arc::clone(self);
-        blocking_io::spawn_detached(move || {
-            blocking_io::note_disk_access();
-            if let Err(error) = sealed_file.file().and_then(|file| file.set_len(0)) {
-                tracing::warn!(%error, "the file of a lost answer could not be emptied");
-            }
-        });
     }
 
     /// Returns the current name of the file.
@@ -287,18 +262,6 @@ mod tests {
         frames.spawn_unlink();
         std::fs::rename(&aside, partial_path(&path)).unwrap();
         assert!(frames.finish().is_err(), "a removed file cannot be finished");
-        drop(frames);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_discarded_file_is_removed_when_it_is_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a");
-        let (frames, _) = SealedFile::create(path.clone()).unwrap();
-        frames.finish().unwrap();
-        frames.discard();
-        assert!(path.exists());
         drop(frames);
         assert!(!path.exists());
     }

@@ -143,11 +143,6 @@ impl StoredAnswer {
         state.wake_readers();
     }
 
-    /// Returns the file of the answer, if it has one.
-    pub(super) fn frames(&self) -> Option<Arc<SealedFile>> {
-        self.state().frames.clone()
-    }
-
     /// True if a part of the answer is lost already, so that no new reader can have all of it.
     pub(super) fn has_gap(&self) -> bool {
         self.state().has_gap()

@@ -4,16 +4,18 @@ mod announced_repeats;
 mod claims_of_other_nodes;
 mod commits;
 mod expected_repeat;
-mod idempotent_answers;
+mod jobs;
+mod keyed_requests;
 mod one_time_use;
-mod orphans;
 mod reserved_space;
 mod shared_answers;
 mod stored_answer;
+mod stored_jobs;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -23,6 +25,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::answer_reader::AnswerReaderError;
 use super::*;
@@ -31,8 +34,8 @@ use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::InstallationStore as _;
-use crate::gateway::store::SqliteStore;
 use crate::gateway::store::testing::{RecordStoreDouble, new_store};
+use crate::gateway::store::{SqliteStore, Timestamp};
 
 /// The size of the pieces in which [`ChannelAnswer::complete`] sends a body.
 const PIECE_BYTES: usize = 10_000;
@@ -41,6 +44,27 @@ const MIB: u64 = 1024 * 1024;
 /// Returns an answer deadline that no test reaches.
 fn far_deadline() -> Instant {
     Instant::now() + Duration::from_secs(3600)
+}
+
+/// Returns the registration of a request whose client does not mark its retries.
+fn registration() -> JobRegistration {
+    static REQUESTS: AtomicU32 = AtomicU32::new(1_000);
+    let request_id = format!("req_{}", REQUESTS.fetch_add(1, Ordering::Relaxed));
+    JobRegistration { request_id, ..JobRegistration::default() }
+}
+
+impl AnswerReplay {
+    /// Returns the answer of an earlier request, as a request gets it that is marked as a retry.
+    async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
+        let task = task.into();
+        let marked = JobRegistration { marks_retries: true, ..registration() };
+        let registration = self.with_fingerprint(caller, &task, marked).await;
+        self.find_earlier_answer(caller, &task, &registration).await.unwrap()
+    }
+
+    async fn fingerprint(&self, caller: &Caller, task: &SharedTask, marks_retries: bool) -> Option<[u8; 32]> {
+        self.with_fingerprint(caller, task, JobRegistration { marks_retries, ..registration() }).await.fingerprint
+    }
 }
 
 struct ReplayFixture {

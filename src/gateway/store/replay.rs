@@ -10,7 +10,14 @@ pub(crate) trait ReplayStore: Send + Sync {
     /// Returns the claim of an idempotency key with that scope, expired or not.
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
 
-    /// Returns every claim of an idempotency key, oldest first.
+    /// Returns the claims with this fingerprint that a retry may still ask for at `now`, oldest first.
+    async fn find_retried_replays(
+        &self,
+        fingerprint: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Vec<StoredReplay>, StoreError>;
+
+    /// Returns every claim, oldest first.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the stored claims"))]
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
 
@@ -36,23 +43,44 @@ pub(crate) trait ReplayStore: Send + Sync {
     fn shared_answers(&self) -> Option<&dyn SharedAnswers>;
 }
 
-/// The claim of one request: its right to carry out the job of an idempotency key.
+/// The claim of one request: its right to make the answer of this scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplayClaim {
-    /// The unique scope of the claim: a hash of the owner of the request, of its target, and of its idempotency key;
-    /// for an orphan, the request's fingerprint.
+    /// The unique scope of the claim: a hash of the owner of the request, of its target, and of its idempotency key; or
+    /// a hash of the id of a request without such a key.
     pub(crate) scope: [u8; 32],
     /// A hash of the content of the request.
     pub(crate) digest: [u8; 32],
+    /// The keyed hash by which a retry finds the answer of a request without an idempotency key. Several answers may have
+    /// the same one.
+    pub(crate) fingerprint: Option<[u8; 32]>,
+    /// The time from which no retry may get the answer; `None` if none may, or if a retry has read it to its end.
+    pub(crate) retry_until: Option<Timestamp>,
+    /// True if the caller was told that its image is still being made, so that a repeat of the request is expected.
+    pub(crate) repeat_expected: bool,
     /// The request that makes the answer.
     pub(crate) request_id: RequestId,
     /// The process that serves the request.
     pub(crate) node: NodeId,
     /// The time at which the claim was made.
     pub(crate) created_at: Timestamp,
-    /// The time from which the scope may be claimed again. Until the claim has an answer, it is later than the end of
-    /// the job.
+    /// The end of the last reason to keep the answer, from which the scope may be claimed again. Until the claim has an
+    /// answer, it is later than the end of the job.
     pub(crate) expires_at: Timestamp,
+}
+
+impl ReplayClaim {
+    /// Makes a claim, at this moment, of an answer that no retry finds by a fingerprint.
+    pub(crate) fn new(
+        scope: [u8; 32],
+        digest: [u8; 32],
+        request_id: RequestId,
+        node: NodeId,
+        expires_at: Timestamp,
+    ) -> Self {
+        let (fingerprint, retry_until, repeat_expected, created_at) = (None, None, false, Timestamp::now());
+        Self { scope, digest, fingerprint, retry_until, repeat_expected, request_id, node, created_at, expires_at }
+    }
 }
 
 /// The progress of a job, as its record states it.
@@ -111,13 +139,22 @@ pub(crate) enum ReplayWrite {
         scope: [u8; 32],
         /// The request that holds the claim.
         request_id: RequestId,
-        /// The time from which the scope may be claimed again.
+        /// The end of the last reason to keep the answer.
         expires_at: Timestamp,
+        /// The time from which no retry may get the answer.
+        retry_until: Option<Timestamp>,
         /// The answer.
         answer: StoredAnswerRow,
         /// The bytes that the pieces of the answer will take, if they are to be written to the database. `None` if other
         /// nodes cannot share it.
         shared_bytes: Option<u64>,
+    },
+    /// Records that no further retry may get the answer of this request. It is kept for its other reasons.
+    EndRetry {
+        /// The scope of the answer.
+        scope: [u8; 32],
+        /// The request that made it.
+        request_id: RequestId,
     },
     /// Removes the claim of this request, but not a claim of another request with the same scope.
     Remove {

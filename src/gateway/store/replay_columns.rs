@@ -10,6 +10,9 @@ use super::{ReplayClaim, ReplayState, StoredAnswerRow, StoredReplay};
 pub(super) struct ReplayColumns {
     scope: Vec<u8>,
     digest: Vec<u8>,
+    fingerprint: Option<Vec<u8>>,
+    retry_until: Option<String>,
+    repeat_expected: i64,
     request_id: String,
     node: String,
     created_at: String,
@@ -28,6 +31,9 @@ macro_rules! read_columns {
         Ok(Self {
             scope: $row.$get("scope")?,
             digest: $row.$get("digest")?,
+            fingerprint: $row.$get("fingerprint")?,
+            retry_until: $row.$get("retry_until")?,
+            repeat_expected: $row.$get("repeat_expected")?,
             request_id: $row.$get("request_id")?,
             node: $row.$get("node")?,
             created_at: $row.$get("created_at")?,
@@ -79,6 +85,9 @@ impl ReplayColumns {
         let claim = ReplayClaim {
             scope: self.scope.as_slice().try_into()?,
             digest: self.digest.as_slice().try_into()?,
+            fingerprint: self.fingerprint.as_deref().map(TryInto::try_into).transpose()?,
+            retry_until: self.retry_until.as_deref().map(str::parse).transpose()?,
+            repeat_expected: self.repeat_expected != 0,
             request_id: self.request_id.into(),
             node: self.node.into(),
             created_at: self.created_at.parse()?,

@@ -93,7 +93,8 @@ pub(crate) async fn insert_expired_replays(dir: &TempDir, count: u32) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("imagate.db"));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
     let insert = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
-        INSERT INTO replays SELECT randomblob(32), randomblob(32), 'req_' || i, 'only', '2026-01-01T00:00:00.000Z', \
+        INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at, status, content_type, headers, \
+        file, size, sealed_key) SELECT randomblob(32), randomblob(32), 'req_' || i, 'only', '2026-01-01T00:00:00.000Z', \
         '2026-01-02T00:00:00.000Z', 200, 'application/json', '{}', i || '.answer', 5000000, randomblob(61) FROM n";
     sqlx::query(insert).bind(count).execute(&pool).await.unwrap();
     pool.close().await;

@@ -233,7 +233,7 @@ fn wait_until_stored(gateway: &Gateway) {
     let data = gateway.home().join("data");
     let file = eventually("the file is whole", || {
         let mut files = std::fs::read_dir(data.join("replays")).expect("a folder").flatten();
-        files.find_map(|file| file.file_name().into_string().ok().filter(|name| name.ends_with(".orphan")))
+        files.find_map(|file| file.file_name().into_string().ok().filter(|name| name.ends_with(".answer")))
     });
     let is_committed = || match gateway.run_database() {
         Some(database) => database.count("SELECT count(*) FROM replays WHERE file IS NOT NULL") > 0,

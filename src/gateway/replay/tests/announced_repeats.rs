@@ -1,6 +1,6 @@
 //! Tests of repeats after `Error::InProgress` that another node gets.
 
-use super::idempotent_answers::spawn;
+use super::keyed_requests::spawn;
 use super::shared_answers::SharingNodes;
 use super::*;
 use crate::gateway::store::testing::running_record;
@@ -23,7 +23,8 @@ impl AnnouncedJob {
         let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), false).await;
         let record = Record { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
         nodes.fixture.store.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
-        let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint };
+        let registration =
+            JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint, ..registration() };
         let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
         assert_eq!(receiver.answer(Instant::now()).await.err(), Some(Error::InProgress));
         Self { nodes, job, record, sender }
@@ -38,10 +39,11 @@ impl AnnouncedJob {
 /// Looks up the earlier request on a node, as a request with or without a retry mark does.
 async fn find(node: &AnswerReplay, caller: &Caller, job: &Arc<Job>, is_marked: bool) -> Option<AnswerReader> {
     let task = SharedTask::from(job);
-    let fingerprint = node.fingerprint(caller, &task, is_marked).await;
+    let registration = JobRegistration { marks_retries: is_marked, ..registration() };
+    let registration = node.with_fingerprint(caller, &task, registration).await;
     match is_marked {
-        true => node.find_earlier_answer(caller, &task, fingerprint).await.unwrap(),
-        false => node.find_answer_in_progress(caller, &task, fingerprint).await.unwrap(),
+        true => node.find_earlier_answer(caller, &task, &registration).await.unwrap(),
+        false => node.find_answer_in_progress(caller, &task, &registration).await.unwrap(),
     }
 }
 
@@ -53,7 +55,7 @@ async fn a_repeat_on_another_node_waits_for_the_answer() {
         assert!(find(&second, &job.nodes.fixture.bob, &job.job, is_marked).await.is_none());
         let node = Arc::clone(&second);
         let waiting = spawn(async move { read(find(&node, &ada, &task, is_marked).await.unwrap()).await.unwrap() });
-        tokio::time::sleep(RUNNING_WAIT_MAX + Duration::from_millis(200)).await;
+        tokio::time::sleep(lookup::RUNNING_WAIT_MAX + Duration::from_millis(200)).await;
         assert!(!waiting.is_finished(), "the job runs");
         job.sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
         assert_eq!(waiting.await.unwrap(), b"an image");
@@ -78,18 +80,17 @@ async fn an_announced_job_that_ended_without_an_answer_is_reported_once() {
 }
 
 #[tokio::test]
-async fn the_announcement_of_an_earlier_job_is_replaced() {
+async fn each_job_has_an_announcement_of_its_own() {
     let AnnouncedJob { nodes, job, record, .. } = AnnouncedJob::begin().await;
     let ada = &nodes.fixture.ada;
-    let registration = JobRegistration {
-        request_id: "req_2".to_owned(),
-        fingerprint: record.fingerprint,
-        ..JobRegistration::default()
-    };
+    let registration =
+        JobRegistration { request_id: "req_2".to_owned(), fingerprint: record.fingerprint, ..registration() };
     let (receiver, _sender) = nodes.first.register_job::<ChannelAnswer>(ada, &job, registration);
     assert_eq!(receiver.answer(Instant::now()).await.err(), Some(Error::InProgress));
-    let [announcement] = nodes.fixture.store.list_replays().await.unwrap().try_into().unwrap();
-    assert_eq!(announcement.claim.request_id.as_str(), "req_2");
+    let announced = nodes.fixture.store.list_replays().await.unwrap();
+    let requests: Vec<_> = announced.iter().map(|replay| replay.claim.request_id.as_str()).collect();
+    assert_eq!(requests, ["req_1", "req_2"]);
+    assert!(announced.iter().all(|replay| replay.claim.repeat_expected));
 }
 
 #[tokio::test]
@@ -109,7 +110,8 @@ async fn a_job_whose_caller_left_without_the_error_is_not_announced() {
     let nodes = SharingNodes::open().await;
     let (job, ada) = (job("red"), &nodes.fixture.ada);
     let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), false).await;
-    let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint };
+    let registration =
+        JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint, ..registration() };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
     drop(receiver);
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;

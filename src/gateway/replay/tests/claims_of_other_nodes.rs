@@ -1,6 +1,6 @@
 //! Tests of idempotency keys whose jobs run on another node.
 
-use super::idempotent_answers::{KEY, check, claim, outcome_name, spawn};
+use super::keyed_requests::{KEY, check, claim, outcome_name, spawn};
 use super::*;
 use crate::gateway::store::testing::{finished_record, running_record};
 use crate::gateway::store::{Record, RecordStore as _, RowWrite};
@@ -68,7 +68,7 @@ async fn a_claim_lasts_as_long_as_its_job_however_short_the_window() {
     let nodes = TwoNodes::open_with(|settings| settings.idempotency_window = Duration::ZERO).await;
     let first = claim(&nodes.other_node, &nodes.fixture.ada, &nodes.job).await;
     let repeat = nodes.repeat();
-    nodes.this_node.idempotent_answers.sweep().await.unwrap();
+    nodes.this_node.answers.sweep().await.unwrap();
     tokio::time::sleep(LONG_ENOUGH).await;
     assert!(!repeat.is_finished(), "it waits for the job");
     first.record(Ok(ChannelAnswer::complete(b"an image"))).await;

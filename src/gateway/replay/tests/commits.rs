@@ -4,9 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use super::super::answer_folder::PARTIAL_EXTENSION;
-use super::idempotent_answers::{KEY, check, outcome_name, spawn};
+use super::keyed_requests::{KEY, check, outcome_name, spawn};
 use super::*;
-use crate::gateway::store::ReplayWrite;
 use crate::gateway::store::testing::REFUSED_REQUEST_ID;
 
 /// Returns the number of complete answers on disk.
@@ -27,7 +26,7 @@ async fn claim_concurrently(
         let (key, id) = (format!("key {number}"), format!("req_{number}"));
         callers.spawn(async move { replay.claim_or_follow(&ada, &job, &key, &id).await });
     }
-    fixture.wait_until(|_| replay.idempotent_answers.live_claims().len() >= count).await;
+    fixture.wait_until(|_| replay.answers.live_claims().len() >= count).await;
     fixture.double.write_permits.add_permits(1_000);
     callers.join_all().await
 }
@@ -91,36 +90,39 @@ async fn a_claim_that_is_written_too_late_is_released() {
     check(&replay, &fixture.ada, &job, "claimed").await;
 }
 
+/// Stores the answer of an orphan.
+async fn store_orphan(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) {
+    let (receiver, sender) = replay.register_job(caller, job, registration());
+    drop(receiver);
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+}
+
 #[tokio::test]
 async fn an_orphan_in_removal_is_not_found() {
     let fixture = ReplayFixture::new().await;
-    let (replay, fingerprint) = (fixture.open().await, [7; 32]);
-    let end = Timestamp::now() + Duration::from_secs(60);
-    let claim = ReplayWrite::Claim(replay.idempotent_answers.orphan_row(fingerprint, "req_1".into(), end));
-    fixture.ledger.write_replay(claim).await.unwrap();
-    assert!(matches!(replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap(), OrphanAnswer::Claimed));
+    let (replay, job) = (fixture.open().await, job("red"));
+    store_orphan(&replay, &fixture.ada, &job).await;
     fixture.double.hold_writes();
-    replay.idempotent_answers.remove_orphan(fingerprint, "req_1".into(), "no file");
+    assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), b"an image");
+    assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1);
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none(), "its row is there still");
     // The read begins while the row exists, and returns after it was removed.
-    let mut lookup = Box::pin(replay.idempotent_answers.find_orphan(&fingerprint));
+    let mut lookup = Box::pin(replay.adopt_job(&fixture.ada, &job));
     let first_poll = std::future::poll_fn(|cx| Poll::Ready(lookup.as_mut().poll(cx))).await;
     fixture.double.write_permits.add_permits(1_000);
-    fixture.wait_until(|_| replay.idempotent_answers.orphans_in_removal().is_empty()).await;
+    replay.drain().await;
     let found = match first_poll {
         Poll::Ready(found) => found,
         Poll::Pending => lookup.await,
     };
-    assert!(matches!(found.unwrap(), OrphanAnswer::None));
+    assert!(found.is_none());
+    assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn a_file_without_a_row_is_removed_with_its_orphan() {
+async fn an_answer_that_cannot_be_stored_is_kept_in_memory_for_its_retry() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    let registration =
-        JobRegistration { request_id: "req_1".to_owned(), fingerprint: Some([7; 32]), ..JobRegistration::default() };
-    let (receiver, sender) = replay.register_job(&fixture.ada, &job, registration);
-    drop(receiver);
     fixture.double.hold_writes();
     let fail_store = async {
         // The claim is written, but nothing after it.
@@ -129,38 +131,28 @@ async fn a_file_without_a_row_is_removed_with_its_orphan() {
         fixture.double.failure.set(Some(|| StoreError::Busy));
         fixture.double.write_permits.add_permits(1_000);
     };
-    tokio::join!(fail_store, sender.complete(Ok(ChannelAnswer::complete(b"an image"))));
+    tokio::join!(fail_store, store_orphan(&replay, &fixture.ada, &job));
     fixture.double.failure.set(None);
-    assert_eq!(finished_files(&fixture), 1);
     assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), b"an image");
     fixture.wait_until_no_files().await;
-    fixture.wait_until(|_| replay.idempotent_answers.orphans_in_removal().is_empty()).await;
-    let found = replay.idempotent_answers.find_orphan(&[7; 32]).await.unwrap();
-    assert!(matches!(found, OrphanAnswer::None), "its claim was removed too");
+    replay.drain().await;
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
+    assert_eq!(fixture.store.list_replays().await.unwrap(), [], "its claim was removed too");
 }
 
 #[tokio::test]
 async fn a_read_orphan_is_gone_even_if_its_row_cannot_be_removed() {
     let fixture = ReplayFixture::new().await;
-    let (job, fingerprint) = (job("red"), [7; 32]);
-    let registration = || {
-        let (request_id, fingerprint) = ("req_1".to_owned(), Some(fingerprint));
-        JobRegistration { request_id, fingerprint, ..JobRegistration::default() }
-    };
-    let (receiver, sender) = fixture.open().await.register_job(&fixture.ada, &job, registration());
-    drop(receiver);
-    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    let job = job("red");
+    store_orphan(&fixture.open().await, &fixture.ada, &job).await;
     let replay = fixture.open().await;
-    let OrphanAnswer::Stored(retry) = replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap() else {
-        panic!("no orphan")
-    };
+    let retry = replay.adopt_job(&fixture.ada, &job).await.unwrap();
     fixture.double.failure.set(Some(|| StoreError::Busy));
     assert_eq!(read(retry).await.unwrap(), b"an image");
     replay.drain().await;
     fixture.double.failure.set(None);
-    let found = replay.idempotent_answers.find_orphan(&fingerprint).await.unwrap();
-    assert!(matches!(found, OrphanAnswer::None), "the next retry runs a new job");
-    replay.idempotent_answers.sweep().await.unwrap();
-    assert!(replay.idempotent_answers.orphans_in_removal().is_empty());
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none(), "the next retry runs a new job");
+    replay.answers.sweep().await.unwrap();
+    assert!(replay.answers.jobs().entries.is_empty());
     assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }

@@ -8,13 +8,13 @@ async fn job_with_expected_repeat(
     caller: &Caller,
     job: &Arc<Job>,
 ) -> AnswerSender<ChannelAnswer> {
-    let (receiver, sender) = replay.register_job(caller, job, JobRegistration::default());
+    let (receiver, sender) = replay.register_job(caller, job, registration());
     assert_eq!(receiver.answer(Instant::now()).await.err(), Some(Error::InProgress));
     sender
 }
 
 async fn find_awaited(replay: &AnswerReplay, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
-    replay.find_answer_in_progress(caller, task, None).await.unwrap()
+    replay.find_answer_in_progress(caller, task, &registration()).await.unwrap()
 }
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
     let (replay, job) = (fixture.open().await, job("red"));
     let task = SharedTask::from(&job);
     assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none());
-    drop(replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default()));
+    drop(replay.register_job::<ChannelAnswer>(&fixture.ada, &job, registration()));
     assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "its caller left without the error");
     let sender = job_with_expected_repeat(&replay, &fixture.ada, &job).await;
     assert!(find_awaited(&replay, &fixture.bob, &task).await.is_none());
@@ -31,8 +31,9 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
     assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "a second repeat runs a job of its own");
     drop(early);
     // Two requests find the job before either of them reads it.
-    let orphans = replay.orphans.as_ref().expect("orphans");
-    let expected = orphans.candidates(&fixture.ada, &task).into_iter().find(|candidate| candidate.repeat_expected);
+    let orphans = &replay.answers;
+    let expected =
+        orphans.candidates(&fixture.ada, &task, false).into_iter().find(|candidate| candidate.repeat_expected);
     let job_id = expected.expect("the job").job_id;
     let (first, second) = (orphans.follow_awaited_job(job_id), orphans.follow_awaited_job(job_id));
     assert!(first.is_some() && second.is_none(), "only one of two requests gets a reader");
@@ -56,7 +57,7 @@ async fn a_job_with_an_expected_repeat_is_not_abandoned() {
 async fn a_job_is_wanted_while_a_caller_waits_or_is_expected() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &job, JobRegistration::default());
+    let (receiver, sender) = replay.register_job::<ChannelAnswer>(&fixture.ada, &job, registration());
     assert!(sender.is_wanted());
     drop(receiver);
     assert!(!sender.is_wanted(), "its caller has left");

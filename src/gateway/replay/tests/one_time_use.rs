@@ -50,7 +50,7 @@ async fn a_claim_is_removed_after_its_end() {
     let fixture = ReplayFixture::new().await;
     let replay = fixture.open().await;
     drop(replay.claim_once(SCOPE, Timestamp::now() - hours(1)).await.unwrap());
-    replay.idempotent_answers.sweep().await.unwrap();
+    replay.answers.sweep().await.unwrap();
     assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }
 

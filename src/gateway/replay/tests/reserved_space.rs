@@ -1,6 +1,6 @@
 //! Tests of disk space that is reserved before an answer is made.
 
-use super::idempotent_answers::{check, outcome_name};
+use super::keyed_requests::{check, outcome_name};
 use super::*;
 use crate::gateway::admission::RequestBudgets;
 use crate::gateway::replay::claim_guard::ClaimGuard;
@@ -12,7 +12,7 @@ async fn reserve(replay: &AnswerReplay, caller: &Caller, key: &str, bytes: u64) 
             let reader = guard.answer_reader();
             let admission = RequestBudgets::default_for_test().admit_for_test("usr_1", "key_1");
             match replay.reserve_space(&admission, bytes).await {
-                Ok(space) => guard.use_space(space),
+                Ok(space) => guard.use_space(Some(space)),
                 Err(error) => {
                     guard.record::<ChannelAnswer>(Err(error)).await;
                     return (reader, None);
@@ -28,10 +28,9 @@ async fn reserve(replay: &AnswerReplay, caller: &Caller, key: &str, bytes: u64) 
 async fn a_request_whose_answer_has_no_space_costs_nothing_and_can_be_sent_again() {
     let fixture = ReplayFixture::new().await;
     let replay = fixture.open().await;
-    // Of the 64 MiB, 48 are for answers with a key.
-    let (_, first) = reserve(&replay, &fixture.ada, "first", 30 * MIB).await;
+    let (_, first) = reserve(&replay, &fixture.ada, "first", 40 * MIB).await;
     let first = first.expect("space for the first answer");
-    let (reader, second) = reserve(&replay, &fixture.bob, "second", 30 * MIB).await;
+    let (reader, second) = reserve(&replay, &fixture.bob, "second", 40 * MIB).await;
     assert!(second.is_none());
     let head = reader.head().await.unwrap();
     assert_eq!(
@@ -41,7 +40,7 @@ async fn a_request_whose_answer_has_no_space_costs_nothing_and_can_be_sent_again
     assert!(String::from_utf8(read(reader).await.unwrap()).unwrap().contains("Nothing was spent"));
     // The space that the first answer does not need is free again.
     first.record(Ok(ChannelAnswer::complete(&bytes(100_000)))).await;
-    let (_, second) = reserve(&replay, &fixture.bob, "second", 30 * MIB).await;
+    let (_, second) = reserve(&replay, &fixture.bob, "second", 40 * MIB).await;
     assert!(second.is_some(), "its claim was released");
 }
 
@@ -50,7 +49,7 @@ async fn an_answer_that_is_larger_than_its_space_is_kept_in_memory_if_the_disk_i
     let fixture = ReplayFixture::new().await;
     let replay = fixture.open().await;
     let (reader, first) = reserve(&replay, &fixture.ada, "first", MIB).await;
-    let (_, others) = reserve(&replay, &fixture.bob, "others", 47 * MIB).await;
+    let (_, others) = reserve(&replay, &fixture.bob, "others", 63 * MIB).await;
     let (first, _others) = (first.expect("space"), others.expect("space"));
     let answer = bytes(3_000_000);
     // Nobody reads it meanwhile: its writer waits for no reader.
@@ -64,7 +63,7 @@ async fn an_answer_that_is_larger_than_its_space_is_kept_in_memory_if_the_disk_i
         ClaimOutcome::Follow(reader) => assert_eq!(read(reader).await.unwrap(), answer),
         outcome => panic!("{}", outcome_name(&outcome)),
     }
-    replay.idempotent_answers.unstored.remove_expired(Instant::now() + Duration::from_secs(3600));
+    replay.answers.unstored.remove_expired(Instant::now() + Duration::from_secs(3600));
     let found = replay.find_request(&fixture.ada, "create_image", "first").await.unwrap().expect("the request");
     assert!(found.answer.is_none(), "its time is over");
 }
@@ -75,9 +74,9 @@ async fn an_answer_without_space_on_disk_and_in_memory_reaches_its_present_reade
     let fixture = ReplayFixture::new().await;
     let replay = fixture.open().await;
     let (reader, first) = reserve(&replay, &fixture.ada, "first", MIB).await;
-    let (_, others) = reserve(&replay, &fixture.bob, "others", 47 * MIB).await;
+    let (_, others) = reserve(&replay, &fixture.bob, "others", 63 * MIB).await;
     let (first, _others) = (first.expect("space"), others.expect("space"));
-    let _memory = replay.idempotent_answers.unstored.reserve(127 * MIB).expect("memory");
+    let _memory = replay.answers.unstored.reserve(127 * MIB).expect("memory");
     let answer = bytes(4_000_000);
     let (received, ()) = tokio::join!(read(reader), first.record(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(received.unwrap(), answer);

@@ -1,6 +1,6 @@
 //! Tests of answers whose bytes several nodes share. Each node has a folder of its own, and all have one store.
 
-use super::idempotent_answers::{check, claim, follow, spawn};
+use super::keyed_requests::{check, claim, follow, spawn};
 use super::*;
 use crate::gateway::replay::disk_budget::EvictableStorage as _;
 use crate::gateway::store::testing::{SharedAnswersDouble, running_record};
@@ -52,7 +52,7 @@ impl SharingNodes {
     }
 
     fn second_bytes(&self) -> u64 {
-        self.second.idempotent_answers.folder.budget().used()
+        self.second.answers.folder.budget().used()
     }
 }
 
@@ -88,7 +88,7 @@ async fn repeats_on_one_node_read_the_pieces_once() {
         repeats.spawn(async move { read(follow(&second, &ada, &job).await).await.unwrap() });
     }
     assert!(repeats.join_all().await.iter().all(|read| *read == answer));
-    let used = second.idempotent_answers.folder.budget().used();
+    let used = second.answers.folder.budget().used();
     assert!(used < 2 * LENGTH as u64, "{used} bytes for one answer");
 }
 
@@ -158,7 +158,7 @@ async fn an_answer_that_is_never_completed_is_lost_after_a_while() {
     let [replay] = nodes.fixture.store.list_replays().await.unwrap().try_into().unwrap();
     let ReplayState::Stored(row) = replay.state else { panic!("no answer") };
     tokio::time::pause();
-    assert!(nodes.second.idempotent_answers.load_answer(&replay.claim, &row).await.is_none());
+    assert!(nodes.second.answers.load_answer(&replay.claim, &row).await.is_none());
 }
 
 #[tokio::test]
@@ -206,12 +206,13 @@ async fn a_retry_on_another_node_gets_the_answer_that_its_caller_left() {
     let (job, answer, ada) = (job("red"), bytes(LENGTH), &nodes.fixture.ada);
     let task = SharedTask::from(&job);
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
-    let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint };
-    let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
+    let registered =
+        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+    let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     drop(receiver);
     sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
     nodes.wait_until_shared(1).await;
-    let reader = nodes.second.find_earlier_answer(ada, &task, fingerprint).await.unwrap().unwrap();
+    let reader = nodes.second.find_earlier_answer(ada, &task, &registered).await.unwrap().unwrap();
     assert_eq!(read(reader).await.unwrap(), answer);
     nodes.wait_until_withdrawn().await;
     nodes.second.drain().await;
@@ -246,8 +247,9 @@ async fn another_node_finds_an_orphan_between_the_end_of_its_record_and_its_answ
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
     let record = Record { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
     nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
-    let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint };
-    let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
+    let registered =
+        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+    let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     drop(receiver);
     let (body, output) = ChannelAnswer::new();
     body.send(Ok(answer.clone().into())).await.unwrap();
@@ -260,12 +262,12 @@ async fn another_node_finds_an_orphan_between_the_end_of_its_record_and_its_answ
     nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Close(&closed)]).await.unwrap();
     nodes.fixture.double.hold_writes();
     drop(body);
-    let reader = nodes.second.find_earlier_answer(ada, &task, fingerprint).await.unwrap();
+    let reader = nodes.second.find_earlier_answer(ada, &task, &registered).await.unwrap();
     assert_eq!(reason(reader.expect("no second job")).await, "outcome_unknown");
     nodes.fixture.double.write_permits.add_permits(1_000);
     storing.await.unwrap();
     nodes.wait_until_shared(1).await;
-    let reader = nodes.second.find_earlier_answer(ada, &task, fingerprint).await.unwrap();
+    let reader = nodes.second.find_earlier_answer(ada, &task, &registered).await.unwrap();
     assert_eq!(read(reader.expect("the answer")).await.unwrap(), answer);
     nodes.second.drain().await;
     assert_eq!(nodes.fixture.store.list_replays().await.unwrap(), [], "no other retry gets it");
@@ -276,8 +278,9 @@ async fn a_claimed_orphan_that_is_read_on_its_own_node_leaves_no_claim() {
     let nodes = SharingNodes::open().await;
     let (job, ada) = (job("red"), &nodes.fixture.ada);
     let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), true).await;
-    let registration = JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint };
-    let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
+    let registered =
+        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+    let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     drop(receiver);
     let (body, output) = ChannelAnswer::new();
     body.send(Ok(Bytes::from_static(b"an image"))).await.unwrap();

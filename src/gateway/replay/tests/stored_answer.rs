@@ -3,24 +3,19 @@
 use super::super::answer_folder::AnswerFolder;
 use super::super::answer_head::error_answer;
 use super::super::answer_recorder::AnswerRecorder;
-use super::super::disk_budget::{DiskBudget, EvictableStorage};
+use super::super::disk_budget::EvictableStorage as _;
 use super::super::stored_answer::StoredAnswer;
 use super::*;
 
 fn answer_folder(max_bytes: u64) -> (TempDir, Arc<AnswerFolder>) {
     let dir = TempDir::new().unwrap();
-    let folder = AnswerFolder::open(
-        FreeSpace::new(dir.path().to_owned(), 0),
-        max_bytes,
-        RetentionWindows { answers: Duration::from_secs(86_400), orphans: Duration::from_secs(300) },
-    )
-    .unwrap();
+    let folder = AnswerFolder::open(FreeSpace::new(dir.path().to_owned(), 0), max_bytes).unwrap();
     (dir, folder)
 }
 
 fn recorder(folder: &Arc<AnswerFolder>, answer: &Arc<StoredAnswer>) -> AnswerRecorder {
-    let frames = folder.create_file_blocking(&"key_1".into(), None).map(|(_, frames, _)| frames);
-    AnswerRecorder::begin(Arc::clone(answer), head(), frames, Arc::clone(folder) as _)
+    let file = folder.create_file_blocking(&"key_1".into(), None);
+    AnswerRecorder::new(folder, answer, head(), file)
 }
 
 #[tokio::test]
@@ -157,7 +152,7 @@ async fn a_reader_restarts_after_the_end_of_an_answer_whose_file_is_removed() {
     recorder.record_body(ChannelAnswer::complete(&all)).await.unwrap();
     let file = recorder.finish_file().await.unwrap();
     answer.mark_unstored();
-    file.spawn_unlink();
+    file.frames.spawn_unlink();
     recorder.mark_complete();
     let mut length = 0;
     while let Some(frame) = reader.frame().await {
@@ -184,41 +179,16 @@ async fn creating_a_file_on_a_stalled_disk_times_out() {
         let result = folder.create_file(&"key_1".into(), fingerprint).await;
         assert_eq!(result.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
     }
-    assert_eq!(folder.create_nameless_file().await.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
     drop(stalled);
-    assert!(folder.create_nameless_file().await.is_ok());
-}
-
-/// Storage whose eviction stalls until the test drops the sender of `stalled`.
-struct StalledStorage {
-    budget: Arc<DiskBudget>,
-    free: FreeSpace,
-    stalled: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
-}
-
-impl EvictableStorage for StalledStorage {
-    fn budget(&self) -> &Arc<DiskBudget> {
-        &self.budget
-    }
-
-    fn free(&self) -> &FreeSpace {
-        &self.free
-    }
-
-    fn evict(&self) -> bool {
-        self.stalled.lock().unwrap().recv().is_ok()
-    }
+    assert!(folder.create_file(&"key_1".into(), None).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_disk_that_stalls_does_not_keep_an_answer_from_its_reader() {
-    let (dir, folder) = answer_folder(MIB);
+    let (_dir, folder) = answer_folder(MIB);
     let (answer, all) = (Arc::<StoredAnswer>::default(), bytes(200_000));
-    let (stall, stalled) = std::sync::mpsc::channel();
-    let (budget, free) = (DiskBudget::new(0), FreeSpace::new(dir.path().to_owned(), 0));
-    let storage = StalledStorage { budget, free, stalled: std::sync::Mutex::new(stalled) };
-    let frames = folder.create_file_blocking(&"key_1".into(), None).map(|(_, frames, _)| frames);
-    let mut recorder = AnswerRecorder::begin(Arc::clone(&answer), head(), frames, Arc::new(storage));
+    let mut recorder = recorder(&folder, &answer);
+    let stalled = folder.free().stall().await;
     let reader = AnswerReader::new(&answer);
     let reading = tokio::runtime::Handle::current().spawn(read(reader));
     let body = ChannelAnswer::complete(&all);
@@ -234,7 +204,7 @@ async fn a_disk_that_stalls_does_not_keep_an_answer_from_its_reader() {
         tokio::task::yield_now().await;
     }
     let is_read = reading.is_finished();
-    drop(stall);
+    drop(stalled);
     assert!(is_read, "the reader does not wait for the disk");
     recording.await.unwrap();
     assert_eq!(reading.await.unwrap().unwrap(), all);

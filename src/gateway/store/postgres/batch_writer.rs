@@ -179,7 +179,9 @@ fn opened_request(write: &RowWrite<'_>) -> Option<String> {
         RowWrite::Replay(ReplayWrite::Claim(claim)) => Some(claim.request_id.to_string()),
         RowWrite::RecordAttempts(_)
         | RowWrite::Close(_)
-        | RowWrite::Replay(ReplayWrite::Finish { .. } | ReplayWrite::Remove { .. }) => None,
+        | RowWrite::Replay(ReplayWrite::Finish { .. } | ReplayWrite::EndRetry { .. } | ReplayWrite::Remove { .. }) => {
+            None
+        }
     }
 }
 

@@ -14,6 +14,9 @@ use crate::gateway::store::{
 
 pub(in super::super) const FIND: &str = "SELECT * FROM replays WHERE scope = $1";
 
+const FIND_RETRIED: &str =
+    "SELECT * FROM replays WHERE fingerprint = $1 AND retry_until > $2 ORDER BY created_at, request_id";
+
 /// The number of keys of one query (our choice): below the limits of both databases on parameters.
 const KEYS_PER_QUERY: usize = 500;
 
@@ -21,6 +24,14 @@ const KEYS_PER_QUERY: usize = 500;
 impl ReplayStore for SqlStore {
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
         find(&self.readers, scope).await.map_err(during("looking up an answer"))
+    }
+
+    async fn find_retried_replays(
+        &self,
+        fingerprint: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Vec<StoredReplay>, StoreError> {
+        find_retried(&self.readers, fingerprint, now).await.map_err(during("looking up a retried request"))
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
@@ -59,6 +70,11 @@ impl ReplayStore for SqlStore {
 async fn find(pool: &DbPool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
     let query = sqlx::query_as::<_, ReplayColumns>(FIND).bind(scope.as_slice());
     query.fetch_optional(pool).await?.map(ReplayColumns::decode_for_pool).transpose()
+}
+
+async fn find_retried(pool: &DbPool, fingerprint: &[u8; 32], now: Timestamp) -> sqlx::Result<Vec<StoredReplay>> {
+    let query = sqlx::query_as::<_, ReplayColumns>(FIND_RETRIED).bind(fingerprint.as_slice()).bind(now.to_string());
+    query.fetch_all(pool).await?.into_iter().map(ReplayColumns::decode_for_pool).collect()
 }
 
 async fn deleted_keys(pool: &DbPool, keys: &[String]) -> sqlx::Result<Vec<String>> {

@@ -106,6 +106,14 @@ impl ReplayStore for RecordStoreDouble {
         self.inner()?.find_replay(scope).await
     }
 
+    async fn find_retried_replays(
+        &self,
+        fingerprint: &[u8; 32],
+        now: Timestamp,
+    ) -> Result<Vec<StoredReplay>, StoreError> {
+        self.inner()?.find_retried_replays(fingerprint, now).await
+    }
+
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
         self.inner()?.list_replays().await
     }

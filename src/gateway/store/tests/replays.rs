@@ -9,12 +9,8 @@ fn time(second: u8) -> Timestamp {
 /// Makes a claim that begins at `second` and is valid for ten seconds.
 fn new_claim(scope: u8, request_id: &str, second: u8) -> ReplayClaim {
     ReplayClaim {
-        scope: [scope; 32],
-        digest: [7; 32],
-        request_id: request_id.into(),
-        node: NodeId::only(),
         created_at: time(second),
-        expires_at: time(second + 10),
+        ..ReplayClaim::new([scope; 32], [7; 32], request_id.into(), NodeId::only(), time(second + 10))
     }
 }
 
@@ -52,7 +48,7 @@ fn finish(scope: u8, request_id: &str, answer: StoredAnswerRow) -> ReplayWrite {
 
 fn finish_until(second: u8, scope: u8, request_id: &str, answer: StoredAnswerRow) -> ReplayWrite {
     let (scope, request_id, expires_at) = ([scope; 32], request_id.into(), time(second));
-    ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes: None }
+    ReplayWrite::Finish { scope, request_id, expires_at, retry_until: None, answer, shared_bytes: None }
 }
 
 fn already_claimed(replay: StoredReplay) -> RowWriteOutcome {
@@ -170,6 +166,39 @@ async fn removing_a_claim_leaves_other_claims() {
         assert_eq!(store.find_replay(&[1; 32]).await.unwrap(), None);
         assert_eq!(store.list_replays().await.unwrap(), [running(new_claim(2, "r2", 1))]);
         assert_eq!(claim(Arc::clone(&store), new_claim(1, "r3", 2)).await, RowWriteOutcome::Done);
+    }
+}
+
+#[tokio::test]
+async fn a_retry_finds_the_answers_of_its_fingerprint_until_one_has_read_them() {
+    for Fixture { store, .. } in stores().await {
+        let with_fingerprint = |scope: u8, second: u8, fingerprint: u8| {
+            let (fingerprint, retry_until) = (Some([fingerprint; 32]), Some(time(second + 5)));
+            ReplayClaim { fingerprint, retry_until, ..new_claim(scope, &format!("r{scope}"), second) }
+        };
+        let expected = ReplayClaim { repeat_expected: true, ..with_fingerprint(2, 2, 8) };
+        for new in [with_fingerprint(1, 1, 8), expected.clone(), with_fingerprint(3, 3, 9), new_claim(4, "r4", 4)] {
+            assert_eq!(claim(Arc::clone(&store), new).await, RowWriteOutcome::Done);
+        }
+        let find = async |fingerprint: u8, second: u8| {
+            let found = store.find_retried_replays(&[fingerprint; 32], time(second)).await.unwrap();
+            found.into_iter().map(|replay| replay.claim.scope[0]).collect::<Vec<_>>()
+        };
+        assert_eq!((find(8, 5).await, find(9, 5).await, find(7, 5).await), (vec![1, 2], vec![3], vec![]));
+        assert_eq!((find(8, 6).await, find(8, 7).await), (vec![2], vec![]), "their ends");
+        assert_eq!(store.find_replay(&[2; 32]).await.unwrap(), Some(running(expected)));
+        let (scope, request_id, expires_at) = ([1; 32], "r1".into(), time(40));
+        let (retry_until, answer) = (Some(time(30)), answer());
+        let stored = ReplayWrite::Finish { scope, request_id, expires_at, retry_until, answer, shared_bytes: None };
+        assert_eq!(write_replay(&*store, stored).await, RowWriteOutcome::Done);
+        assert_eq!(find(8, 20).await, [1]);
+        for (id, remaining) in [("other", vec![1]), ("r1", vec![])] {
+            let end = ReplayWrite::EndRetry { scope: [1; 32], request_id: id.into() };
+            let is_done = write_replay(&*store, end).await == RowWriteOutcome::Done;
+            assert_eq!((is_done, find(8, 20).await), (remaining.is_empty(), remaining));
+        }
+        let kept = store.find_replay(&[1; 32]).await.unwrap().expect("the answer has another reason");
+        assert_eq!(kept.claim.expires_at, time(40));
     }
 }
 

@@ -12,12 +12,8 @@ fn time(second: u8) -> Timestamp {
 /// Makes a claim that begins at `second` and is valid for ten seconds.
 fn new_claim(scope: u8, second: u8) -> ReplayClaim {
     ReplayClaim {
-        scope: [scope; 32],
-        digest: [7; 32],
-        request_id: format!("r{second}").into(),
-        node: NodeId::only(),
         created_at: time(second),
-        expires_at: time(second + 10),
+        ..ReplayClaim::new([scope; 32], [7; 32], format!("r{second}").into(), NodeId::only(), time(second + 10))
     }
 }
 
@@ -42,7 +38,7 @@ fn finish(claim: &ReplayClaim, file: &str, bytes: u64) -> ReplayWrite {
         sealed_key: vec![1],
     };
     let ReplayClaim { scope, request_id, expires_at, .. } = claim.clone();
-    ReplayWrite::Finish { scope, request_id, expires_at, answer, shared_bytes: Some(bytes) }
+    ReplayWrite::Finish { scope, request_id, expires_at, retry_until: None, answer, shared_bytes: Some(bytes) }
 }
 
 /// Returns a piece of three bytes.

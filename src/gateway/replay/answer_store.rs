@@ -1,16 +1,19 @@
-//! One answer for one idempotency key.
+//! The store of paid answers: their rows, their files, and what memory has of them.
 //!
-//! The first request has the [`ClaimGuard`] and runs the job; later requests read its answer. The row in the store is
-//! the claim, and is durable before anything is spent. The map in memory has the claims that this process holds or is
-//! about to make. If a row of this node is in state `Running` but has no entry in the map, the process that ran the job
-//! died, or the answer was not stored, or the row could not be deleted after a failure: the answer counts as lost, and
-//! the job is not run again until the row has expired or is deleted. The same applies to a row of another node whose job
-//! has ended, by its record, and whose answer has not been stored since.
+//! The first request with an idempotency key has the [`ClaimGuard`] and runs the job; later requests read its answer.
+//! The row in the store is the claim, and is durable before anything is spent. The map in memory has the claims that
+//! this process holds or is about to make. If a row of this node is in state `Running` but has no entry in the map, the
+//! process that ran the job died, or the answer was not stored, or the row could not be deleted after a failure: the
+//! answer counts as lost, and the job is not run again until the row has expired or is deleted. The same applies to a
+//! row of another node whose job has ended, by its record, and whose answer has not been stored since.
+//!
+//! The answers of jobs without an idempotency key have rows too (`jobs`).
 
 mod sweep;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,13 +27,16 @@ use super::answer_sharing::AnswerSharing;
 use super::claim_guard::ClaimGuard;
 use super::disk_budget::{AnswerSpace, reserve_ahead, run_with_timeout};
 use super::fingerprint::ReplayDigest;
+use super::jobs::JobIndex;
 use super::pending_work::{PendingGuard, PendingWork};
 use super::stored_answer::StoredAnswer;
 use super::unstored_answers::UnstoredAnswers;
 use super::{LONGEST_CLAIM, ReplayError};
 use crate::error::Error;
 use crate::gateway::admission::ByteShare;
+use crate::gateway::config;
 use crate::gateway::ledger::{Ledger, LedgerError};
+use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{
     JobProgress, JobState, KeyId, NodeId, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, RequestId, StoreError,
     StoredAnswerRow, StoredReplay, Timestamp, Vault,
@@ -39,12 +45,11 @@ use crate::gateway::store::{
 /// The time after the end of a job from which the answer of another node counts as lost (our choice): that node stores it
 /// in less time, and the clocks of two nodes differ by some seconds.
 const OTHER_NODE_STORAGE_TIME: Duration = Duration::from_secs(30);
-
 /// The status of an answer that is no error.
 const OK: u16 = 200;
 
-/// The answers and claims of all idempotency keys.
-pub(super) struct IdempotentAnswers {
+/// The paid answers of this node, and those of others that it can read.
+pub(super) struct AnswerStore {
     pub(super) store: Arc<dyn ReplayStore>,
     /// Writes claims, in the same transactions as records.
     pub(super) ledger: Ledger,
@@ -55,16 +60,28 @@ pub(super) struct IdempotentAnswers {
     pub(super) sharing: Option<AnswerSharing>,
     /// The answers that this process keeps because the disk does not have them.
     pub(super) unstored: Arc<UnstoredAnswers>,
-    /// The time for which an answer is kept.
-    pub(super) retention_window: Duration,
+    pub(super) windows: KeepWindows,
+    /// True if a retry may get the answer of a plain job.
+    pub(super) adopts_jobs: bool,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
-    /// Rows that the store failed to delete: claims for which nothing was spent, and orphans whose answers were read to
+    /// Rows that the store failed to delete: claims for which nothing was spent, and answers that a retry has read to
     /// the end. The next sweep tries again.
-    unreleased_claims: Mutex<Vec<(ReplayDigest, RequestId)>>,
-    /// The fingerprints of orphans whose answers were read to the end, and whose rows are not deleted yet. No other
-    /// retry gets these answers.
-    orphans_in_removal: Mutex<HashSet<ReplayDigest>>,
-    pending: PendingWork,
+    unreleased_claims: Mutex<Vec<AnswerId>>,
+    /// The plain jobs of this process.
+    pub(super) jobs: Mutex<JobIndex>,
+    pub(super) hasher: RandomState,
+    /// Notified when the state of a plain job changes, and when one is removed.
+    pub(super) changed: watch::Sender<()>,
+    pub(super) pending: PendingWork,
+}
+
+/// The times for which an answer is kept, by reason.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeepWindows {
+    /// For repeats with the same idempotency key.
+    pub(super) replay: Duration,
+    /// For a retry without an idempotency key.
+    pub(super) retry: Duration,
 }
 
 /// A claim of this process.
@@ -125,56 +142,61 @@ enum ClaimLookup {
 /// the claim, because nothing was spent for it.
 pub(super) struct ClaimHandover(Option<ClaimOutcome>);
 
-// === impl IdempotentAnswers ===
+// === impl AnswerStore ===
 
-impl IdempotentAnswers {
+impl AnswerStore {
+    /// Opens the store, and takes over the files of an earlier process of this node.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be used.
     #[expect(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
-    pub(super) fn new(
+    pub(super) async fn open(
+        settings: &config::ReplayConfig,
+        free: FreeSpace,
         store: Arc<dyn ReplayStore>,
         ledger: Ledger,
         vault: Vault,
-        folder: Arc<AnswerFolder>,
         node: NodeId,
-        retention_window: Duration,
-    ) -> Self {
-        let (live_claims, unreleased_claims, orphans_in_removal) =
-            (Mutex::default(), Mutex::default(), Mutex::default());
-        Self {
+    ) -> Result<Arc<Self>, ReplayError> {
+        let windows = KeepWindows { replay: settings.idempotency_window, retry: settings.orphan_window };
+        let folder = AnswerFolder::open(free, settings.max_bytes).map_err(ReplayError::Folder)?;
+        // All nodes together share about as many bytes as each has on its disk.
+        let sharing = AnswerSharing::start(Arc::clone(&store), Arc::clone(&folder), settings.max_bytes);
+        let leftovers = Arc::clone(&folder);
+        let result = tokio::task::spawn_blocking(move || leftovers.take_over_leftovers(Timestamp::now(), windows));
+        result.await.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)?;
+        Ok(Arc::new(Self {
             store,
             ledger,
             vault,
             folder,
             node,
-            sharing: None,
+            sharing,
             unstored: UnstoredAnswers::new(),
-            retention_window,
-            live_claims,
-            unreleased_claims,
-            orphans_in_removal,
+            windows,
+            adopts_jobs: settings.orphans,
+            live_claims: Mutex::default(),
+            unreleased_claims: Mutex::default(),
+            jobs: Mutex::default(),
+            hasher: RandomState::new(),
+            changed: watch::Sender::new(()),
             pending: PendingWork::new(),
-        }
+        }))
     }
 
-    /// Replaces the counter of unfinished work by `pending`, the counter that plain jobs use too.
-    pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
-        Self { pending, ..self }
-    }
-
-    /// Shares the bytes of answers with other nodes, if the store can. All nodes together share about `max_bytes`.
-    pub(super) fn with_sharing(self, max_bytes: u64) -> Self {
-        let sharing = AnswerSharing::start(Arc::clone(&self.store), Arc::clone(&self.folder), max_bytes);
-        Self { sharing, ..self }
-    }
-
+    /// Counts work that must end before the store is closed.
     pub(super) fn begin_work(&self) -> PendingGuard {
         self.pending.begin()
     }
 
-    /// Takes over the files of an earlier process of this node.
-    pub(super) async fn take_over_leftovers(&self) -> Result<(), ReplayError> {
-        let folder = Arc::clone(&self.folder);
-        let result = tokio::task::spawn_blocking(move || folder.take_over_leftovers(Timestamp::now())).await;
-        result.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
+    /// Lets later requests find an answer that is not stored in memory, if it must be kept; otherwise none can get it.
+    pub(super) fn keep_unstored(&self, request_id: RequestId, answer: &Arc<StoredAnswer>, must_be_kept: bool) {
+        if !must_be_kept {
+            answer.mark_unstored();
+        } else if !answer.has_gap() {
+            self.unstored.keep(request_id, Arc::clone(answer));
+        }
     }
 
     /// Reserves disk space for an answer that is not made yet.
@@ -216,7 +238,8 @@ impl IdempotentAnswers {
             match is_held {
                 true if live.request_digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
                 true if live.request_digest == digest => {
-                    let reader = AnswerReader::new(&live.answer).with_request_id(live.request_id.clone());
+                    let reader = AnswerReader::new(&live.answer)
+                        .with_id(AnswerId { scope, request_id: live.request_id.clone() });
                     return Ok(ClaimOutcome::Follow(reader));
                 }
                 true => return Ok(ClaimOutcome::Conflict),
@@ -259,10 +282,9 @@ impl IdempotentAnswers {
         scope: ReplayDigest,
         request_id: &str,
     ) -> Result<ClaimOutcome, ReplayError> {
-        let (request_id, node, created_at) = (request_id.into(), self.node.clone(), Timestamp::now());
         // While the job runs, nobody may claim the scope again.
-        let expires_at = created_at + self.retention_window.max(LONGEST_CLAIM);
-        let row = ReplayClaim { scope, digest: live.request_digest, request_id, node, created_at, expires_at };
+        let expires_at = Timestamp::now() + self.windows.replay.max(LONGEST_CLAIM);
+        let row = ReplayClaim::new(scope, live.request_digest, request_id.into(), self.node.clone(), expires_at);
         let guard = ClaimGuard::new(Arc::clone(self), live, row);
         let (reply, receiver) = oneshot::channel();
         tokio::runtime::Handle::current().spawn(guard.acquire(reply));
@@ -346,8 +368,7 @@ impl IdempotentAnswers {
             ReplayState::Running if claim.node == self.node => is_held,
             ReplayState::Running => !self.is_answer_lost(&claim).await?,
         };
-        let ReplayClaim { scope, request_id, expires_at, .. } = claim;
-        Ok(Some(AnswerView { id: AnswerId { scope, request_id }, kept_until: expires_at, is_running, answer }))
+        Ok(Some(AnswerView { id: (&claim).into(), kept_until: claim.expires_at, is_running, answer }))
     }
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {
@@ -355,32 +376,31 @@ impl IdempotentAnswers {
         answer.map_or(ClaimOutcome::AnswerLost, |answer| follow(&Arc::new(answer), claim))
     }
 
-    /// Locks the set of orphans in removal.
-    pub(super) fn orphans_in_removal(&self) -> MutexGuard<'_, HashSet<ReplayDigest>> {
-        self.orphans_in_removal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Deletes the row of a claim. Returns true if that succeeds; otherwise the next sweep tries again.
-    pub(super) async fn release_claim(&self, row: &ReplayClaim) -> bool {
-        let result = self.write_release(row.scope, row.request_id.clone()).await;
+    pub(super) async fn release_claim(&self, id: &AnswerId) -> bool {
+        let result = self.write_release(id).await;
         if let Err(error) = &result {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
                 "a claim could not be deleted from the store; the next sweep will try again"
             );
-            let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
-            unreleased_claims.push((row.scope, row.request_id.clone()));
+            self.unreleased_claims().push(id.clone());
         }
         result.is_ok()
     }
 
-    async fn write_release(&self, scope: ReplayDigest, request_id: RequestId) -> Result<(), LedgerError> {
+    async fn write_release(&self, id: &AnswerId) -> Result<(), LedgerError> {
+        let AnswerId { scope, request_id } = id.clone();
         self.ledger.write_replay(ReplayWrite::Remove { scope, request_id }).await.map(drop)
+    }
+
+    fn unreleased_claims(&self) -> MutexGuard<'_, Vec<AnswerId>> {
+        self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn follow(answer: &Arc<StoredAnswer>, claim: &ReplayClaim) -> ClaimOutcome {
-    ClaimOutcome::Follow(AnswerReader::new(answer).with_request_id(claim.request_id.clone()))
+    ClaimOutcome::Follow(AnswerReader::new(answer).with_id(claim.into()))
 }
 
 /// Returns the context in which the key of a file is sealed: the scope and the length of the answer. It binds the key

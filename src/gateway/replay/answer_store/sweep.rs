@@ -1,12 +1,12 @@
 //! Removes the rows and files of answers that are over: expired ones, those of deleted keys, and rows that could not be
 //! deleted before.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::IdempotentAnswers;
+use super::AnswerStore;
 use crate::gateway::replay::ReplayError;
 use crate::gateway::replay::fingerprint::ReplayDigest;
 use crate::gateway::store::Timestamp;
@@ -16,9 +16,9 @@ const SWEEP_BATCH_SIZE: u32 = 500;
 /// The pause after each batch, in which other tasks use the store (our choice).
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
-// === impl IdempotentAnswers ===
+// === impl AnswerStore ===
 
-impl IdempotentAnswers {
+impl AnswerStore {
     /// Removes the answers of API keys that were deleted: nobody can ask for them again.
     async fn remove_of_deleted_keys(&self) -> Result<(), ReplayError> {
         let owners = self.folder.owners();
@@ -39,20 +39,18 @@ impl IdempotentAnswers {
     /// Removes expired rows and files, those of deleted keys, and rows that could not be deleted before.
     pub(in super::super) async fn sweep(&self) -> Result<(), ReplayError> {
         let now = Timestamp::now();
+        self.sweep_jobs();
         self.unstored.remove_expired(Instant::now());
         let folder = Arc::clone(&self.folder);
         tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
         self.remove_of_deleted_keys().await?;
-        let unreleased = std::mem::take(&mut *self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut remaining = unreleased.into_iter();
-        while let Some((scope, request_id)) = remaining.next() {
-            if let Err(error) = self.write_release(scope, request_id.clone()).await {
-                let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
-                unreleased_claims.push((scope, request_id));
-                unreleased_claims.extend(remaining);
+        let mut remaining = std::mem::take(&mut *self.unreleased_claims()).into_iter();
+        while let Some(id) = remaining.next() {
+            if let Err(error) = self.write_release(&id).await {
+                self.unreleased_claims().extend(std::iter::once(id).chain(remaining));
                 return Err(error.into());
             }
-            self.orphans_in_removal().remove(&scope);
+            self.forget_ended(&id);
         }
         let mut removed_count = SWEEP_BATCH_SIZE;
         while removed_count == SWEEP_BATCH_SIZE {
@@ -68,7 +66,7 @@ impl IdempotentAnswers {
     fn overdue_live_claims(&self) -> Vec<ReplayDigest> {
         let live = self.live_claims();
         live.iter()
-            .filter(|(_, live)| live.registered_at.elapsed() >= self.retention_window)
+            .filter(|(_, live)| live.registered_at.elapsed() >= self.windows.replay)
             .map(|(scope, _)| *scope)
             .collect()
     }

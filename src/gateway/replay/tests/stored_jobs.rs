@@ -1,0 +1,73 @@
+//! Tests of the stored answers of plain jobs.
+
+use super::jobs::orphan;
+use super::*;
+
+#[tokio::test]
+async fn memory_has_only_jobs_that_run_and_answers_that_are_read() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let entries = |replay: &AnswerReplay| replay.answers.jobs().entries.len();
+    let sender = orphan(&replay, &fixture.ada, &job);
+    assert_eq!(entries(&replay), 1);
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    assert_eq!((entries(&replay), fixture.store.list_replays().await.unwrap().len()), (0, 1), "its row has the answer");
+    let reader = replay.adopt_job(&fixture.ada, &job).await.unwrap();
+    assert_eq!(entries(&replay), 1);
+    assert_eq!(read(reader).await.unwrap(), b"an image");
+    replay.drain().await;
+    assert_eq!((entries(&replay), fixture.store.list_replays().await.unwrap().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn two_retries_get_the_answers_of_two_stored_orphans() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    for answer in [b"0", b"1"] {
+        orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(answer))).await;
+    }
+    let (first, second) = tokio::join!(replay.adopt_job(&fixture.ada, &job), replay.adopt_job(&fixture.ada, &job));
+    let mut answers = [read(first.unwrap()).await.unwrap(), read(second.unwrap()).await.unwrap()];
+    answers.sort();
+    assert_eq!(answers, [b"0", b"1"]);
+    assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
+}
+
+#[tokio::test]
+async fn an_answer_with_links_is_kept_when_it_was_delivered() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let linked = || JobRegistration { link_window: Some(Duration::from_secs(3600)), ..registration() };
+    for is_delivered in [true, false] {
+        let (receiver, sender) = replay.register_job(&fixture.ada, &job, linked());
+        sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+        let AnswerSource::Stored(mut reader) = receiver.answer(far_deadline()).await.unwrap() else {
+            panic!("the answer is not stored")
+        };
+        let id = reader.id().unwrap().clone();
+        reader.make_restartable();
+        while let Some(frame) = reader.frame().await {
+            frame.unwrap();
+        }
+        if is_delivered {
+            reader.note_delivered()
+        } else {
+            drop(reader)
+        }
+        replay.drain().await;
+        let restarted = fixture.open().await;
+        let view = restarted.find_stored_answer(&id).await.unwrap().expect("its answer");
+        assert!(view.is_successful() && view.kept_until > Timestamp::now() + Duration::from_secs(3500));
+        assert!(restarted.adopt_job(&fixture.ada, &job).await.is_none(), "a request for images is another one");
+        let task = SharedTask::from(&job);
+        let retry = restarted.with_fingerprint(&fixture.ada, &task, linked()).await;
+        let retried = restarted.find_earlier_answer(&fixture.ada, &task, &retry).await.unwrap();
+        assert_eq!(retried.is_none(), is_delivered);
+        if let Some(reader) = retried {
+            assert_eq!(read(reader).await.unwrap(), b"an image");
+            restarted.drain().await;
+            assert!(restarted.find_earlier_answer(&fixture.ada, &task, &retry).await.unwrap().is_none());
+            assert!(restarted.find_stored_answer(&id).await.unwrap().is_some(), "the links lead to it");
+        }
+    }
+}
