@@ -77,7 +77,7 @@ use pages::Pages;
 use people::IdentityService;
 use prices::CurrentPrices;
 use registry::{PublishedRegistry, RegistryPublisher};
-use replay::AnswerReplay;
+use replay::AnswerStore;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
@@ -96,7 +96,7 @@ pub(crate) struct Gateway {
     accounts: Arc<Accounts>,
     filters: PromptFilters,
     upstream: Arc<UpstreamClient>,
-    replay: Arc<AnswerReplay>,
+    replay: Arc<AnswerStore>,
     ledger: Ledger,
     limiter: Arc<RequestLimiter>,
     alerts: Arc<AlertService>,
@@ -173,7 +173,7 @@ impl Gateway {
             Ledger::start(Arc::clone(store) as _, node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
         let (spool, request_budgets) = open_spool(&config)?;
         let free = spool.free_space(config.data_dir.clone());
-        let replay = AnswerReplay::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
+        let replay = AnswerStore::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
         keys.spawn_refresh_task();
         Ok(Self {
             console,
@@ -185,7 +185,7 @@ impl Gateway {
             catalog: Arc::new(TextModelCatalog::new(&accounts, &upstream)),
             upstream,
             accounts,
-            replay: Arc::new(replay),
+            replay,
             retention: Arc::new(RetentionTask::start(Arc::clone(store) as _, config.retention)),
             heartbeat: Arc::new(heartbeat),
             usage_fold: Arc::new(UsageFoldTask::start(Arc::clone(store) as _)),
@@ -319,7 +319,7 @@ impl Gateway {
         &self.filters
     }
 
-    pub(crate) fn replay(&self) -> &AnswerReplay {
+    pub(crate) fn replay(&self) -> &Arc<AnswerStore> {
         &self.replay
     }
 

@@ -10,7 +10,7 @@
 //!
 //! # Requests with an idempotency key
 //!
-//! [`AnswerReplay::claim_or_follow`] claims the combination of API key, operation and idempotency key in the store. The
+//! [`AnswerStore::claim_or_follow`] claims the combination of API key, operation and idempotency key in the store. The
 //! claim is durable before anything is spent. The request that gets the claim has a [`claim_guard::ClaimGuard`] and
 //! runs the job; all others read its answer. The answer is stored once, while it arrives, and every reader, including
 //! the first caller, reads it at its own pace. Readers see the end when the answer is durable.
@@ -26,13 +26,13 @@
 //! # Requests without an idempotency key
 //!
 //! The official SDKs mark their own retries, and their first request already shows that they do.
-//! [`AnswerReplay::register_job`] registers each plain job under a hash of its request. If the client marks its
+//! [`AnswerStore::register_job`] registers each plain job under a hash of its request. If the client marks its
 //! retries, the answer is stored from the beginning, and its own caller is one of its readers. Otherwise the answer is
 //! stored only if the caller leaves before the answer, or if an equal request arrives before it. Codex does not mark
 //! the retries of its image tool, but its requests name the turn of the conversation: an equal request in the same turn
 //! is a retry. Streams without an idempotency key are not registered: they end when their caller leaves.
 //!
-//! | State of the job to which a retry belongs | The retry gets ([`AnswerReplay::find_earlier_answer`]) |
+//! | State of the job to which a retry belongs | The retry gets ([`AnswerStore::find_earlier_answer`]) |
 //! |---|---|
 //! | its caller has left, before or during the answer | the answer, in flight or finished |
 //! | its caller still waits | after a second the same answer, in parallel with the caller |
@@ -40,11 +40,11 @@
 //! | its answer broke off or was evicted; its process died before the answer was complete | "outcome unknown" |
 //! | its caller, or a retry, has all of the answer; it ended without cost | a job of its own |
 //!
-//! If the answer of a plain request does not begin before the answer deadline, its caller gets [`Error::InProgress`],
-//! and the job continues. The next equal request, even if it is not marked as a retry, gets that answer
-//! ([`AnswerReplay::find_answer_in_progress`]). If several nodes share a database, this applies to all of them: the
-//! repeat is announced in the database before the caller gets the error, and a repeat on another node waits for the
-//! answer.
+//! If the answer of a plain request does not begin before the answer deadline, its caller gets
+//! [`Error::InProgress`](crate::error::Error::InProgress), and the job continues. The next equal request, even if it is
+//! not marked as a retry, gets that answer ([`AnswerStore::find_answer_in_progress`]). If several nodes share a database,
+//! this applies to all of them: the row of the answer is claimed before the caller gets the error, and a repeat on
+//! another node waits for the answer.
 //!
 //! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two retries get the same job.
 //! A job that was running when a process died is found by the fingerprint in its record. An answer that was being
@@ -53,7 +53,7 @@
 //!
 //! # Storage
 //!
-//! There is one store of answers, [`answer_store::AnswerStore`]. Each answer has an id, a file of frames and a row. Memory
+//! There is one store of answers, [`AnswerStore`]. Each answer has an id, a file of frames and a row. Memory
 //! has only what runs, what is being read, remembered errors, and what cannot be stored. An answer is kept until the last
 //! reason to keep it ends:
 //!
@@ -74,7 +74,7 @@
 //! present readers, at the pace of the slowest, but later repeats cannot get them.
 //!
 //! Tools of agents and pages show an image from the stored answer. For such a request, disk space is reserved before
-//! anything is spent ([`AnswerReplay::reserve_space`]); without space it is refused. If its answer cannot be written
+//! anything is spent ([`AnswerStore::reserve_space`]); without space it is refused. If its answer cannot be written
 //! nevertheless, it is kept in memory for some minutes. Links reserve space in the same way, but without it the caller
 //! gets the images in place of the links.
 //!
@@ -129,28 +129,23 @@ mod unstored_answers;
 mod tests;
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
 pub(crate) use answer_reader::{AnswerId, AnswerReader};
-pub(crate) use answer_store::{AnswerView, ClaimOutcome};
+pub(crate) use answer_store::{AnswerStore, AnswerView, ClaimOutcome};
 pub(crate) use disk_budget::AnswerSpace;
 pub(crate) use jobs::{EarlyClaim, JobRegistration};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};
 
-use crate::error::Error;
-use crate::gateway::admission::Admission;
 use crate::gateway::config;
 use crate::gateway::keys::Caller;
-use crate::gateway::ledger::{Ledger, LedgerError};
+use crate::gateway::ledger::LedgerError;
 use crate::gateway::rules::SharedTask;
-use crate::gateway::spool::FreeSpace;
-use crate::gateway::store::{NodeId, ReplayStore, StoreError, Vault};
+use crate::gateway::store::{StoreError, Vault};
 use answer_channel::JobHandle;
-use answer_store::AnswerStore;
-use lookup::Repeat;
 
 /// The folder of the stored answers, in the data directory.
 const FOLDER: &str = "replays";
@@ -158,13 +153,6 @@ const FOLDER: &str = "replays";
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
 /// The time for which a claim without an answer is valid (our choice): longer than a job and the storage of its answer.
 const LONGEST_CLAIM: Duration = LONGEST_JOB.saturating_add(Duration::from_secs(60));
-/// The pause between two sweeps.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// The stored answers, and the jobs whose answers a retry may get.
-pub(crate) struct AnswerReplay {
-    answers: Arc<AnswerStore>,
-}
 
 /// The reason why stored answers cannot be used, or an earlier request cannot be looked up. Nothing was spent.
 #[derive(Debug, thiserror::Error)]
@@ -186,40 +174,7 @@ pub(crate) enum ReplayError {
     Stopped,
 }
 
-impl AnswerReplay {
-    /// Takes over the files of an earlier process of this node in the data directory, and starts the periodic
-    /// sweeps. `free` is the free space of that directory.
-    ///
-    /// Must be called within a tokio runtime, by the only process that uses this directory.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store or the folder cannot be used.
-    #[expect(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
-    pub(crate) async fn open(
-        settings: &config::ReplayConfig,
-        free: FreeSpace,
-        store: Arc<dyn ReplayStore>,
-        ledger: Ledger,
-        vault: Vault,
-        node: NodeId,
-    ) -> Result<Self, ReplayError> {
-        let answers = AnswerStore::open(settings, free, store, ledger, vault, node).await?;
-        // The task has a weak reference only, so it ends after the answers are dropped.
-        drop(tokio::runtime::Handle::current().spawn(sweep(Arc::downgrade(&answers))));
-        Ok(Self { answers })
-    }
-
-    /// Reserves disk space for the answer of a job before anything is spent ([`ClaimGuard::use_space`]).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::StorageFull`] if the space that no running answer uses is too small, and
-    /// [`Error::BudgetExceeded`] if the user or the key of the request holds all that it may hold.
-    pub(crate) async fn reserve_space(&self, admission: &Admission, bytes: u64) -> Result<AnswerSpace, Error> {
-        self.answers.reserve_space(admission.disk(), bytes).await
-    }
-
+impl AnswerStore {
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, exactly one gets the
     /// claim.
     ///
@@ -227,7 +182,7 @@ impl AnswerReplay {
     ///
     /// Returns an error if the decision cannot be made; nothing may be spent then.
     pub(crate) async fn claim_or_follow(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         task: impl Into<SharedTask>,
         idempotency_key: &str,
@@ -237,7 +192,7 @@ impl AnswerReplay {
         let digest = fingerprint::digest(&task).await.map_err(ReplayError::Files)?;
         let digest = fingerprint::keyed_digest(&digest, idempotency_key);
         let scope = fingerprint::scope(caller, task.operation_id(), idempotency_key);
-        self.answers.claim_or_follow(caller.key(), scope, digest, request_id).await
+        self.claim_scope(caller.key(), scope, digest, request_id).await
     }
 
     /// Returns the state of the request of this operation that the caller sent with this idempotency key; `None` if there
@@ -253,7 +208,7 @@ impl AnswerReplay {
         idempotency_key: &str,
     ) -> Result<Option<AnswerView>, ReplayError> {
         let scope = fingerprint::scope(caller, operation, idempotency_key);
-        self.answers.find_answer(&scope).await
+        self.find_answer(&scope).await
     }
 
     /// Returns the answer with this id; `None` if it is not kept any more, or if it was lost.
@@ -262,7 +217,7 @@ impl AnswerReplay {
     ///
     /// Returns an error if the store cannot be read.
     pub(crate) async fn find_stored_answer(&self, id: &AnswerId) -> Result<Option<AnswerView>, ReplayError> {
-        let found = self.answers.find_answer(&id.scope).await?;
+        let found = self.find_answer(&id.scope).await?;
         Ok(found.filter(|found| found.id == *id))
     }
 
@@ -275,110 +230,46 @@ impl AnswerReplay {
         task: &SharedTask,
         registration: JobRegistration,
     ) -> JobRegistration {
-        let is_needed = registration.marks_retries || self.answers.sharing.is_some() || fingerprint::is_in_memory(task);
-        if !self.answers.adopts_jobs || !is_needed {
+        let is_needed = registration.marks_retries || self.sharing.is_some() || fingerprint::is_in_memory(task);
+        if !self.adopts_jobs || !is_needed {
             return registration;
         }
         let digest = fingerprint::digest(task).await.inspect_err(|error| {
             tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognized");
         });
         let is_linked = registration.link_window.is_some();
-        let fingerprint = digest.ok().map(|digest| self.answers.job_fingerprint(caller.key(), &digest, is_linked));
+        let fingerprint = digest.ok().map(|digest| self.job_fingerprint(caller.key(), &digest, is_linked));
         JobRegistration { fingerprint, ..registration }
     }
 
     /// Registers a plain job without an idempotency key, and returns the caller's side and the job's side of it. If the
     /// client marks its retries or gets links, the answer is stored while the caller reads it.
     pub(crate) fn register_job<M: RecordableAnswer>(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         task: impl Into<SharedTask>,
         registration: JobRegistration,
     ) -> (AnswerReceiver<M>, AnswerSender<M>) {
-        let is_needed = self.answers.adopts_jobs || registration.link_window.is_some();
+        let is_needed = self.adopts_jobs || registration.link_window.is_some();
         answer_channel::channel(is_needed.then(|| {
-            let job_id = self.answers.register(caller, task.into(), registration);
-            JobHandle { answers: Arc::clone(&self.answers), job_id }
+            let job_id = self.register(caller, task.into(), registration);
+            JobHandle { answers: Arc::clone(self), job_id }
         }))
-    }
-
-    /// Returns the answer of the earlier request that a retry repeats, from a job of this process, of an earlier process
-    /// or of another node; `None` if the retry must run a job of its own. Waits for an expected repeat
-    /// ([`AnswerReplay::find_answer_in_progress`]); the caller limits the wait.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read; nothing may be spent then.
-    pub(crate) async fn find_earlier_answer(
-        &self,
-        caller: &Caller,
-        task: &SharedTask,
-        registration: &JobRegistration,
-    ) -> Result<Option<AnswerReader>, ReplayError> {
-        if !self.answers.adopts_jobs {
-            return Ok(None);
-        }
-        self.answers.find_earlier_answer(Repeat { caller, task, registration }).await
-    }
-
-    /// Returns, for the next equal request, the answer of a job whose caller got [`Error::InProgress`]. Waits for the
-    /// answer of another node; the caller limits the wait.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the files of the request or the store cannot be read; nothing may be spent then.
-    pub(crate) async fn find_answer_in_progress(
-        &self,
-        caller: &Caller,
-        task: &SharedTask,
-        registration: &JobRegistration,
-    ) -> Result<Option<AnswerReader>, ReplayError> {
-        if !self.answers.adopts_jobs {
-            return Ok(None);
-        }
-        self.answers.find_answer_in_progress(Repeat { caller, task, registration }).await
     }
 
     /// Returns the time after the begin of a job within which a retry without an idempotency key may get its answer.
     pub(crate) fn retry_window(&self) -> Duration {
-        self.answers.windows.retry.saturating_add(LONGEST_JOB)
-    }
-
-    /// Remembers a failure that was not sent through an [`AnswerSender`], such as a body that broke off after its
-    /// answer had begun. Failures that cost nothing are not remembered.
-    pub(crate) async fn remember(
-        &self,
-        caller: &Caller,
-        task: impl Into<SharedTask>,
-        registration: JobRegistration,
-        error: &Error,
-    ) {
-        if self.answers.adopts_jobs && answer_head::is_final(error) {
-            self.answers.remember(caller, task.into(), registration, error).await;
-        }
+        self.windows.retry.saturating_add(LONGEST_JOB)
     }
 
     /// The vault that seals the keys of stored answers.
     pub(crate) fn vault(&self) -> &Vault {
-        &self.answers.vault
+        &self.vault
     }
 
     /// Waits until every claim is completed or released, and every answer that must be stored is stored. The caller
     /// limits the wait.
     pub(crate) async fn drain(&self) {
-        self.answers.pending.wait_until_none().await;
-    }
-}
-
-async fn sweep(answers: Weak<AnswerStore>) {
-    loop {
-        tokio::time::sleep(SWEEP_INTERVAL).await;
-        let Some(answers) = answers.upgrade() else { return };
-        if let Err(error) = answers.sweep().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "expired answers could not be deleted; retrying in a minute"
-            );
-        }
+        self.pending.wait_until_none().await;
     }
 }

@@ -56,7 +56,7 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`AnswerReplay::reserve_space`](crate::gateway::replay::AnswerReplay::reserve_space) if the
+    /// Returns the errors of [`AnswerStore::reserve_space`](crate::gateway::replay::AnswerStore::reserve_space) if the
     /// images must be stored.
     pub(super) async fn reserve_answer_space(&self) -> Result<Option<AnswerSpace>, Error> {
         let SharedTask::Images(job) = &self.task else { return Ok(None) };

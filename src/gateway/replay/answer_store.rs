@@ -33,7 +33,7 @@ use super::stored_answer::StoredAnswer;
 use super::unstored_answers::UnstoredAnswers;
 use super::{LONGEST_CLAIM, ReplayError};
 use crate::error::Error;
-use crate::gateway::admission::ByteShare;
+use crate::gateway::admission::Admission;
 use crate::gateway::config;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::spool::FreeSpace;
@@ -49,7 +49,7 @@ const OTHER_NODE_STORAGE_TIME: Duration = Duration::from_secs(30);
 const OK: u16 = 200;
 
 /// The paid answers of this node, and those of others that it can read.
-pub(super) struct AnswerStore {
+pub(crate) struct AnswerStore {
     pub(super) store: Arc<dyn ReplayStore>,
     /// Writes claims, in the same transactions as records.
     pub(super) ledger: Ledger,
@@ -122,7 +122,7 @@ pub(crate) enum ClaimOutcome {
 
 /// A stored answer, as the caller of its request, a page, a tool or a link finds it.
 pub(crate) struct AnswerView {
-    /// The id, under which [`super::AnswerReplay::find_stored_answer`] finds the answer.
+    /// The id, under which [`super::AnswerStore::find_stored_answer`] finds the answer.
     pub(crate) id: AnswerId,
     /// The time from which the answer is not kept.
     pub(crate) kept_until: Timestamp,
@@ -145,13 +145,16 @@ pub(super) struct ClaimHandover(Option<ClaimOutcome>);
 // === impl AnswerStore ===
 
 impl AnswerStore {
-    /// Opens the store, and takes over the files of an earlier process of this node.
+    /// Takes over the files of an earlier process of this node in the data directory, and starts the periodic sweeps.
+    /// `free` is the free space of that directory.
+    ///
+    /// Must be called within a tokio runtime, by the only process that uses this directory.
     ///
     /// # Errors
     ///
     /// Returns an error if the folder cannot be used.
     #[expect(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
-    pub(super) async fn open(
+    pub(crate) async fn open(
         settings: &config::ReplayConfig,
         free: FreeSpace,
         store: Arc<dyn ReplayStore>,
@@ -166,7 +169,7 @@ impl AnswerStore {
         let leftovers = Arc::clone(&folder);
         let result = tokio::task::spawn_blocking(move || leftovers.take_over_leftovers(Timestamp::now(), windows));
         result.await.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)?;
-        Ok(Arc::new(Self {
+        let answers = Arc::new(Self {
             store,
             ledger,
             vault,
@@ -182,7 +185,10 @@ impl AnswerStore {
             hasher: RandomState::new(),
             changed: watch::Sender::new(()),
             pending: PendingWork::new(),
-        }))
+        });
+        // The task has a weak reference only, so it ends after the answers are dropped.
+        drop(tokio::runtime::Handle::current().spawn(sweep::run(Arc::downgrade(&answers))));
+        Ok(answers)
     }
 
     /// Counts work that must end before the store is closed.
@@ -199,13 +205,14 @@ impl AnswerStore {
         }
     }
 
-    /// Reserves disk space for an answer that is not made yet.
+    /// Reserves disk space for the answer of a job before anything is spent.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::StorageFull`] if it is used up, and [`Error::BudgetExceeded`] if the user or the key holds all that
-    /// it may hold.
-    pub(super) async fn reserve_space(&self, mut share: ByteShare, bytes: u64) -> Result<AnswerSpace, Error> {
+    /// Returns [`Error::StorageFull`] if the space that no running answer uses is too small, and
+    /// [`Error::BudgetExceeded`] if the user or the key of the request holds all that it may hold.
+    pub(crate) async fn reserve_space(&self, admission: &Admission, bytes: u64) -> Result<AnswerSpace, Error> {
+        let mut share = admission.disk();
         share.try_set_bytes(bytes)?;
         let storage = Arc::clone(&self.folder);
         let reserved = run_with_timeout(&self.folder.free, move || reserve_ahead(&*storage, bytes, share)).await;
@@ -217,7 +224,7 @@ impl AnswerStore {
 
     /// Claims the idempotency key of `scope` for this request, or reads the existing claim. Waits while an earlier
     /// request makes its claim.
-    pub(super) async fn claim_or_follow(
+    pub(super) async fn claim_scope(
         self: &Arc<Self>,
         owner: &KeyId,
         scope: ReplayDigest,

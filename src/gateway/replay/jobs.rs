@@ -116,7 +116,9 @@ impl AnswerStore {
     fn change(self: &Arc<Self>, job_id: JobId, change: impl FnOnce(&mut JobEntry)) {
         let step = {
             let mut index = self.jobs();
-            index.entries.get_mut(&job_id).map(change);
+            if let Some(entry) = index.entries.get_mut(&job_id) {
+                change(entry);
+            }
             index.settle(job_id)
         };
         match step {
@@ -178,14 +180,19 @@ impl AnswerStore {
         of_key.filter_map(|(job_id, entry)| to_candidate(job_id, entry)).collect()
     }
 
-    /// Remembers an error, which every retry gets.
-    pub(super) async fn remember(
-        self: &Arc<Self>,
+    /// Remembers a failure that was not sent through an [`AnswerSender`](super::AnswerSender), such as a body that broke
+    /// off after its answer had begun: every retry gets it. Failures that cost nothing are not remembered.
+    pub(crate) async fn remember(
+        &self,
         caller: &Caller,
-        task: SharedTask,
+        task: impl Into<SharedTask>,
         registration: JobRegistration,
         error: &Error,
     ) {
+        if !self.adopts_jobs || !is_final(error) {
+            return;
+        }
+        let task = task.into();
         let (head, body) = error_answer(error);
         let answer = Arc::new(StoredAnswer::from_bytes(head, body));
         let cheap_hash = cheap_hash(&self.hasher, &task);

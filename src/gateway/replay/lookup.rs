@@ -48,19 +48,27 @@ pub(super) enum RowAnswer {
 }
 
 impl AnswerStore {
-    /// Returns the answer of the earlier request that a retry repeats; `None` if the retry must run a job of its own.
+    /// Returns the answer of the earlier request that a retry repeats, from a job of this process, of an earlier process
+    /// or of another node; `None` if the retry must run a job of its own. Waits for an expected repeat
+    /// ([`AnswerStore::find_answer_in_progress`]); the caller limits the wait.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read.
-    pub(super) async fn find_earlier_answer(
+    /// Returns an error if the store cannot be read; nothing may be spent then.
+    pub(crate) async fn find_earlier_answer(
         self: &Arc<Self>,
-        repeat: Repeat<'_>,
+        caller: &Caller,
+        task: &SharedTask,
+        registration: &JobRegistration,
     ) -> Result<Option<AnswerReader>, ReplayError> {
+        if !self.adopts_jobs {
+            return Ok(None);
+        }
+        let repeat = Repeat { caller, task, registration };
         let deadline = Instant::now() + RUNNING_WAIT_MAX;
         loop {
-            let adopted = self.adopt_job(repeat).await?;
-            let Some(fingerprint) = repeat.registration.fingerprint.filter(|_| adopted.is_none()) else {
+            let adopted = self.adopt(repeat).await?;
+            let Some(fingerprint) = registration.fingerprint.filter(|_| adopted.is_none()) else {
                 return Ok(adopted);
             };
             if self.sharing.is_some()
@@ -88,20 +96,22 @@ impl AnswerStore {
         }
     }
 
-    /// Returns the answer of a job whose caller got [`Error::InProgress`](crate::error::Error::InProgress) and has not
-    /// repeated its request yet, or the remembered error of such a job. The request need not be marked as a retry.
+    /// Returns, for the next equal request, the answer of a job whose caller got
+    /// [`Error::InProgress`](crate::error::Error::InProgress), or the remembered error of such a job. The request need not
+    /// be marked as a retry. Waits for the answer of another node; the caller limits the wait.
     ///
     /// # Errors
     ///
-    /// Returns an error if the files of the request or the store cannot be read.
-    pub(super) async fn find_answer_in_progress(
+    /// Returns an error if the files of the request or the store cannot be read; nothing may be spent then.
+    pub(crate) async fn find_answer_in_progress(
         self: &Arc<Self>,
-        repeat: Repeat<'_>,
+        caller: &Caller,
+        task: &SharedTask,
+        registration: &JobRegistration,
     ) -> Result<Option<AnswerReader>, ReplayError> {
-        if !self.may_expect_repeats() && self.sharing.is_none() {
+        if !self.adopts_jobs || (!self.may_expect_repeats() && self.sharing.is_none()) {
             return Ok(None);
         }
-        let Repeat { caller, task, registration } = repeat;
         let mut candidates = self.candidates(caller, task, registration.link_window.is_some());
         candidates.retain(|candidate| candidate.repeat_expected && candidate.state != CandidateState::Attended);
         let matching = matching_candidates(candidates, task, &mut None).await;
@@ -115,13 +125,13 @@ impl AnswerStore {
             let is_linked = registration.link_window.is_some();
             registration.fingerprint = Some(self.job_fingerprint(caller.key(), &digest, is_linked));
         }
-        self.find_expected_row(Repeat { registration: &registration, ..repeat }).await
+        self.find_expected_row(Repeat { caller, task, registration: &registration }).await
     }
 
     /// Returns a reader of an orphan of the same request in this process or in the store, or else of a job that still has
     /// its caller, or else a remembered error, or else the error "outcome unknown" if a job still runs but new readers
     /// can no longer get all of its answer. `None` if this process knows no such job.
-    async fn adopt_job(self: &Arc<Self>, repeat: Repeat<'_>) -> Result<Option<AnswerReader>, ReplayError> {
+    async fn adopt(self: &Arc<Self>, repeat: Repeat<'_>) -> Result<Option<AnswerReader>, ReplayError> {
         let Repeat { caller, task, registration } = repeat;
         let mut changes = self.changed.subscribe();
         let grace_end = Instant::now() + CALLER_GRACE_PERIOD;
@@ -172,7 +182,7 @@ impl AnswerStore {
         repeat: Repeat<'_>,
         is_expected: bool,
     ) -> Result<RowAnswer, ReplayError> {
-        let Repeat { caller, task, registration } = repeat;
+        let Repeat { task, registration, .. } = repeat;
         let Some(fingerprint) = registration.fingerprint else { return Ok(RowAnswer::None) };
         let mut found = RowAnswer::None;
         for StoredReplay { claim, state } in self.store.find_retried_replays(&fingerprint, Timestamp::now()).await? {
@@ -187,7 +197,7 @@ impl AnswerStore {
                 continue;
             };
             if let Some(answer) = self.load_answer(&claim, &row).await {
-                if let Some(reader) = self.follow_row((caller, task), &claim, row.file, answer) {
+                if let Some(reader) = self.follow_row(repeat, &claim, row.file, answer) {
                     return Ok(RowAnswer::Stored(reader));
                 }
             } else if matches!(found, RowAnswer::None) && self.store.find_replay(&claim.scope).await?.is_some() {

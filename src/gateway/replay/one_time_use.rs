@@ -12,9 +12,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
+use super::ReplayError;
 use super::answer_store::AnswerStore;
 use super::pending_work::PendingGuard;
-use super::{AnswerReplay, ReplayError};
 use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
 use crate::gateway::store::{
     ReplayClaim, ReplayState, ReplayWrite, RowWriteOutcome, StoredAnswerRow, StoredReplay, Timestamp,
@@ -48,16 +48,20 @@ pub(crate) struct OneTimeClaim {
     _pending: PendingGuard,
 }
 
-// === impl AnswerReplay ===
+// === impl AnswerStore ===
 
-impl AnswerReplay {
+impl AnswerStore {
     /// Claims what `scope` identifies, until `expires_at`.
     ///
     /// # Errors
     ///
     /// Returns an error if the store fails or is too slow. Then nothing may be done, and the right may be used up.
-    pub(crate) async fn claim_once(&self, scope: [u8; 32], expires_at: Timestamp) -> Result<OneTimeUse, ReplayError> {
-        claim_in(&self.answers, scope, expires_at).await
+    pub(crate) async fn claim_once(
+        self: &Arc<Self>,
+        scope: [u8; 32],
+        expires_at: Timestamp,
+    ) -> Result<OneTimeUse, ReplayError> {
+        claim_in(self, scope, expires_at).await
     }
 
     /// Runs `work` while no other request, on any node, runs work of the same scope. The work is run to its end even if
@@ -67,11 +71,11 @@ impl AnswerReplay {
     ///
     /// Returns an error if the store fails, or if the others take too long. The work was not run then.
     pub(crate) async fn run_alone<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         scope: [u8; 32],
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ReplayError> {
-        let answers = Arc::clone(&self.answers);
+        let answers = Arc::clone(self);
         let turn = async move {
             let claim = claim_turn(&answers, scope).await?;
             let result = work.await;

@@ -32,8 +32,7 @@ pub(super) struct SealedFile {
     /// `None` only while it is being dropped.
     file: Option<File>,
     key: LessSafeKey,
-    /// `None` if the file has no name: the system removes it when it is closed.
-    path: Option<PathBuf>,
+    path: PathBuf,
     /// True if the file has its final name. Before that, its extension marks it as incomplete.
     is_finished: AtomicBool,
     /// True if the file is removed when this value is dropped, even if it has its final name.
@@ -85,7 +84,7 @@ impl fmt::Debug for FileKey {
 // === impl SealedFile ===
 
 impl SealedFile {
-    const fn new(file: Option<File>, key: LessSafeKey, path: Option<PathBuf>, is_finished: bool) -> Self {
+    const fn new(file: Option<File>, key: LessSafeKey, path: PathBuf, is_finished: bool) -> Self {
         Self { file, key, path, is_finished: AtomicBool::new(is_finished), is_discarded: AtomicBool::new(false) }
     }
 
@@ -99,7 +98,7 @@ impl SealedFile {
         let cipher = key.cipher()?;
         blocking_io::note_disk_access();
         let file = Some(options.open(partial_path(&path))?);
-        Ok((Self::new(file, cipher, Some(path), false), key))
+        Ok((Self::new(file, cipher, path, false), key))
     }
 
     /// Opens a finished file.
@@ -113,7 +112,7 @@ impl SealedFile {
         if file.metadata()?.len() != sealed_length(size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Self::new(Some(file), key.cipher()?, Some(path), true))
+        Ok(Self::new(Some(file), key.cipher()?, path, true))
     }
 
     /// Seals a frame and writes it. The caller must write each number only once: its nonce must not be used twice.
@@ -146,20 +145,17 @@ impl SealedFile {
     pub(super) fn finish(&self) -> io::Result<()> {
         blocking_io::note_disk_access();
         self.file()?.sync_data()?;
-        if let Some(path) = &self.path {
-            std::fs::rename(partial_path(path), path)?;
-            // Either this call sees that the file was discarded, or `spawn_unlink` or the drop after it sees the final
-            // name.
-            self.is_finished.store(true, Ordering::SeqCst);
-            if self.is_discarded() {
-                remove(path);
-                return Err(io::ErrorKind::NotFound.into());
-            }
+        std::fs::rename(partial_path(&self.path), &self.path)?;
+        // Either this call sees that the file was discarded, or `spawn_unlink` or the drop after it sees the final name.
+        self.is_finished.store(true, Ordering::SeqCst);
+        if self.is_discarded() {
+            remove(&self.path);
+            return Err(io::ErrorKind::NotFound.into());
         }
         // The name must be durable too. On systems other than Unix, a directory cannot be opened as a file, and the
         // file system journals its entries.
         #[cfg(unix)]
-        if let Some(folder) = self.path.as_deref().and_then(Path::parent) {
+        if let Some(folder) = self.path.parent() {
             File::open(folder)?.sync_all()?;
         }
         Ok(())
@@ -172,15 +168,13 @@ impl SealedFile {
     /// Removes the file's name on another thread, without waiting for it. Present readers can still read the file.
     pub(super) fn spawn_unlink(&self) {
         self.is_discarded.store(true, Ordering::SeqCst);
-        if let Some(path) = self.current_path() {
-            blocking_io::spawn_detached(move || remove(&path));
-        }
+        let path = self.current_path();
+        blocking_io::spawn_detached(move || remove(&path));
     }
 
     /// Returns the current name of the file.
-    fn current_path(&self) -> Option<PathBuf> {
-        let path = self.path.as_ref()?;
-        Some(if self.is_finished.load(Ordering::SeqCst) { path.clone() } else { partial_path(path) })
+    fn current_path(&self) -> PathBuf {
+        if self.is_finished.load(Ordering::SeqCst) { self.path.clone() } else { partial_path(&self.path) }
     }
 
     fn file(&self) -> io::Result<&File> {
@@ -192,9 +186,9 @@ impl Drop for SealedFile {
     fn drop(&mut self) {
         // The store gets the key only of a finished file, so an unfinished file could never be read again.
         let must_remove = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
-        let path_to_remove = self.current_path().filter(|_| must_remove);
+        let path_to_remove = must_remove.then(|| self.current_path());
         let file = self.file.take();
-        // Closing a file without a name removes it, which can take as long as unlinking a file with a name.
+        // Closing a removed file frees its space, which can take as long as unlinking a file with a name.
         blocking_io::spawn_detached(move || {
             path_to_remove.iter().for_each(|path| remove(path));
             drop(file);

@@ -29,13 +29,14 @@ use tokio::time::Instant;
 
 use super::answer_reader::AnswerReaderError;
 use super::*;
-use crate::error::UpstreamFault;
+use crate::error::{Error, UpstreamFault};
 use crate::gateway::keys::{ApiKeys, Pepper};
+use crate::gateway::ledger::Ledger;
 use crate::gateway::rules::{self, Job};
-use crate::gateway::spool::{EditForm, ImageUpload, Spool};
+use crate::gateway::spool::{EditForm, FreeSpace, ImageUpload, Spool};
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{RecordStoreDouble, new_store};
-use crate::gateway::store::{SqliteStore, Timestamp};
+use crate::gateway::store::{NodeId, ReplayStore, SqliteStore, Timestamp};
 
 /// The size of the pieces in which [`ChannelAnswer::complete`] sends a body.
 const PIECE_BYTES: usize = 10_000;
@@ -53,9 +54,9 @@ fn registration() -> JobRegistration {
     JobRegistration { request_id, ..JobRegistration::default() }
 }
 
-impl AnswerReplay {
+impl AnswerStore {
     /// Returns the answer of an earlier request, as a request gets it that is marked as a retry.
-    async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
+    async fn adopt_job(self: &Arc<Self>, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
         let task = task.into();
         let marked = JobRegistration { marks_retries: true, ..registration() };
         let registration = self.with_fingerprint(caller, &task, marked).await;
@@ -104,18 +105,18 @@ impl ReplayFixture {
 
     /// Opens the replays, as a start of the gateway does. If this is called while an earlier value still exists, the
     /// new value finds the files and rows that a kill of the process would leave.
-    async fn open(&self) -> AnswerReplay {
+    async fn open(&self) -> Arc<AnswerStore> {
         self.open_as(NodeId::only()).await
     }
 
-    async fn open_as(&self, node: NodeId) -> AnswerReplay {
+    async fn open_as(&self, node: NodeId) -> Arc<AnswerStore> {
         self.open_in(self.free(), node).await
     }
 
     /// Opens the replays of a node with a data directory of its own.
-    async fn open_in(&self, free: FreeSpace, node: NodeId) -> AnswerReplay {
+    async fn open_in(&self, free: FreeSpace, node: NodeId) -> Arc<AnswerStore> {
         let (store, ledger) = (Arc::clone(&self.double) as Arc<dyn ReplayStore>, self.ledger.clone());
-        AnswerReplay::open(&self.settings, free, store, ledger, self.store.vault().clone(), node).await.unwrap()
+        AnswerStore::open(&self.settings, free, store, ledger, self.store.vault().clone(), node).await.unwrap()
     }
 
     /// Returns the free space of the disk; none of it is reserved for other data.

@@ -1,7 +1,7 @@
 //! Removes the rows and files of answers that are over: expired ones, those of deleted keys, and rows that could not be
 //! deleted before.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,10 +11,26 @@ use crate::gateway::replay::ReplayError;
 use crate::gateway::replay::fingerprint::ReplayDigest;
 use crate::gateway::store::Timestamp;
 
+/// The pause between two sweeps (our choice).
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// The maximum number of expired rows that are deleted at once (our choice).
 const SWEEP_BATCH_SIZE: u32 = 500;
 /// The pause after each batch, in which other tasks use the store (our choice).
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
+/// Sweeps as long as the answers exist.
+pub(super) async fn run(answers: Weak<AnswerStore>) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let Some(answers) = answers.upgrade() else { return };
+        if let Err(error) = answers.sweep().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "expired answers could not be deleted; retrying in a minute"
+            );
+        }
+    }
+}
 
 // === impl AnswerStore ===
 

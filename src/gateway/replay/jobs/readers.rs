@@ -1,16 +1,15 @@
 //! Readers of the answers of registered jobs, of stored answers, and of remembered errors.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::index::{CandidateState, DeliveryMode, JobEntry, JobId, JobRegistration, JobRow, unknown_outcome};
 use super::{AnswerReader, AnswerReaderExit};
-use crate::gateway::keys::Caller;
 use crate::gateway::replay::LONGEST_JOB;
 use crate::gateway::replay::answer_store::AnswerStore;
 use crate::gateway::replay::fingerprint::{ReplayDigest, RequestIdentity, cheap_hash};
+use crate::gateway::replay::lookup::Repeat;
 use crate::gateway::replay::stored_answer::StoredAnswer;
 use crate::gateway::rules::SharedTask;
 use crate::gateway::store::ReplayClaim;
@@ -68,18 +67,12 @@ impl AnswerStore {
     /// Returns a reader of a stored answer for a retry of its request; `None` if another request reads it already.
     pub(in super::super) fn follow_row(
         self: &Arc<Self>,
-        (caller, task): (&Caller, &SharedTask),
+        Repeat { caller, task, registration }: Repeat<'_>,
         claim: &ReplayClaim,
         file: String,
         answer: StoredAnswer,
     ) -> Option<AnswerReader> {
-        let has_links = claim.retry_until.is_some_and(|end| claim.expires_at > end);
-        let registration = JobRegistration {
-            request_id: claim.request_id.to_string(),
-            fingerprint: claim.fingerprint,
-            link_window: has_links.then_some(Duration::ZERO),
-            ..JobRegistration::default()
-        };
+        let registration = JobRegistration { request_id: claim.request_id.to_string(), ..registration.clone() };
         let cheap_hash = cheap_hash(&self.hasher, task);
         let entry = JobEntry::new(caller.key(), RequestIdentity::new(task.clone()), registration);
         let entry = entry.ended(DeliveryMode::Stored, Arc::new(answer));

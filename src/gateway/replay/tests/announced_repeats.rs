@@ -37,7 +37,7 @@ impl AnnouncedJob {
 }
 
 /// Looks up the earlier request on a node, as a request with or without a retry mark does.
-async fn find(node: &AnswerReplay, caller: &Caller, job: &Arc<Job>, is_marked: bool) -> Option<AnswerReader> {
+async fn find(node: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>, is_marked: bool) -> Option<AnswerReader> {
     let task = SharedTask::from(job);
     let registration = JobRegistration { marks_retries: is_marked, ..registration() };
     let registration = node.with_fingerprint(caller, &task, registration).await;
@@ -51,7 +51,7 @@ async fn find(node: &AnswerReplay, caller: &Caller, job: &Arc<Job>, is_marked: b
 async fn a_repeat_on_another_node_waits_for_the_answer() {
     for is_marked in [false, true] {
         let job = AnnouncedJob::begin().await;
-        let (second, ada, task) = (Arc::new(job.nodes.second), job.nodes.fixture.ada.clone(), Arc::clone(&job.job));
+        let (second, ada, task) = (job.nodes.second, job.nodes.fixture.ada.clone(), Arc::clone(&job.job));
         assert!(find(&second, &job.nodes.fixture.bob, &job.job, is_marked).await.is_none());
         let node = Arc::clone(&second);
         let waiting = spawn(async move { read(find(&node, &ada, &task, is_marked).await.unwrap()).await.unwrap() });

@@ -11,8 +11,8 @@ const LONG_ENOUGH: Duration = Duration::from_millis(700);
 /// Two nodes with one folder and one store.
 struct TwoNodes {
     fixture: ReplayFixture,
-    this_node: Arc<AnswerReplay>,
-    other_node: AnswerReplay,
+    this_node: Arc<AnswerStore>,
+    other_node: Arc<AnswerStore>,
     job: Arc<Job>,
 }
 
@@ -20,7 +20,7 @@ impl TwoNodes {
     async fn open_with(set: impl FnOnce(&mut config::ReplayConfig)) -> Self {
         let mut fixture = ReplayFixture::new().await;
         set(&mut fixture.settings);
-        let this_node = Arc::new(fixture.open().await);
+        let this_node = fixture.open().await;
         let other_node = fixture.open_as(NodeId::from("other")).await;
         Self { fixture, this_node, other_node, job: job("red") }
     }
@@ -68,7 +68,7 @@ async fn a_claim_lasts_as_long_as_its_job_however_short_the_window() {
     let nodes = TwoNodes::open_with(|settings| settings.idempotency_window = Duration::ZERO).await;
     let first = claim(&nodes.other_node, &nodes.fixture.ada, &nodes.job).await;
     let repeat = nodes.repeat();
-    nodes.this_node.answers.sweep().await.unwrap();
+    nodes.this_node.sweep().await.unwrap();
     tokio::time::sleep(LONG_ENOUGH).await;
     assert!(!repeat.is_finished(), "it waits for the job");
     first.record(Ok(ChannelAnswer::complete(b"an image"))).await;

@@ -17,7 +17,7 @@ fn finished_files(fixture: &ReplayFixture) -> usize {
 /// Sends `count` requests at once, each with an idempotency key of its own. Permits the writes when all are registered.
 async fn claim_concurrently(
     fixture: &ReplayFixture,
-    replay: &Arc<AnswerReplay>,
+    replay: &Arc<AnswerStore>,
     count: usize,
 ) -> Vec<Result<ClaimOutcome, ReplayError>> {
     let mut callers = tokio::task::JoinSet::new();
@@ -26,7 +26,7 @@ async fn claim_concurrently(
         let (key, id) = (format!("key {number}"), format!("req_{number}"));
         callers.spawn(async move { replay.claim_or_follow(&ada, &job, &key, &id).await });
     }
-    fixture.wait_until(|_| replay.answers.live_claims().len() >= count).await;
+    fixture.wait_until(|_| replay.live_claims().len() >= count).await;
     fixture.double.write_permits.add_permits(1_000);
     callers.join_all().await
 }
@@ -35,7 +35,7 @@ async fn claim_concurrently(
 async fn concurrent_requests_share_commits() {
     const REQUEST_COUNT: usize = 32;
     let fixture = ReplayFixture::new().await;
-    let replay = Arc::new(fixture.open().await);
+    let replay = fixture.open().await;
     let commits = || fixture.double.commits.load(Ordering::Relaxed);
     fixture.double.hold_writes();
     let outcomes = claim_concurrently(&fixture, &replay, REQUEST_COUNT).await;
@@ -63,7 +63,7 @@ async fn concurrent_requests_share_commits() {
 #[tokio::test]
 async fn a_claim_that_the_database_refuses_fails_alone() {
     let fixture = ReplayFixture::new().await;
-    let replay = Arc::new(fixture.open().await);
+    let replay = fixture.open().await;
     fixture.double.hold_writes();
     let refused = {
         let (replay, bob) = (Arc::clone(&replay), fixture.bob.clone());
@@ -91,7 +91,7 @@ async fn a_claim_that_is_written_too_late_is_released() {
 }
 
 /// Stores the answer of an orphan.
-async fn store_orphan(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) {
+async fn store_orphan(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) {
     let (receiver, sender) = replay.register_job(caller, job, registration());
     drop(receiver);
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
@@ -152,7 +152,7 @@ async fn a_read_orphan_is_gone_even_if_its_row_cannot_be_removed() {
     replay.drain().await;
     fixture.double.failure.set(None);
     assert!(replay.adopt_job(&fixture.ada, &job).await.is_none(), "the next retry runs a new job");
-    replay.answers.sweep().await.unwrap();
-    assert!(replay.answers.jobs().entries.is_empty());
+    replay.sweep().await.unwrap();
+    assert!(replay.jobs().entries.is_empty());
     assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns a running job whose caller got `Error::InProgress`.
 async fn job_with_expected_repeat(
-    replay: &AnswerReplay,
+    replay: &Arc<AnswerStore>,
     caller: &Caller,
     job: &Arc<Job>,
 ) -> AnswerSender<ChannelAnswer> {
@@ -13,7 +13,7 @@ async fn job_with_expected_repeat(
     sender
 }
 
-async fn find_awaited(replay: &AnswerReplay, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
+async fn find_awaited(replay: &Arc<AnswerStore>, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
     replay.find_answer_in_progress(caller, task, &registration()).await.unwrap()
 }
 
@@ -31,7 +31,7 @@ async fn a_repeat_after_in_progress_gets_the_answer_once() {
     assert!(find_awaited(&replay, &fixture.ada, &task).await.is_none(), "a second repeat runs a job of its own");
     drop(early);
     // Two requests find the job before either of them reads it.
-    let orphans = &replay.answers;
+    let orphans = &replay;
     let expected =
         orphans.candidates(&fixture.ada, &task, false).into_iter().find(|candidate| candidate.repeat_expected);
     let job_id = expected.expect("the job").job_id;

@@ -8,13 +8,13 @@ fn marked_retries() -> JobRegistration {
 }
 
 /// Returns a running job whose caller has left.
-pub(super) fn orphan(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerSender<ChannelAnswer> {
+pub(super) fn orphan(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> AnswerSender<ChannelAnswer> {
     let (receiver, sender) = replay.register_job(caller, job, registration());
     drop(receiver);
     sender
 }
 
-async fn remembered_reason(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> String {
+async fn remembered_reason(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> String {
     reason(replay.adopt_job(caller, job).await.expect("a remembered error")).await
 }
 
@@ -32,7 +32,7 @@ async fn a_retry_after_a_delivered_answer_runs_a_new_job() {
 #[tokio::test]
 async fn a_running_orphan_is_read_by_every_concurrent_retry() {
     let fixture = ReplayFixture::new().await;
-    let (replay, job, answer) = (Arc::new(fixture.open().await), job("red"), bytes(200_000));
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(200_000));
     let sender = orphan(&replay, &fixture.ada, &job);
     tokio::time::pause();
     let mut retries = tokio::task::JoinSet::new();
@@ -126,7 +126,7 @@ async fn a_retry_that_reads_an_orphan_is_counted() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
     let sender = orphan(&replay, &fixture.ada, &job);
-    let orphans = &replay.answers;
+    let orphans = &replay;
     let job_id = orphans.candidates(&fixture.ada, &(&job).into(), false)[0].job_id;
     let reader = orphans.follow_job(job_id);
     assert!(reader.is_some() && orphans.candidates(&fixture.ada, &(&job).into(), false)[0].retry_count == 1);
@@ -157,7 +157,7 @@ async fn an_orphan_expires_after_its_window() {
         let job = job(&seconds.to_string());
         orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
         assert_eq!(replay.adopt_job(&fixture.ada, &job).await.is_some(), is_kept, "{seconds} s");
-        replay.answers.sweep().await.unwrap();
+        replay.sweep().await.unwrap();
     }
     fixture.wait_until_no_files().await;
     assert_eq!(fixture.store.list_replays().await.unwrap(), []);
@@ -282,7 +282,7 @@ async fn an_orphan_is_preferred_to_an_older_error() {
 }
 
 /// Reads the answer of an orphan as a retry does. Returns false if the answer is lost (error "outcome unknown").
-async fn is_stored(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> bool {
+async fn is_stored(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> bool {
     let reader = replay.adopt_job(caller, job).await.expect("an orphan or an error");
     if reader.head().await.unwrap().status == 200 {
         return read(reader).await.is_ok();

@@ -8,18 +8,18 @@ use crate::gateway::store::StoreError;
 
 pub(super) const KEY: &str = "3f1c-a-key-of-a-caller";
 
-async fn claim_in_store(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
+async fn claim_in_store(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
     replay.claim_or_follow(caller, job, KEY, "req_1").await.unwrap()
 }
 
-pub(super) async fn claim(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
+pub(super) async fn claim(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
     match claim_in_store(replay, caller, job).await {
         ClaimOutcome::Claimed(guard) => guard,
         outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
 
-pub(super) async fn follow(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
+pub(super) async fn follow(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
     match claim_in_store(replay, caller, job).await {
         ClaimOutcome::Follow(reader) => reader,
         outcome => panic!("{}", outcome_name(&outcome)),
@@ -35,7 +35,7 @@ pub(super) fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
     }
 }
 
-pub(super) async fn check(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>, expected: &str) {
+pub(super) async fn check(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>, expected: &str) {
     assert_eq!(outcome_name(&claim_in_store(replay, caller, job).await), expected);
 }
 
@@ -63,7 +63,7 @@ fn store_error() -> StoreError {
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_concurrent_requests_run_one_job() {
     let fixture = ReplayFixture::new().await;
-    let (replay, job, answer) = (Arc::new(fixture.open().await), job("red"), bytes(200_000));
+    let (replay, job, answer) = (fixture.open().await, job("red"), bytes(200_000));
     let mut callers = tokio::task::JoinSet::new();
     for number in 0..20 {
         let (replay, job, ada, answer) = (Arc::clone(&replay), Arc::clone(&job), fixture.ada.clone(), answer.clone());
@@ -231,7 +231,7 @@ async fn the_oldest_answers_are_evicted_when_the_space_is_used_up() {
     // A smaller limit applies after the next start.
     fixture.settings.max_bytes = 300_000;
     let replay = fixture.open().await;
-    assert_eq!((fixture.files().len(), replay.answers.folder.budget().used() > 200_000), (1, true));
+    assert_eq!((fixture.files().len(), replay.folder.budget().used() > 200_000), (1, true));
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn answers_of_the_api_key_with_most_bytes_are_evicted_first() {
     let mut fixture = ReplayFixture::new().await;
     (fixture.settings.orphans, fixture.settings.max_bytes) = (false, 700_000);
     let replay = fixture.open().await;
-    let claim_key = async |replay: &AnswerReplay, caller: &Caller, key: &str| {
+    let claim_key = async |replay: &Arc<AnswerStore>, caller: &Caller, key: &str| {
         replay.claim_or_follow(caller, &job("red"), key, "req_1").await.unwrap()
     };
     let store_answer = async |caller: &Caller, key: &str| {
@@ -268,7 +268,7 @@ async fn a_start_reads_no_claims_and_a_sweep_removes_expired_ones() {
     fixture.double.failure.set(Some(store_error));
     let replay = fixture.open().await;
     fixture.double.failure.set(None);
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1, "only the claim that has not expired is left");
     assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), answer);
 }
@@ -280,15 +280,15 @@ async fn the_answers_of_a_deleted_key_are_removed_with_the_next_sweep() {
     for caller in [&fixture.ada, &fixture.bob] {
         claim(&replay, caller, &job).await.record(Ok(ChannelAnswer::complete(&bytes(100_000)))).await;
     }
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     assert_eq!(fixture.files().len(), 2);
     let delete = "UPDATE keys SET deleted_at = '2026-01-01T00:00:00.000Z' WHERE name = 'ada'";
     crate::gateway::store::testing::execute(&fixture.dir, delete).await;
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     let [(file, _)] = &fixture.files()[..] else { panic!("{:?}", fixture.files()) };
     assert!(file.file_name().unwrap().to_string_lossy().starts_with(fixture.bob.key().as_str()), "{file:?}");
     assert_eq!(read(follow(&replay, &fixture.bob, &job).await).await.unwrap(), bytes(100_000));
-    assert_eq!(replay.answers.folder.owners(), [fixture.bob.key().to_string()]);
+    assert_eq!(replay.folder.owners(), [fixture.bob.key().to_string()]);
 }
 
 #[tokio::test]
@@ -302,7 +302,7 @@ async fn an_answer_beyond_the_disk_space_is_passed_on_once() {
     let (first_result, second_result) = tokio::join!(read(first_reader), read(second_reader));
     recording.await.unwrap();
     assert_eq!((first_result.unwrap(), second_result.unwrap()), (answer.clone(), answer));
-    assert_eq!(replay.answers.folder.budget().used(), 0);
+    assert_eq!(replay.folder.budget().used(), 0);
     fixture.wait_until_no_files().await;
     check(&replay, &fixture.ada, &job, "lost").await;
 }
@@ -367,10 +367,10 @@ async fn a_claim_without_cost_is_released_when_the_store_recovers() {
     let first = claim(&replay, &fixture.ada, &job).await;
     fixture.double.failure.set(Some(store_error));
     first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
-    assert!(replay.answers.sweep().await.is_err());
+    assert!(replay.sweep().await.is_err());
     fixture.double.failure.set(None);
     check(&replay, &fixture.ada, &job, "lost").await;
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     check(&replay, &fixture.ada, &job, "claimed").await;
 }
 
@@ -389,7 +389,7 @@ async fn a_caller_that_leaves_during_its_claim_leaves_no_claim() {
         }
         drop(claiming);
         // The claim is released in the background. The last pass does not wait for that: the next request does.
-        while yields < 19 && !replay.answers.live_claims().is_empty() {
+        while yields < 19 && !replay.live_claims().is_empty() {
             tokio::task::yield_now().await;
         }
     }
@@ -404,11 +404,11 @@ async fn an_expired_idempotency_key_can_be_claimed_again() {
     claim(&replay, &fixture.ada, &job).await.record(Ok(ChannelAnswer::complete(b"old"))).await;
     assert_eq!(fixture.files().len(), 1);
     let second = claim(&replay, &fixture.ada, &job).await;
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     assert_eq!(fixture.files(), []);
     assert_eq!(fixture.store.list_replays().await.unwrap().len(), 1, "a live claim is not removed");
     drop(second);
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     check(&replay, &fixture.ada, &job, "lost").await;
 }
 
@@ -429,7 +429,7 @@ async fn the_disk_is_not_accessed_on_runtime_threads() {
         sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
         assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), answer);
     }
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     replay.drain().await;
     drop(replay);
     assert_eq!(disk_accesses(), accesses);

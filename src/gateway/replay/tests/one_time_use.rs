@@ -10,16 +10,16 @@ fn hours(hours: u64) -> Duration {
     Duration::from_secs(hours * 3600)
 }
 
-async fn claim(replay: &AnswerReplay) -> OneTimeUse {
+async fn claim(replay: &Arc<AnswerStore>) -> OneTimeUse {
     replay.claim_once(SCOPE, Timestamp::now() + hours(12)).await.unwrap()
 }
 
-async fn first(replay: &AnswerReplay) -> OneTimeClaim {
+async fn first(replay: &Arc<AnswerStore>) -> OneTimeClaim {
     let OneTimeUse::First(claim) = claim(replay).await else { panic!("it was used before") };
     claim
 }
 
-async fn repeated(replay: &AnswerReplay) -> Option<String> {
+async fn repeated(replay: &Arc<AnswerStore>) -> Option<String> {
     let OneTimeUse::Repeated(created_id) = claim(replay).await else { panic!("it was not used before") };
     created_id
 }
@@ -50,7 +50,7 @@ async fn a_claim_is_removed_after_its_end() {
     let fixture = ReplayFixture::new().await;
     let replay = fixture.open().await;
     drop(replay.claim_once(SCOPE, Timestamp::now() - hours(1)).await.unwrap());
-    replay.answers.sweep().await.unwrap();
+    replay.sweep().await.unwrap();
     assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }
 

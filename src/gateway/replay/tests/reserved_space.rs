@@ -6,7 +6,12 @@ use crate::gateway::admission::RequestBudgets;
 use crate::gateway::replay::claim_guard::ClaimGuard;
 
 /// Claims a key of this request, and reserves space for its answer.
-async fn reserve(replay: &AnswerReplay, caller: &Caller, key: &str, bytes: u64) -> (AnswerReader, Option<ClaimGuard>) {
+async fn reserve(
+    replay: &Arc<AnswerStore>,
+    caller: &Caller,
+    key: &str,
+    bytes: u64,
+) -> (AnswerReader, Option<ClaimGuard>) {
     match replay.claim_or_follow(caller, &job(key), key, &format!("req_{key}")).await.unwrap() {
         ClaimOutcome::Claimed(mut guard) => {
             let reader = guard.answer_reader();
@@ -63,7 +68,7 @@ async fn an_answer_that_is_larger_than_its_space_is_kept_in_memory_if_the_disk_i
         ClaimOutcome::Follow(reader) => assert_eq!(read(reader).await.unwrap(), answer),
         outcome => panic!("{}", outcome_name(&outcome)),
     }
-    replay.answers.unstored.remove_expired(Instant::now() + Duration::from_secs(3600));
+    replay.unstored.remove_expired(Instant::now() + Duration::from_secs(3600));
     let found = replay.find_request(&fixture.ada, "create_image", "first").await.unwrap().expect("the request");
     assert!(found.answer.is_none(), "its time is over");
 }
@@ -76,7 +81,7 @@ async fn an_answer_without_space_on_disk_and_in_memory_reaches_its_present_reade
     let (reader, first) = reserve(&replay, &fixture.ada, "first", MIB).await;
     let (_, others) = reserve(&replay, &fixture.bob, "others", 63 * MIB).await;
     let (first, _others) = (first.expect("space"), others.expect("space"));
-    let _memory = replay.answers.unstored.reserve(127 * MIB).expect("memory");
+    let _memory = replay.unstored.reserve(127 * MIB).expect("memory");
     let answer = bytes(4_000_000);
     let (received, ()) = tokio::join!(read(reader), first.record(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(received.unwrap(), answer);

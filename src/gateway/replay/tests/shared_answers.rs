@@ -12,8 +12,8 @@ const LENGTH: usize = 600_000;
 pub(super) struct SharingNodes {
     pub(super) fixture: ReplayFixture,
     second_dir: TempDir,
-    pub(super) first: AnswerReplay,
-    pub(super) second: AnswerReplay,
+    pub(super) first: Arc<AnswerStore>,
+    pub(super) second: Arc<AnswerStore>,
 }
 
 impl SharingNodes {
@@ -52,7 +52,7 @@ impl SharingNodes {
     }
 
     fn second_bytes(&self) -> u64 {
-        self.second.answers.folder.budget().used()
+        self.second.folder.budget().used()
     }
 }
 
@@ -81,14 +81,14 @@ async fn repeats_on_one_node_read_the_pieces_once() {
     let (job, answer) = (job("red"), bytes(LENGTH));
     nodes.answer_on_first(&job, &answer).await;
     nodes.wait_until_shared(1).await;
-    let second = Arc::new(nodes.second);
+    let second = nodes.second;
     let mut repeats = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let (second, ada, job) = (Arc::clone(&second), nodes.fixture.ada.clone(), Arc::clone(&job));
         repeats.spawn(async move { read(follow(&second, &ada, &job).await).await.unwrap() });
     }
     assert!(repeats.join_all().await.iter().all(|read| *read == answer));
-    let used = second.answers.folder.budget().used();
+    let used = second.folder.budget().used();
     assert!(used < 2 * LENGTH as u64, "{used} bytes for one answer");
 }
 
@@ -125,7 +125,7 @@ async fn the_caller_does_not_wait_for_the_pieces_and_another_node_does() {
     assert_eq!(read(reader).await.unwrap(), answer, "the caller has all of it");
     assert_eq!((nodes.shared().count(), nodes.shared().complete_count()), (1, 0), "no piece is written yet");
     nodes.shared().write_permits.add_permits(2);
-    let second = Arc::new(nodes.second);
+    let second = nodes.second;
     let repeat = {
         let (second, ada) = (Arc::clone(&second), nodes.fixture.ada.clone());
         spawn(async move { read(follow(&second, &ada, &super::job("red")).await).await.unwrap() })
@@ -158,7 +158,7 @@ async fn an_answer_that_is_never_completed_is_lost_after_a_while() {
     let [replay] = nodes.fixture.store.list_replays().await.unwrap().try_into().unwrap();
     let ReplayState::Stored(row) = replay.state else { panic!("no answer") };
     tokio::time::pause();
-    assert!(nodes.second.answers.load_answer(&replay.claim, &row).await.is_none());
+    assert!(nodes.second.load_answer(&replay.claim, &row).await.is_none());
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_stop_waits_until_the_bytes_are_shared() {
     let nodes = SharingNodes::open().await;
     nodes.shared().write_permits.forget_permits(usize::MAX >> 4);
     nodes.answer_on_first(&job("red"), &bytes(LENGTH)).await;
-    let first = Arc::new(nodes.first);
+    let first = nodes.first;
     let drain = {
         let first = Arc::clone(&first);
         spawn(async move { first.drain().await })

@@ -7,7 +7,7 @@ use super::*;
 async fn memory_has_only_jobs_that_run_and_answers_that_are_read() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    let entries = |replay: &AnswerReplay| replay.answers.jobs().entries.len();
+    let entries = |replay: &Arc<AnswerStore>| replay.jobs().entries.len();
     let sender = orphan(&replay, &fixture.ada, &job);
     assert_eq!(entries(&replay), 1);
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
