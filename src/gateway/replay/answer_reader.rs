@@ -120,13 +120,6 @@ impl AnswerReader {
         Self::new(&Arc::new(StoredAnswer::from_bytes(head.clone(), bytes)))
     }
 
-    /// Calls this function with true when the reader is dropped, if it has read all of the answer.
-    #[cfg(test)]
-    pub(crate) fn on_exit(mut self, on_exit: impl FnOnce(bool) + Send + Sync + 'static) -> Self {
-        self.on_leave = Some(Box::new(on_exit));
-        self
-    }
-
     fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, AnswerReaderError> {
         let frame = frame.map_err(|error| {
             tracing::error!(%error, "a stored answer cannot be read");
