@@ -134,8 +134,8 @@ use std::time::Duration;
 
 pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
 pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
-pub(crate) use answer_reader::{AnswerId, AnswerReader};
-pub(crate) use answer_store::{AnswerStore, AnswerView, ClaimOutcome};
+pub(crate) use answer_reader::{AnswerId, AnswerReader, AnswerView};
+pub(crate) use answer_store::{AnswerStore, ClaimOutcome};
 pub(crate) use disk_budget::AnswerSpace;
 pub(crate) use jobs::{EarlyClaim, JobRegistration};
 pub(crate) use one_time_use::{OneTimeClaim, OneTimeUse};

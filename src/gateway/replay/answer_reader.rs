@@ -11,12 +11,15 @@ use tokio::task::JoinHandle;
 
 use super::answer_head::AnswerHead;
 use super::stored_answer::{AnswerChunk, StoredAnswer};
-use crate::gateway::store::{ReplayClaim, RequestId};
+use crate::gateway::store::{ReplayClaim, RequestId, Timestamp};
 
 /// The answer has no head, or is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stored answer is incomplete")]
 pub(crate) struct AnswerReaderError;
+
+/// The status of an answer that is no error.
+const OK: u16 = 200;
 
 /// The id of a stored answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,18 @@ pub(crate) struct AnswerId {
     pub(crate) scope: [u8; 32],
     /// The request that ran the job, and whose record states the outcome. A later request may have the same scope.
     pub(crate) request_id: RequestId,
+}
+
+/// A stored answer, as the caller of its request, a page, a tool or a link finds it.
+pub(crate) struct AnswerView {
+    /// The id, under which [`super::AnswerStore::find_stored_answer`] finds the answer.
+    pub(crate) id: AnswerId,
+    /// The time from which the answer is not kept.
+    pub(crate) kept_until: Timestamp,
+    /// True if the answer was not complete when it was looked up. It never is if the process that made it has died.
+    pub(crate) is_running: bool,
+    /// The answer with its head; `None` if it is not complete, or cannot be read any more.
+    pub(crate) answer: Option<(AnswerHead, AnswerReader)>,
 }
 
 /// One reader of an answer, from its beginning.
@@ -50,6 +65,15 @@ pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
 impl From<&ReplayClaim> for AnswerId {
     fn from(claim: &ReplayClaim) -> Self {
         Self { scope: claim.scope, request_id: claim.request_id.clone() }
+    }
+}
+
+// === impl AnswerView ===
+
+impl AnswerView {
+    /// True if the answer is kept and is no error.
+    pub(crate) fn is_successful(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(head, _)| head.status == OK)
     }
 }
 

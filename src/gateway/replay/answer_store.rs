@@ -21,8 +21,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer_folder::AnswerFolder;
-use super::answer_head::AnswerHead;
-use super::answer_reader::{AnswerId, AnswerReader};
+use super::answer_reader::{AnswerId, AnswerReader, AnswerView};
 use super::answer_sharing::AnswerSharing;
 use super::claim_guard::ClaimGuard;
 use super::disk_budget::{AnswerSpace, reserve_ahead, run_with_timeout};
@@ -45,8 +44,6 @@ use crate::gateway::store::{
 /// The time after the end of a job from which the answer of another node counts as lost (our choice): that node stores it
 /// in less time, and the clocks of two nodes differ by some seconds.
 const OTHER_NODE_STORAGE_TIME: Duration = Duration::from_secs(30);
-/// The status of an answer that is no error.
-const OK: u16 = 200;
 
 /// The paid answers of this node, and those of others that it can read.
 pub(crate) struct AnswerStore {
@@ -118,18 +115,6 @@ pub(crate) enum ClaimOutcome {
     /// The job was started, or may have been, and this request cannot get its answer. The gateway must not run the job
     /// again, because it could be charged twice.
     AnswerLost,
-}
-
-/// A stored answer, as the caller of its request, a page, a tool or a link finds it.
-pub(crate) struct AnswerView {
-    /// The id, under which [`super::AnswerStore::find_stored_answer`] finds the answer.
-    pub(crate) id: AnswerId,
-    /// The time from which the answer is not kept.
-    pub(crate) kept_until: Timestamp,
-    /// True if the answer was not complete when it was looked up. It never is if the process that made it has died.
-    pub(crate) is_running: bool,
-    /// The answer with its head; `None` if it is not complete, or cannot be read any more.
-    pub(crate) answer: Option<(AnswerHead, AnswerReader)>,
 }
 
 /// The claim of an idempotency key in this process: registered by this request, or by an earlier one.
@@ -415,15 +400,6 @@ fn follow(answer: &Arc<StoredAnswer>, claim: &ReplayClaim) -> ClaimOutcome {
 pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
     let scope: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("replay {scope} {size}")
-}
-
-// === impl AnswerView ===
-
-impl AnswerView {
-    /// True if the answer is kept and is no error.
-    pub(crate) fn is_successful(&self) -> bool {
-        self.answer.as_ref().is_some_and(|(head, _)| head.status == OK)
-    }
 }
 
 // === impl LiveClaim ===
