@@ -196,13 +196,14 @@ impl AnswerStore {
                 };
                 continue;
             };
-            if let Some(answer) = self.load_answer(&claim, &row).await {
-                if let Some(reader) = self.follow_row(repeat, &claim, row.file, answer) {
-                    return Ok(RowAnswer::Stored(reader));
-                }
-            } else if matches!(found, RowAnswer::None) && self.store.find_replay(&claim.scope).await?.is_some() {
-                // Otherwise another request has read the answer to its end meanwhile.
-                found = RowAnswer::Lost;
+            let Some(answer) = self.load_answer(&claim, &row).await else {
+                // If its row is gone, another request has read the answer to its end meanwhile.
+                let has_row = self.store.find_replay(&claim.scope).await?.is_some();
+                found = if has_row && matches!(found, RowAnswer::None) { RowAnswer::Lost } else { found };
+                continue;
+            };
+            if let Some(reader) = self.follow_row(repeat, &claim, row.file, answer) {
+                return Ok(RowAnswer::Stored(reader));
             }
         }
         Ok(found)
@@ -219,23 +220,27 @@ impl AnswerStore {
                 RowAnswer::Lost => return Ok(Some(Self::unknown_outcome())),
                 RowAnswer::Claimed(claim) => claim,
             };
-            let progress = self.store.job_progress(&claim.request_id).await?;
-            match progress.map(|progress| progress.state) {
-                Some(JobState::Running) => storage_deadline = Instant::now() + STORAGE_WAIT_MAX,
-                Some(JobState::Succeeded) if Instant::now() < storage_deadline => {}
-                Some(JobState::Succeeded | JobState::Interrupted) => {
-                    self.release_claim(&(&claim).into()).await;
+            let state = self.store.job_progress(&claim.request_id).await?.map(|progress| progress.state);
+            if state == Some(JobState::Running) {
+                storage_deadline = Instant::now() + STORAGE_WAIT_MAX;
+            }
+            let is_stored_soon = state == Some(JobState::Succeeded) && Instant::now() < storage_deadline;
+            if state == Some(JobState::Running) || is_stored_soon {
+                sleep(OTHER_NODE_PAUSE).await;
+                continue;
+            }
+            let is_released = self.release_claim(&(&claim).into()).await;
+            match state {
+                Some(JobState::Running | JobState::Succeeded | JobState::Interrupted) => {
                     return Ok(Some(Self::unknown_outcome()));
                 }
-                None | Some(JobState::Failed | JobState::Refused | JobState::Cancelled) => {
-                    // There may be a claim of another job. If this one cannot be removed, it is not asked for again.
-                    if !self.release_claim(&(&claim).into()).await {
-                        return Ok(None);
-                    }
-                    continue;
+                // If its claim cannot be removed, it is not asked for again.
+                None | Some(JobState::Failed | JobState::Refused | JobState::Cancelled) if !is_released => {
+                    return Ok(None);
                 }
+                // There may be a claim of another job.
+                None | Some(JobState::Failed | JobState::Refused | JobState::Cancelled) => {}
             }
-            sleep(OTHER_NODE_PAUSE).await;
         }
     }
 }
