@@ -50,9 +50,9 @@ async fn an_answer_with_links_is_kept_when_it_was_delivered() {
             frame.unwrap();
         }
         if is_delivered {
-            reader.note_delivered()
+            reader.note_delivered();
         } else {
-            drop(reader)
+            drop(reader);
         }
         replay.drain().await;
         let restarted = fixture.open().await;
