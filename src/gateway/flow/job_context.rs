@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tokio_util::sync::CancellationToken;
+
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
 use super::{RequestOptions, answer_size, cost_estimate, delivery, request_limits};
@@ -23,6 +25,8 @@ pub(super) struct JobContext {
     fingerprint: OnceLock<[u8; 32]>,
     /// The disk space that is reserved for the stored answer.
     answer_space: Mutex<Option<AnswerSpace>>,
+    /// Cancelled when the caller of a stream that had begun has left.
+    pub(super) departure: CancellationToken,
 }
 
 // === impl JobContext ===
@@ -36,15 +40,17 @@ impl JobContext {
             task,
             fingerprint: OnceLock::new(),
             answer_space: Mutex::default(),
+            departure: CancellationToken::new(),
         }
     }
 
     /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
-    /// called before the job begins.
+    /// called before the job begins. A stream is never stored while its caller reads it.
     pub(super) async fn job_registration(&self) -> JobRegistration {
         let marks_retries = self.options.marks_retries();
         let fingerprint = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
         let fingerprint = fingerprint.map(|fingerprint| *self.fingerprint.get_or_init(|| fingerprint));
+        let marks_retries = marks_retries && !self.task.is_stream();
         JobRegistration { request_id: self.options.request_id.clone(), marks_retries, fingerprint }
     }
 
@@ -80,20 +86,26 @@ impl JobContext {
     }
 
     /// Runs the whole job, beginning with its intent. `answer_sender` knows if the caller still waits; without it,
-    /// the job is never abandoned.
+    /// the job is never abandoned. If the caller of a stream that had begun leaves, the job ends as cancelled.
     pub(super) async fn run(
         self: &Arc<Self>,
         answer_sender: Option<&AnswerSender<GatewayAnswer>>,
     ) -> Result<GatewayAnswer, Error> {
-        let record = self.open_record(answer_sender).await?;
-        self.make_answer(record, answer_sender).await
+        let mut record = self.open_record(answer_sender).await?;
+        if !self.departure_cancels() {
+            return self.make_answer(record, answer_sender).await;
+        }
+        record.set_drop_outcome(JobOutcome::cancelled());
+        tokio::select! {
+            biased;
+            answer = self.make_answer(record, answer_sender) => answer,
+            () = self.departure.cancelled() => Err(Error::Unavailable),
+        }
     }
 
-    /// Runs the whole job for a caller whose departure cancels it. Dropping this future records the job as cancelled.
-    pub(super) async fn run_until_caller_leaves(self: &Arc<Self>) -> Result<GatewayAnswer, Error> {
-        let mut record = self.open_record(None).await?;
-        record.set_drop_outcome(JobOutcome::cancelled());
-        self.make_answer(record, None).await
+    /// True if the job ends when its caller leaves: it is a stream, and the caller has no key with which it could ask again.
+    fn departure_cancels(&self) -> bool {
+        self.task.is_stream() && self.options.idempotency_key.is_none()
     }
 
     /// Returns the fallback policy: that of the request, or else that of the group. A response has no fallback.

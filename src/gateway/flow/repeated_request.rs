@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
@@ -14,14 +15,18 @@ use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
+use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
 const TYPICAL_ANSWER_BYTES: u64 = 2 << 20;
+/// The wait for the answer of a stream, which has no answer deadline (our choice): longer than any job.
+const NO_ANSWER_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Answers a request. A plain job continues after its caller has left, because it may have been paid for, and after its
 /// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an
-/// idempotency key, with which the caller can request the answer again.
+/// idempotency key, with which the caller can request the answer again; a client that counts its retries may also ask again
+/// for images whose stream had not begun.
 ///
 /// # Errors
 ///
@@ -30,7 +35,8 @@ const TYPICAL_ANSWER_BYTES: u64 = 2 << 20;
 /// [`Error::Unavailable`] if an earlier request cannot be looked up or the intent cannot be recorded.
 pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.task.is_stream() {
-        return early_stream::begin_stream(answer_stream(context)).await;
+        let departure = context.departure.clone();
+        return early_stream::begin_stream(answer_stream(context), departure).await;
     }
     let deadline = Instant::now() + context.gateway.answer_deadline();
     if context.options.idempotency_key.is_none() {
@@ -42,8 +48,10 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
 async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.options.idempotency_key.is_some() {
         answer_with_key(context).await
+    } else if context.options.counts_retries() && matches!(context.task, SharedTask::Images(_)) {
+        answer_without_key(context, Instant::now() + NO_ANSWER_DEADLINE).await
     } else {
-        context.run_until_caller_leaves().await
+        context.run(None).await
     }
 }
 
@@ -80,7 +88,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
     }
 }
 
-/// Answers a plain request without an idempotency key. A retry that the client makes by itself gets the answer to the
+/// Answers a request without an idempotency key: a plain one, or a stream until it begins. A retry that the client makes by itself gets the answer to the
 /// earlier request, and so does a retry after `image_in_progress`, on any node. Any other request begins a new job, which
 /// continues if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {

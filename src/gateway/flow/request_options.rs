@@ -123,6 +123,11 @@ impl RequestOptions {
         self.agent_turn.is_some() || self.retry_count.is_some()
     }
 
+    /// True if the client states for each request how often it has sent it before.
+    pub(super) const fn counts_retries(&self) -> bool {
+        self.retry_count.is_some()
+    }
+
     /// True if the client states that the request is a retry, or is an agent that may have sent the request before.
     pub(super) fn may_be_retry(&self) -> bool {
         self.agent_turn.is_some() || self.retry_count.is_some_and(|count| count > 0)
