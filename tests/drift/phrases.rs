@@ -223,18 +223,8 @@ const SOURCES: &[Phrase] = &[
     (
         "sends no request within {} seconds, or none for {} seconds",
         &[
-            |_| {
-                source_number(
-                    "src/gateway/front/connections.rs",
-                    "const HEAD_DEADLINE: Duration = Duration::from_secs(",
-                )
-            },
-            |_| {
-                source_number(
-                    "src/gateway/front/connections.rs",
-                    "const IDLE_DEADLINE: Duration = Duration::from_secs(",
-                )
-            },
+            |_| source_number("src/gateway/front/connection_activity.rs", " head: Duration::from_secs("),
+            |_| source_number("src/gateway/front/connection_activity.rs", " idle: Duration::from_secs("),
         ],
     ),
     (
