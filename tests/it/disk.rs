@@ -331,11 +331,7 @@ fn forms_are_paid_for_only_if_their_pictures_can_be_shown() {
     let settings = format!("\n[uploads]\nmin_free_megabytes = {RESERVED}\n");
     let mut gateway = Gateway::with(&settings, &[Account::for_upstream("only", &upstream)]);
     gateway.kill();
-    let (data, moved) = (gateway.home().join("data"), gateway.home().join("moved"));
-    std::fs::rename(&data, &moved).expect("the folder is moved");
-    let Some(disk) = SmallDisk::mount(&data, DISK) else { return };
-    let copied = Command::new("cp").arg("-a").arg(moved.join(".")).arg(&data).status();
-    assert!(copied.is_ok_and(|status| status.success()));
+    let Some(disk) = gateway.move_data_to_disk(DISK) else { return };
     gateway.start();
     let mut ada = sign_in_ada(&gateway);
     let send = |visitor: &mut Visitor<'_>, prompt: &str, size: &str| {
