@@ -34,6 +34,7 @@ mod group_overview;
 mod groups;
 mod http_messages;
 mod identity_proof;
+mod kept_images;
 mod key;
 mod key_selection;
 mod keys;

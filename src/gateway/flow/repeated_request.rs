@@ -32,7 +32,8 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
     if context.task.is_stream() {
         return early_stream::begin_stream(answer_stream(context)).await;
     }
-    let deadline = Instant::now() + context.gateway.answer_deadline();
+    let longest = context.gateway.answer_deadline();
+    let deadline = Instant::now() + context.options.answer_deadline.map_or(longest, |own| own.min(longest));
     if context.options.idempotency_key.is_none() {
         return answer_without_key(context, deadline).await;
     }
