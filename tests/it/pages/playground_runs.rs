@@ -162,10 +162,16 @@ fn a_request_that_was_not_sent_or_failed_or_was_cut_off_says_so_at_its_address()
     let unsent = address_of(&playground_form(&mut ada, "a fox"));
     let page = ada.get(&unsent).text();
     assert!(page.contains("nothing was paid") && page.contains("data-state=\"unknown\""), "{page}");
-    let failed = playground_form(&mut ada, "a cube [[status=500]]");
-    assert_eq!(ada.post("/studio", &failed.fields).status, 303);
-    let page = ada.get(&address_of(&failed)).text();
-    assert!(page.contains("data-state=\"ended\"") && !page.contains("<figure>"), "{page}");
+    for (prompt, state, text) in [
+        ("a cube [[status=500]]", "unknown", "nothing was paid"),
+        ("a cube [[status=400 body=policy]]", "ended", "Content refused"),
+    ] {
+        let failed = playground_form(&mut ada, prompt);
+        assert_eq!(ada.post("/studio", &failed.fields).status, 303);
+        let page = ada.get(&address_of(&failed)).text();
+        assert!(page.contains(&format!("data-state=\"{state}\"")) && page.contains(text), "{prompt}: {page}");
+        assert!(!page.contains("<figure>"), "{prompt}");
+    }
     let cut = playground_form(&mut ada, "a cube [[gate=never]]");
     send_and_leave(&ada, post("/studio", &cut.fields), &upstream);
     let cookies = ada.cookies;

@@ -45,7 +45,7 @@ fn a_reload_shows_the_request_and_keeps_the_form_and_the_history() {
         begin(&tab, &upstream, prompt);
         tab.reload();
         assert_eq!(state(&tab), "running");
-        tab.assert_text("The image is being made");
+        tab.assert_text("still being made");
         assert_eq!(tab.evaluate("document.getElementById('prompt').value"), json!(prompt));
         assert_eq!(tab.evaluate("document.getElementById('size').value"), json!("1536x1024"));
         tab.reload();
@@ -105,7 +105,7 @@ fn a_closed_window_leaves_its_picture_to_the_next_sign_in() {
         assert_eq!(tab.count("heading", "Recent images"), 1);
         assert_eq!(tab.texts_of("#recent-items .tag"), ["Running"]);
         tab.go(&kept);
-        tab.assert_text("The image is being made");
+        tab.assert_text("still being made");
         tab.close();
     }
     upstream.open_gate("open");
@@ -138,8 +138,8 @@ fn a_stop_says_where_the_picture_will_be_found() {
     eventually("the page has stopped", || {
         (tab.evaluate("document.getElementById('make').disabled") == json!(false)).then_some(())
     });
-    tab.assert_text("the image is still being made and may be paid for");
-    tab.assert_text("The image is being made. It will be on this page");
+    tab.assert_text("Stopped waiting");
+    tab.assert_text("still being made, and may be paid for. It will be on this page");
     assert_eq!(tab.texts_of("#recent-items .tag"), ["Running"]);
     let stopped = address(&tab);
     // The next request is another one, with an address of its own.

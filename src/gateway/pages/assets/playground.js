@@ -376,6 +376,7 @@
     // From now on, a reload of the page shows this request.
     remember(sent.path, data);
     if (painter.isPainted()) data.set("mask", await painter.blob(), "mask.png");
+    part("report").replaceChildren();
     await watch(data, sent, Date.now(), (take) => send(data, sent, take));
   };
 
@@ -384,7 +385,6 @@
     const count = Number(data.get("n")) || 1;
     const shown = figures(count);
     const figureAt = (index) => shown[Math.min(index, count - 1)];
-    part("report").replaceChildren();
     let word = words.waiting;
     const tick = () => { say(`${word} ${Math.max(0, Math.round((Date.now() - begun) / 1000))} ${words.seconds}`); };
     tick();
@@ -416,6 +416,9 @@
     window.clearInterval(clock);
     tick();
     setRunning(false);
+    for (const figure of shown) {
+      if (!figure.querySelector("figcaption") && !figure.classList.contains("partial")) figure.remove();
+    }
     const state = outcome?.getElementById("stage")?.dataset.state;
     if (images.length) await keep(data, images);
     else if (!part("report").childElementCount) part("stage").hidden = true;
@@ -455,6 +458,8 @@
     const sent = { path, isAnswered: true, looks: kept?.isOpen ? LOOKS_FOR_UNKNOWN : 0 };
     const lost = Object.assign(new Error(words.broken), { isInProgress: true });
     await watch(data, sent, kept?.begun ?? Date.now(), () => Promise.reject(lost));
+    // It ended while nobody waited.
+    if (state === "ended") say("");
   };
 
   /** Sends the form, and calls `take` with each picture of the answer. */
