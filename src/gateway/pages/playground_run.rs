@@ -166,7 +166,10 @@ async fn find_run(
     } else {
         context.console().retrieve_key(context.actor()?, key).await?
     };
+    let is_own = context.own_user_id().is_some_and(|user| user.as_str() == key.user);
     let caller = playground::own_caller(context, &key).await.map_err(|error| match error {
+        // The key cannot be used any more. The list of recent requests leads to the pictures that it has made.
+        Error::InvalidKey if is_own => PageError::Redirect(playground::PATH.to_owned()),
         Error::InvalidKey => PageError::NotFound,
         error => error.into(),
     })?;

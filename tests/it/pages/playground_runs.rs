@@ -212,3 +212,16 @@ fn a_picture_of_the_api_is_on_the_page_of_its_record_as_long_as_its_answer_is_ke
     assert!(ada.get(&found[0]).text().contains("<figure><img"));
     assert_eq!(recent(&mut ada), found);
 }
+
+#[test]
+fn the_address_of_a_request_whose_key_was_disabled_leads_to_the_list() {
+    let gateway = Gateway::simulated();
+    let mut ada = sign_in_ada(&gateway);
+    let (key, _) = make_key(&mut ada, "mine");
+    let form = playground_form(&mut ada, "a fox");
+    assert_eq!(ada.post("/studio", &form.fields).status, 303);
+    assert_eq!(ada.submit(&key, &format!("{key}/disable"), &[]).status, 303);
+    assert_eq!(ada.get(&address_of(&form)).header("location"), Some("/studio"));
+    let record = recent(&mut ada).remove(0);
+    assert_eq!(ada.get(&format!("{record}/images/0")).status, 200);
+}

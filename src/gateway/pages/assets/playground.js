@@ -437,13 +437,12 @@
     history.replaceState({ path, fields, begun, isOpen }, "", path);
   };
 
-  /** Shows the request to which the address of the page leads, and waits for it if it is in progress. */
+  /** Fills in the form as it was before a reload, and shows the request to which the address of the page leads. */
   const resume = async () => {
     const { run: path, state } = part("stage").dataset;
-    if (!path) return;
     // The address of the first request of a new user changes when its key is made.
-    const kept = history.state?.path?.split("/").at(-1) === path.split("/").at(-1) ? history.state : undefined;
-    if (kept) history.replaceState({ ...kept, path }, "", path);
+    const isSame = !path || history.state?.path?.split("/").at(-1) === path.split("/").at(-1);
+    const kept = isSame ? history.state : undefined;
     const data = new FormData();
     for (const [name, value] of kept?.fields ?? []) {
       data.append(name, value);
@@ -452,6 +451,8 @@
     }
     offerWords();
     checkSize();
+    if (!path) return;
+    if (kept) history.replaceState({ ...kept, path }, "", path);
     // The pictures of an ended request are on the page. This browser keeps those that it has waited for.
     if (state !== "running" && !kept?.isOpen) return;
     // A request that this page has sent a moment ago may not be known yet.
