@@ -112,6 +112,7 @@ mod pending_work;
 mod sealed_file;
 mod stored_answer;
 mod unstored_answers;
+mod user_requests;
 
 #[cfg(test)]
 mod tests;
@@ -137,7 +138,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
-use crate::gateway::store::{NodeId, ReplayStore, RequestId, StoreError, Timestamp, UserId, Vault};
+use crate::gateway::store::{NodeId, ReplayStore, RequestId, StoreError, Timestamp, Vault};
 use answer_channel::RetryableJobHandle;
 use answer_folder::{AnswerFolder, RetentionWindows};
 use durable_answers::{EarlierRequest, OrphanAnswer};
@@ -274,37 +275,6 @@ impl AnswerReplay {
     ) -> Result<Option<EarlierAnswer>, ReplayError> {
         let scope = fingerprint::scope(caller, operation, idempotency_key);
         self.idempotent_answers.find_answer(&scope).await
-    }
-
-    /// Does the same as [`AnswerReplay::find_request`] for the request with this id.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read.
-    pub(crate) async fn find_request_by_id(
-        &self,
-        request_id: &RequestId,
-    ) -> Result<Option<EarlierAnswer>, ReplayError> {
-        let Some(stored) = self.idempotent_answers.store.find_replay_of_request(request_id).await? else {
-            return Ok(None);
-        };
-        let found = self.idempotent_answers.find_answer(&stored.claim.scope).await?;
-        Ok(found.filter(|found| found.request_id == *request_id))
-    }
-
-    /// Returns at most `limit` requests for images of the user that began at `since` or later and whose answers are kept
-    /// or in progress, newest first.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the store cannot be read.
-    pub(crate) async fn list_image_requests(
-        &self,
-        user: &UserId,
-        since: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<RequestId>, ReplayError> {
-        Ok(self.idempotent_answers.store.image_requests_with_replay(user, since, limit).await?)
     }
 
     /// Returns the answer of the request with this id, whose claim has this scope. Returns `None` if the answer is not

@@ -321,28 +321,23 @@ impl<'a> PageContext<'a> {
         self.pages.nonces.issue(&self.csrf, Utc::now()).map_err(no_randomness)
     }
 
-    /// Issues the nonce of a request for images. It is valid in every session of the user, so that the address of the
-    /// request is.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the system provides no random bytes.
+    /// Issues the nonce of a request for images, which is valid in every session of the user.
     pub(super) fn issue_run_nonce(&self) -> Result<String, PageError> {
-        self.pages.nonces.issue(&self.runs_of_user(), Utc::now()).map_err(no_randomness)
+        self.pages.nonces.issue(&self.run_owner(), Utc::now()).map_err(no_randomness)
     }
 
     /// True if this nonce of a request for images was issued to the signed-in user and has not expired.
     pub(super) fn is_valid_run_nonce(&self, nonce: &str) -> bool {
-        self.own_user_id().is_some() && self.pages.nonces.verify(&self.runs_of_user(), nonce, Utc::now()).is_some()
+        self.pages.nonces.verify(&self.run_owner(), nonce, Utc::now()).is_some()
     }
 
     /// True if this nonce of a request for images was issued to the signed-in user, at any time.
     pub(super) fn is_own_run_nonce(&self, nonce: &str) -> bool {
-        self.own_user_id().is_some() && self.pages.nonces.is_issued(&self.runs_of_user(), nonce)
+        self.pages.nonces.is_issued(&self.run_owner(), nonce)
     }
 
-    /// The text for which the nonces of the user's requests for images are issued. No session has it.
-    fn runs_of_user(&self) -> String {
+    /// The text for which these nonces are issued. No session has it.
+    fn run_owner(&self) -> String {
         format!("requests of {}", self.own_user_id().map(|user| user.to_string()).unwrap_or_default())
     }
 

@@ -12,12 +12,12 @@ use super::examples::CodeExample;
 use super::first_steps::newest_record;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::kept_images;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::playground_call::{self, ImageCall};
 use super::playground_run::PlaygroundRun;
+use super::stored_images;
 use crate::error::Error;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::config::ImageModelSpec;
@@ -175,7 +175,7 @@ async fn render_page(
         },
         preview,
         run,
-        recent: kept_images::recent_records(context).await?,
+        recent: stored_images::recent_records(context).await?,
     };
     Ok(render(status, &template))
 }

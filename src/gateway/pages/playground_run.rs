@@ -13,12 +13,12 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use super::http_messages::{PageBody, PageResponse};
-use super::kept_images::image_response;
 use super::limit_bars::refusal_text;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::playground::{self, NEW_KEY};
 use super::playground_key::{chosen_key, created_key};
+use super::stored_images::image_response;
 use crate::error::Error;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, RequestOptions};
@@ -96,8 +96,8 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
             Ok(send_events(answer).with_header(CONTENT_LOCATION, &run_path(&key.id, &nonce)))
         }
         Ok(answer) => {
-            // The answer is stored while it is read; the next page shows it, or waits for its end.
-            if let Ok(Err(error)) = tokio::time::timeout(WAIT_MAX, answer.body.collect()).await {
+            // The answer is stored while it is read; the next page shows it.
+            if let Err(error) = answer.body.collect().await {
                 tracing::warn!(%error, "the answer for a page broke off");
             }
             Ok(PageResponse::redirect(&run_path(&key.id, &nonce)))

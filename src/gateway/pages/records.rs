@@ -9,13 +9,13 @@ use super::account_availability::AccountAvailability;
 use super::attempt_timeline::{self, TimelineCall};
 use super::failure_explanation::{FailureExplanation, ResponsibleParty};
 use super::http_messages::PageResponse;
-use super::kept_images::{self, KeptImages};
 use super::keys::older_page_link;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::record_filters::{self, RecordFilters, UNSUCCESSFUL};
 use super::sort_links::SortLinks;
+use super::stored_images::{self, StoredImages};
 use super::usage::csv_download;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
@@ -51,7 +51,7 @@ struct RecordPage {
     /// The time at which the accounts of the group can be asked again, if the failure depended on them.
     availability: Option<AccountAvailability>,
     /// The images, for the user whose request it was.
-    kept: KeptImages,
+    kept: StoredImages,
     calls: Vec<TimelineCall>,
     images: String,
     /// The tokens of the image model, with input and output each split into images and text.
@@ -109,7 +109,7 @@ pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<P
         host_tokens: record.host_usage.as_ref().map(TokenBreakdown::from_usage),
         availability: availability(context, &record, explanation.as_ref()).await?,
         calls: attempt_timeline::calls(&record),
-        kept: kept_images::of_record(context, &record).await?,
+        kept: stored_images::of_record(context, &record).await?,
         explanation,
         record,
     };

@@ -7,9 +7,9 @@ use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::{
-    account, accounts, alerts, audit, docs, first_steps, group, groups, kept_images, key, key_selection, keys, people,
-    person, playground, playground_run, preferences, prices, profile, provider_sign_in, records, second_factor,
-    sign_in, sign_in_code, usage,
+    account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person,
+    playground, playground_run, preferences, prices, profile, provider_sign_in, records, second_factor, sign_in,
+    sign_in_code, stored_images, usage,
 };
 
 /// A page, or the target of a form.
@@ -340,7 +340,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::Records => records::show(context).await,
         PageRoute::RecordsCsv => records::download_csv(context).await,
         PageRoute::Record(id) => records::show_record(context, &id).await,
-        PageRoute::RecordImage(record, image) => kept_images::send_record_image(context, &record, &image).await,
+        PageRoute::RecordImage(record, image) => stored_images::send_record_image(context, &record, &image).await,
         PageRoute::People => people::show(context).await,
         PageRoute::Invite => people::invite(context).await,
         PageRoute::Person(id) => person::show(context, &id).await,

@@ -21,7 +21,7 @@ const RECENT_AGE: TimeDelta = TimeDelta::hours(24);
 
 /// The images of a record.
 #[derive(Default)]
-pub(super) struct KeptImages {
+pub(super) struct StoredImages {
     /// The paths of the files.
     pub(super) paths: Vec<String>,
     /// True if the request is in progress.
@@ -29,19 +29,19 @@ pub(super) struct KeptImages {
 }
 
 /// Returns the images of a record of the signed-in user; none if it belongs to another user.
-pub(super) async fn of_record(context: &PageContext<'_>, record: &types::Record) -> Result<KeptImages, PageError> {
+pub(super) async fn of_record(context: &PageContext<'_>, record: &types::Record) -> Result<StoredImages, PageError> {
     let is_image_request = IMAGE_OPERATIONS.contains(&record.operation.as_str());
     if !is_image_request || context.own_user_id().is_none_or(|user| user.as_str() != record.user) {
-        return Ok(KeptImages::default());
+        return Ok(StoredImages::default());
     }
     let id = RequestId::from(record.request_id.as_str());
-    let Some(run) = flow::find_image_run_by_id(context.gateway, &id).await? else { return Ok(KeptImages::default()) };
+    let Some(run) = flow::find_image_run_by_id(context.gateway, &id).await? else { return Ok(StoredImages::default()) };
     let is_running = run.is_running || record.state == types::RecordState::Running;
     // The answer may have no image, or its file may be lost.
     let has_images = run.into_image(context.gateway, 0).await.is_some();
     let count = if has_images { record.delivered.len() } else { 0 };
     let paths = (0..count).map(|index| format!("/records/{id}/images/{index}")).collect();
-    Ok(KeptImages { paths, is_running })
+    Ok(StoredImages { paths, is_running })
 }
 
 /// Sends the file of an image of a record of the signed-in user.
