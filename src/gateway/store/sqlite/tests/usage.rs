@@ -124,7 +124,7 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
     // These sort a few rows.
     for (sql, index) in [
         (replays::FIND_OF_REQUEST, "SEARCH replays USING INDEX replays_by_request (request_id=?)"),
-        (replays::IMAGE_REQUESTS, "SEARCH replays USING COVERING INDEX replays_by_request (request_id=?)"),
+        (replays::IMAGE_REQUESTS, "SEARCH replays EXISTS USING COVERING INDEX replays_by_request (request_id=?)"),
         (replays::IMAGE_REQUESTS, "SEARCH records USING INDEX records_by_user (user_id=? AND created_at>?)"),
     ] {
         let steps = plan_of(sql).await;
