@@ -55,6 +55,17 @@ const LIMITS: &[Phrase] = &[
             source_number(path, "const KEY_LIFETIME: Duration = Duration::from_secs(") / 3600
         }],
     ),
+    (
+        "or after {} seconds, and then looks again",
+        &[|_| source_number("src/gateway/pages/playground_run.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
+    ),
+    (
+        "up to {} such requests of the last {} hours",
+        &[
+            |_| source_number("src/gateway/pages/stored_images.rs", "const RECENT_MAX: u32 = "),
+            |_| source_number("src/gateway/pages/stored_images.rs", "const RECENT_AGE: TimeDelta = TimeDelta::hours("),
+        ],
+    ),
     ("at most {} keys are", &[|_| source_number("src/client/unfinished_calls.rs", "const MAX_KEYS: usize = ")]),
     (
         "has waited for {} seconds returns",

@@ -4,12 +4,12 @@ use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::relay::{PacedBody, StoredImage};
-use crate::gateway::replay::{AnswerHead, AnswerReader, EarlierAnswer};
-use crate::gateway::store::{RequestId, Timestamp};
+use crate::gateway::replay::{AnswerHead, AnswerReader, EarlierAnswer, ReplayError};
+use crate::gateway::store::{RequestId, Timestamp, UserId};
 use crate::image::Format;
 
 /// The operations that make images.
-const OPERATIONS: [&str; 2] = ["create_image", "edit_image"];
+pub(crate) const IMAGE_OPERATIONS: [&str; 2] = ["create_image", "edit_image"];
 /// The status of an answer with images.
 const OK: u16 = 200;
 
@@ -40,7 +40,7 @@ pub(crate) async fn find_image_run(
     caller: &Caller,
     idempotency_key: &str,
 ) -> Result<Option<ImageRun>, Error> {
-    for operation in OPERATIONS {
+    for operation in IMAGE_OPERATIONS {
         if let Some(run) = find_run_of(gateway, caller, operation, idempotency_key).await? {
             return Ok(Some(run));
         }
@@ -59,17 +59,39 @@ pub(super) async fn find_run_of(
     operation: &'static str,
     idempotency_key: &str,
 ) -> Result<Option<ImageRun>, Error> {
-    let found = gateway.replay().find_request(caller, operation, idempotency_key).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
-        Error::Unavailable
-    })?;
-    Ok(found.map(|EarlierAnswer { request_id, scope, expires_at, is_running, answer }| ImageRun {
-        request_id,
-        scope,
-        kept_until: expires_at,
-        is_running,
-        answer,
-    }))
+    let found = gateway.replay().find_request(caller, operation, idempotency_key).await;
+    Ok(found.map_err(|error| lookup_error(&error))?.map(ImageRun::from))
+}
+
+/// Returns the request for images with this id; `None` if its answer is not kept. The caller of this function decides who
+/// may see it.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(crate) async fn find_image_run_by_id(gateway: &Gateway, id: &RequestId) -> Result<Option<ImageRun>, Error> {
+    let found = gateway.replay().find_request_by_id(id).await;
+    Ok(found.map_err(|error| lookup_error(&error))?.map(ImageRun::from))
+}
+
+/// Returns at most `limit` requests for images of the user that began at `since` or later and whose answers are kept or in
+/// progress, newest first.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(crate) async fn list_image_runs(
+    gateway: &Gateway,
+    user: &UserId,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<RequestId>, Error> {
+    gateway.replay().list_image_requests(user, since, limit).await.map_err(|error| lookup_error(&error))
+}
+
+fn lookup_error(error: &ReplayError) -> Error {
+    tracing::error!(error = error as &dyn std::error::Error, "an earlier request could not be looked up");
+    Error::Unavailable
 }
 
 /// Returns the file of the image with this index, from 0, of an answer; `None` if the answer has no such image.
@@ -92,6 +114,13 @@ pub(super) async fn open_image(
 }
 
 // === impl ImageRun ===
+
+impl From<EarlierAnswer> for ImageRun {
+    fn from(found: EarlierAnswer) -> Self {
+        let EarlierAnswer { request_id, scope, expires_at, is_running, answer } = found;
+        Self { request_id, scope, kept_until: expires_at, is_running, answer }
+    }
+}
 
 impl ImageRun {
     /// True if the answer is kept and has images.

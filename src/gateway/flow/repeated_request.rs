@@ -38,7 +38,8 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
         let departure = context.departure.clone();
         return early_stream::begin_stream(answer_stream(context), departure).await;
     }
-    let deadline = Instant::now() + context.gateway.answer_deadline();
+    let longest = context.gateway.answer_deadline();
+    let deadline = Instant::now() + context.options.answer_deadline.map_or(longest, |own| own.min(longest));
     if context.options.idempotency_key.is_none() {
         return answer_without_key(context, deadline).await;
     }

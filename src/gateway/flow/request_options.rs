@@ -1,5 +1,7 @@
 //! The options that a request states in its headers, which are read and checked once.
 
+use std::time::Duration;
+
 use http::HeaderMap;
 use http::header::HOST;
 use http::uri::Authority;
@@ -42,6 +44,8 @@ pub(crate) struct RequestOptions {
     pub(super) fallback: Option<FallbackPolicy>,
     /// True if the caller gets the images only from the stored answer, so disk space is reserved before anything is spent.
     pub(super) needs_stored_answer: bool,
+    /// The time within which the answer must begin, if it is shorter than that of the gateway.
+    pub(super) answer_deadline: Option<Duration>,
     /// The deployment that the path names, which stands for the model if the body names none.
     pub(super) deployment: Option<String>,
 }
@@ -68,6 +72,7 @@ impl RequestOptions {
             host: read_host(headers),
             fallback: read_fallback(headers)?,
             needs_stored_answer: false,
+            answer_deadline: None,
             deployment: None,
         })
     }
@@ -99,6 +104,7 @@ impl RequestOptions {
             fallback: None,
             deployment: None,
             needs_stored_answer: false,
+            answer_deadline: None,
         }
     }
 
@@ -110,6 +116,12 @@ impl RequestOptions {
     /// Reserves disk space for the answer before anything is spent: its images are shown only from the stored answer.
     pub(crate) fn with_stored_answer(self) -> Self {
         Self { needs_stored_answer: true, ..self }
+    }
+
+    /// Limits the time until the caller of a plain request gets its answer or
+    /// [`Error::InProgress`].
+    pub(crate) fn with_answer_deadline(self, deadline: Duration) -> Self {
+        Self { answer_deadline: Some(deadline), ..self }
     }
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.
