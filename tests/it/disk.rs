@@ -371,7 +371,7 @@ fn forms_are_paid_for_only_if_their_pictures_can_be_shown() {
     for answer in &answers {
         assert_eq!(picture(&mut ada, answer), 200);
         // A page with a script has the picture in its answer, too.
-        assert!(answer.status == 303 || (answer.complete && answer.body.len() > 9_000_000), "{}", answer.status);
+        assert!(answer.status == 303 || (answer.complete && answer.body.len() > 8_000_000), "{}", answer.status);
     }
 
     // Without space, nothing is paid, and the form says so.
