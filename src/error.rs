@@ -66,13 +66,8 @@ pub(crate) enum Error {
     NoAccounts,
     /// The upstream gave no image.
     Upstream(UpstreamFault),
-    /// A model of the upstream has written a text in place of an image.
-    ModelText {
-        /// The fault.
-        fault: UpstreamFault,
-        /// The first words of the text.
-        words: String,
-    },
+    /// A model of the upstream has written a text in place of an image, which begins with these words.
+    ModelText(UpstreamFault, String),
     /// The store does not answer.
     Unavailable,
     /// The disk has no space for the images of a request that are shown from the stored answer; nothing was spent.
@@ -157,7 +152,7 @@ impl Error {
             Self::PriceUnknown(_) => ApiErrorCode::PriceUnknown,
             Self::InProgress => ApiErrorCode::ImageInProgress,
             Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
-            Self::Upstream(_) | Self::ModelText { .. } => ApiErrorCode::UpstreamError,
+            Self::Upstream(_) | Self::ModelText(..) => ApiErrorCode::UpstreamError,
             Self::Unavailable | Self::StorageFull => ApiErrorCode::ServiceUnavailable,
             Self::Internal => ApiErrorCode::InternalError,
         }
@@ -188,7 +183,7 @@ impl Error {
             | Self::Unavailable
             | Self::StorageFull => true,
             Self::LimitReached(refusal) => !refusal.is_quota,
-            Self::Upstream(fault) | Self::ModelText { fault, .. } => {
+            Self::Upstream(fault) | Self::ModelText(fault, _) => {
                 matches!(fault, UpstreamFault::Unreachable | UpstreamFault::Failed)
             }
             Self::InvalidKey
@@ -263,7 +258,7 @@ impl Error {
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(RejectionReason::as_str),
-            Self::Upstream(fault) | Self::ModelText { fault, .. } => Some(fault.as_str()),
+            Self::Upstream(fault) | Self::ModelText(fault, _) => Some(fault.as_str()),
             _ => None,
         }
     }
@@ -305,7 +300,7 @@ impl std::fmt::Display for Error {
                 "The gateway has no disk space for the images of this request at the moment. Nothing was spent; send the \
                  same request again later.",
             ),
-            Self::ModelText { words, .. } => write!(f, "{}: the model wrote \"{words}\"", self.code().message()),
+            Self::ModelText(_, words) => write!(f, "{}: the model wrote \"{words}\"", self.code().message()),
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
             Self::AdminDecision(decision) => decision.fmt(f),

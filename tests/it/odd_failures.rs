@@ -9,6 +9,7 @@ mod limits;
 mod rejections;
 mod texts;
 mod verdict;
+mod windows;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -73,6 +74,10 @@ impl Asked {
         let item = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PIXEL});
         match self {
             Self::Image => ("application/json", json!({"created": 1, "data": [{"b64_json": PIXEL}]}).to_string()),
+            Self::Response => {
+                let response = json!({"id": "resp_1", "status": "completed", "output": []});
+                ("application/json", response.to_string())
+            }
             _ => {
                 let done = json!({"type": "response.output_item.done", "output_index": 0, "item": item});
                 let response = json!({"id": "resp_1", "status": "completed", "output": [item]});

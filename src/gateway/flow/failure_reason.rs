@@ -27,7 +27,7 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
 /// Returns the error without the words of a model.
 fn without_text(error: &Error) -> Error {
     match error {
-        Error::ModelText { fault, .. } => Error::Upstream(*fault),
+        Error::ModelText(fault, _) => Error::Upstream(*fault),
         other => other.clone(),
     }
 }

@@ -157,7 +157,7 @@ pub(super) fn is_request_to_blame(failures: &[AttemptFailure]) -> bool {
 pub(super) fn failed_outcome(error: &Error, last: Option<Box<AttemptFailure>>) -> JobOutcome {
     let (code, last) = (error.code().as_str(), last.as_deref());
     let outcome = match (error, last.map(|last| last.class)) {
-        (Error::Upstream(UpstreamFault::Refused) | Error::ModelText { fault: UpstreamFault::Refused, .. }, _) => {
+        (Error::Upstream(UpstreamFault::Refused) | Error::ModelText(UpstreamFault::Refused, _), _) => {
             JobOutcome::refused(code)
         }
         (_, Some(FailureClass::X)) => JobOutcome::interrupted(Some(code.to_owned())),
@@ -180,7 +180,7 @@ pub(super) const fn attempt_class(class: FailureClass) -> ledger::AttemptClass {
 /// Returns the error for one failure, with the words of a model if they are all that there is.
 fn error_for_failure(failure: &AttemptFailure) -> Error {
     match (error_for_cause(&failure.cause, failure.class), &failure.model_text) {
-        (Error::Upstream(fault), Some(words)) => Error::ModelText { fault, words: words.clone() },
+        (Error::Upstream(fault), Some(words)) => Error::ModelText(fault, words.clone()),
         (error, _) => error,
     }
 }

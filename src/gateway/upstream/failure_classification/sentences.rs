@@ -168,7 +168,7 @@ pub(super) const STORED_CONTEXT: [&[&str]; 2] =
 const BEGINNING: usize = 80;
 /// Quotation marks, and the marks that end the quotation.
 const QUOTATIONS: [(char, char); 6] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('「', '」'), ('‘', '\'')];
-/// Traditional characters of the parts above, and their simplified forms.
+/// Traditional characters of the parts above and of usual errors, and their simplified forms.
 const SIMPLIFIED: &[(char, char)] = &[
     ('違', '违'),
     ('規', '规'),
@@ -226,7 +226,31 @@ const SIMPLIFIED: &[(char, char)] = &[
     ('麼', '么'),
     ('風', '风'),
     ('備', '备'),
-    ('訊', '信'),
+    ('帳', '帐'),
+    ('製', '制'),
+    ('詞', '词'),
+    ('準', '准'),
+    ('範', '范'),
+    ('協', '协'),
+    ('議', '议'),
+    ('處', '处'),
+    ('為', '为'),
+    ('還', '还'),
+    ('們', '们'),
+    ('從', '从'),
+    ('發', '发'),
+    ('產', '产'),
+    ('體', '体'),
+    ('類', '类'),
+    ('觸', '触'),
+    ('關', '关'),
+    ('閉', '闭'),
+    ('確', '确'),
+    ('認', '认'),
+    ('證', '证'),
+    ('錯', '错'),
+    ('誤', '误'),
+    ('訊', '讯'),
 ];
 
 /// Returns a text in the form in which these parts are searched for.
