@@ -126,6 +126,12 @@ impl Row {
     }
 }
 
+/// The bearer token of an account of a row. It is too short to be searched for in every output, which would take minutes
+/// for hundreds of accounts.
+fn token(index: usize, name: &str) -> String {
+    format!("k{index}{name}")
+}
+
 /// The gateway with two accounts and a group for each row.
 struct Fixture {
     gateway: Gateway,
@@ -143,6 +149,7 @@ impl Fixture {
             for (name, priority) in [("a", 1), ("b", 0)] {
                 let account = Account::with_base_url(&format!("r{index}{name}"), upstream.base_url())
                     .with_line(&format!("groups = [\"g{index}\"]\npriority = {priority}"));
+                let account = account.with_token(&token(index, name));
                 let account = if row.asked.is_native_image() { account } else { account.with_responses_protocol() };
                 let account = account
                     .with_line("refusal_phrases = [\"nope not that\"]\nlimit_phrases = [\"come back tomorrow\"]");
@@ -159,7 +166,7 @@ impl Fixture {
     }
 
     fn calls_of(&self, index: usize) -> (usize, usize) {
-        let count = |name: &str| self.upstream.attempts_of(&format!("sk-upstream-r{index}{name}"));
+        let count = |name: &str| self.upstream.attempts_of(&token(index, name));
         (count("a"), count("b"))
     }
 
@@ -190,7 +197,7 @@ impl Fixture {
         if self.calls_of(index) != verdict.calls() {
             faults.push(format!("calls {:?} instead of {:?}", self.calls_of(index), verdict.calls()));
         }
-        faults.extend(verdict.faults_of_record(&self.record_of(&answer), row.asked.is_image()));
+        faults.extend(verdict.faults_of_record(&self.record_of(&answer), row.asked));
         faults.extend(verdict.faults_of_account(&account, Utc::now()));
         if verdict.is_remembered() && matches!(row.asked, Asked::Image | Asked::Tool) {
             faults.extend(self.faults_of_memory(index, row, &send));
@@ -202,7 +209,7 @@ impl Fixture {
     fn faults_of_memory(&self, index: usize, row: &Row, send: &dyn Fn() -> Answer) -> Vec<String> {
         let (content_type, body) = row.asked.good_answer();
         let headers = format!("content-type: {content_type}\r\n");
-        self.upstream.set_for_token(&format!("sk-upstream-r{index}b"), 200, &headers, &body);
+        self.upstream.set_for_token(&token(index, "b"), 200, &headers, &body);
         let statuses = [send().status, send().status];
         let found = (statuses, self.calls_of(index));
         let expected = ([200, 200], (2, 3));

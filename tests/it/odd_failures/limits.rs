@@ -69,13 +69,20 @@ pub(super) fn rows() -> Vec<Row> {
         let overloaded = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
         rows.push(Row::json(Asked::Tool, 529, &overloaded, expected).with_header(line));
     }
-    let later = Utc::now() + TimeDelta::seconds(900);
+    let now = Utc::now();
+    let later = now + TimeDelta::seconds(900);
+    // With the clock of the upstream, the wait does not depend on the time at which the row is sent.
+    let date = format!("date: {}", now.format("%a, %d %b %Y %H:%M:%S GMT"));
     for form in ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"] {
         let line = format!("retry-after: {}", later.format(form));
-        rows.push(Row::json(Asked::Image, 429, &json!({}), "throttled 900").with_header(&line));
-        rows.push(Row::json(Asked::Response, 503, &said("server is busy"), "throttled 900").with_header(&line));
+        rows.push(Row::json(Asked::Image, 429, &json!({}), "throttled 900").with_header(&line).with_header(&date));
+        rows.push(
+            Row::json(Asked::Response, 503, &said("server is busy"), "throttled 900")
+                .with_header(&line)
+                .with_header(&date),
+        );
     }
     let text = format!("Your usage limit resets at {}.", later.to_rfc3339_opts(SecondsFormat::Secs, true));
-    rows.push(Row::json(Asked::Image, 403, &said(&text), "exhausted 900"));
+    rows.push(Row::json(Asked::Image, 403, &said(&text), "exhausted 900").with_header(&date));
     rows
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::seconds_until;
+use super::{Asked, seconds_until};
 use crate::kit::Answer;
 
 /// How far a wait may be from the stated one, in seconds: the time that the machine has needed.
@@ -101,7 +101,7 @@ impl Verdict {
         faults
     }
 
-    pub(super) fn faults_of_record(&self, record: &Value, has_price: bool) -> Vec<String> {
+    pub(super) fn faults_of_record(&self, record: &Value, asked: Asked) -> Vec<String> {
         let found = (&record["state"], &record["error_reason"], &record["error_code"]);
         let expected = (&json!(self.record.0), &json!(self.record.1), &json!(self.code));
         let mut faults: Vec<String> =
@@ -114,8 +114,13 @@ impl Verdict {
                 .map(|attempt| format!("attempt {attempt} instead of class {}", self.class)),
         );
         let (basis, is_free) = (&record["cost_basis"], record["cost_usd"].as_f64() == Some(0.0));
-        let expected = if self.class == "X" { ("estimated", false) } else { ("exact", true) };
-        if has_price && (basis, is_free) != (&json!(expected.0), expected.1) {
+        let expected = match self.class {
+            // The text model that runs the tool has no price here, and what is not known is not nothing.
+            "X" if asked == Asked::Image || asked == Asked::ImageStream => ("estimated", false),
+            "X" => ("unknown", false),
+            _ => ("exact", true),
+        };
+        if asked.is_image() && (basis, is_free) != (&json!(expected.0), expected.1) {
             faults.push(format!("cost {} {basis} instead of {expected:?}", record["cost_usd"]));
         }
         faults

@@ -20,7 +20,7 @@ fn check(limited: Asked, other: Asked, cause: &str) {
     let send = |gateway: &Gateway, asked: Asked| asked.call().key(gateway.secret()).send(gateway.address());
     assert_eq!(send(&gateway, limited).error_object(429)["code"], "usage_limit_reached");
     let account = gateway.account("only");
-    assert_eq!((&account["state"], &account["cooling_cause"]), (&json!("resting"), &json!(cause)), "{account}");
+    assert_eq!((&account["state"], &account["cooling_cause"]), (&json!("cooling"), &json!(cause)), "{account}");
     for step in ["at once", "after a restart"] {
         if step == "after a restart" {
             gateway.terminate();
