@@ -60,7 +60,7 @@ pub struct Account {
     /// |---|---|
     /// | `enabled` | It gets requests. |
     /// | `disabled` | It gets none until it is enabled. |
-    /// | `resting` | It gets none until a limit of the upstream has passed. |
+    /// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
     /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
     /// | `unusable` | Its settings or its stored credentials cannot be used. |
     pub state: crate::wire::OpenWord<crate::wire::admin::open::types::AccountState>,
@@ -462,6 +462,9 @@ pub struct AccountSettings {
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known ones. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub priority: ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
@@ -470,6 +473,9 @@ pub struct AccountSettings {
     pub protocol: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::admin::open::types::AccountProtocol>,
     >,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not sent to another account. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refusal_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// For `oauth`: the requested scopes of the access token, separated by spaces.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub scope: ::std::option::Option<::std::string::String>,
@@ -555,7 +561,7 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
 /// |---|---|
 /// | `enabled` | It gets requests. |
 /// | `disabled` | It gets none until it is enabled. |
-/// | `resting` | It gets none until a limit of the upstream has passed. |
+/// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
 /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
 /// | `unusable` | Its settings or its stored credentials cannot be used. |
 #[derive(
@@ -2833,6 +2839,9 @@ pub struct NewAccount {
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known ones. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The name of an account in logs and records: 1 to 64 letters, digits, `.`, `_` and `-`.
     pub name: AccountName,
     /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
@@ -2844,6 +2853,9 @@ pub struct NewAccount {
     /// For `oauth`: the first refresh token. Refresh tokens that the token endpoint issues later are kept in the store.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub refresh_token: ::std::option::Option<crate::wire::Secret>,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not sent to another account. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refusal_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// For `oauth`: the requested scopes of the access token, separated by spaces.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub scope: ::std::option::Option<::std::string::String>,
@@ -5031,6 +5043,10 @@ pub mod builder {
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
             ::std::string::String,
         >,
+        limit_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         priority: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
             ::std::string::String,
@@ -5039,6 +5055,10 @@ pub mod builder {
             ::std::option::Option<
                 crate::wire::OpenWord<crate::wire::admin::open::types::AccountProtocol>,
             >,
+            ::std::string::String,
+        >,
+        refusal_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         scope: ::std::result::Result<
@@ -5074,8 +5094,10 @@ pub mod builder {
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
                 large_concurrency: Ok(Default::default()),
+                limit_phrases: Ok(Default::default()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
+                refusal_phrases: Ok(Default::default()),
                 scope: Ok(Default::default()),
                 tier: Ok(Default::default()),
                 token_url: Ok(Default::default()),
@@ -5239,6 +5261,21 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `limit_phrases`.
+        pub fn limit_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_phrases: {e}")
+                });
+            self
+        }
         /// Sets the member `priority`.
         pub fn priority<T>(mut self, value: T) -> Self
         where
@@ -5270,6 +5307,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for protocol: {e}")
+                });
+            self
+        }
+        /// Sets the member `refusal_phrases`.
+        pub fn refusal_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal_phrases: {e}")
                 });
             self
         }
@@ -5343,8 +5395,10 @@ pub mod builder {
                 headers: value.headers?,
                 host_model: value.host_model?,
                 large_concurrency: value.large_concurrency?,
+                limit_phrases: value.limit_phrases?,
                 priority: value.priority?,
                 protocol: value.protocol?,
+                refusal_phrases: value.refusal_phrases?,
                 scope: value.scope?,
                 tier: value.tier?,
                 token_url: value.token_url?,
@@ -5366,8 +5420,10 @@ pub mod builder {
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
                 large_concurrency: Ok(value.large_concurrency),
+                limit_phrases: Ok(value.limit_phrases),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
+                refusal_phrases: Ok(value.refusal_phrases),
                 scope: Ok(value.scope),
                 tier: Ok(value.tier),
                 token_url: Ok(value.token_url),
@@ -6236,6 +6292,10 @@ pub mod builder {
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
             ::std::string::String,
         >,
+        limit_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<super::AccountName, ::std::string::String>,
         priority: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
@@ -6247,6 +6307,10 @@ pub mod builder {
         >,
         refresh_token: ::std::result::Result<
             ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        refusal_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         scope: ::std::result::Result<
@@ -6283,10 +6347,12 @@ pub mod builder {
                 host_model: Ok(Default::default()),
                 kind: Err("no value supplied for kind".to_string()),
                 large_concurrency: Ok(Default::default()),
+                limit_phrases: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
                 refresh_token: Ok(Default::default()),
+                refusal_phrases: Ok(Default::default()),
                 scope: Ok(Default::default()),
                 secret_headers: Ok(Default::default()),
                 tier: Ok(Default::default()),
@@ -6477,6 +6543,21 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `limit_phrases`.
+        pub fn limit_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_phrases: {e}")
+                });
+            self
+        }
         /// Sets the member `name`.
         pub fn name<T>(mut self, value: T) -> Self
         where
@@ -6526,6 +6607,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for refresh_token: {e}")
+                });
+            self
+        }
+        /// Sets the member `refusal_phrases`.
+        pub fn refusal_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal_phrases: {e}")
                 });
             self
         }
@@ -6600,10 +6696,12 @@ pub mod builder {
                 host_model: value.host_model?,
                 kind: value.kind?,
                 large_concurrency: value.large_concurrency?,
+                limit_phrases: value.limit_phrases?,
                 name: value.name?,
                 priority: value.priority?,
                 protocol: value.protocol?,
                 refresh_token: value.refresh_token?,
+                refusal_phrases: value.refusal_phrases?,
                 scope: value.scope?,
                 secret_headers: value.secret_headers?,
                 tier: value.tier?,
@@ -6628,10 +6726,12 @@ pub mod builder {
                 host_model: Ok(value.host_model),
                 kind: Ok(value.kind),
                 large_concurrency: Ok(value.large_concurrency),
+                limit_phrases: Ok(value.limit_phrases),
                 name: Ok(value.name),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
                 refresh_token: Ok(value.refresh_token),
+                refusal_phrases: Ok(value.refusal_phrases),
                 scope: Ok(value.scope),
                 secret_headers: Ok(value.secret_headers),
                 tier: Ok(value.tier),

@@ -58,7 +58,7 @@ pub struct Account {
     /// |---|---|
     /// | `enabled` | It gets requests. |
     /// | `disabled` | It gets none until it is enabled. |
-    /// | `resting` | It gets none until a limit of the upstream has passed. |
+    /// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
     /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
     /// | `unusable` | Its settings or its stored credentials cannot be used. |
     pub state: AccountState,
@@ -486,12 +486,18 @@ pub struct AccountSettings {
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known ones. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub priority: ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
     /// The API that the upstream implements. `images` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub protocol: ::std::option::Option<AccountProtocol>,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not sent to another account. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refusal_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// For `oauth`: the requested scopes of the access token, separated by spaces.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub scope: ::std::option::Option<::std::string::String>,
@@ -572,7 +578,7 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
 /// |---|---|
 /// | `enabled` | It gets requests. |
 /// | `disabled` | It gets none until it is enabled. |
-/// | `resting` | It gets none until a limit of the upstream has passed. |
+/// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
 /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
 /// | `unusable` | Its settings or its stored credentials cannot be used. |
 #[derive(
@@ -2991,6 +2997,9 @@ pub struct NewAccount {
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known ones. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The name of an account in logs and records: 1 to 64 letters, digits, `.`, `_` and `-`.
     pub name: AccountName,
     /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
@@ -3002,6 +3011,9 @@ pub struct NewAccount {
     /// For `oauth`: the first refresh token. Refresh tokens that the token endpoint issues later are kept in the store.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub refresh_token: ::std::option::Option<crate::wire::Secret>,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not sent to another account. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refusal_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// For `oauth`: the requested scopes of the access token, separated by spaces.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub scope: ::std::option::Option<::std::string::String>,
@@ -6085,12 +6097,20 @@ pub mod builder {
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
             ::std::string::String,
         >,
+        limit_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         priority: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
             ::std::string::String,
         >,
         protocol: ::std::result::Result<
             ::std::option::Option<super::AccountProtocol>,
+            ::std::string::String,
+        >,
+        refusal_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         scope: ::std::result::Result<
@@ -6120,8 +6140,10 @@ pub mod builder {
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
                 large_concurrency: Ok(Default::default()),
+                limit_phrases: Ok(Default::default()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
+                refusal_phrases: Ok(Default::default()),
                 scope: Ok(Default::default()),
                 tier: Ok(Default::default()),
                 token_url: Ok(Default::default()),
@@ -6274,6 +6296,21 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `limit_phrases`.
+        pub fn limit_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_phrases: {e}")
+                });
+            self
+        }
         /// Sets the member `priority`.
         pub fn priority<T>(mut self, value: T) -> Self
         where
@@ -6299,6 +6336,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for protocol: {e}")
+                });
+            self
+        }
+        /// Sets the member `refusal_phrases`.
+        pub fn refusal_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal_phrases: {e}")
                 });
             self
         }
@@ -6355,8 +6407,10 @@ pub mod builder {
                 headers: value.headers?,
                 host_model: value.host_model?,
                 large_concurrency: value.large_concurrency?,
+                limit_phrases: value.limit_phrases?,
                 priority: value.priority?,
                 protocol: value.protocol?,
+                refusal_phrases: value.refusal_phrases?,
                 scope: value.scope?,
                 tier: value.tier?,
                 token_url: value.token_url?,
@@ -6377,8 +6431,10 @@ pub mod builder {
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
                 large_concurrency: Ok(value.large_concurrency),
+                limit_phrases: Ok(value.limit_phrases),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
+                refusal_phrases: Ok(value.refusal_phrases),
                 scope: Ok(value.scope),
                 tier: Ok(value.tier),
                 token_url: Ok(value.token_url),
@@ -10020,6 +10076,10 @@ pub mod builder {
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
             ::std::string::String,
         >,
+        limit_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::string::String,
+        >,
         name: ::std::result::Result<super::AccountName, ::std::string::String>,
         priority: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
@@ -10031,6 +10091,10 @@ pub mod builder {
         >,
         refresh_token: ::std::result::Result<
             ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        refusal_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         scope: ::std::result::Result<
@@ -10067,10 +10131,12 @@ pub mod builder {
                 host_model: Ok(Default::default()),
                 kind: Err("no value supplied for kind".to_string()),
                 large_concurrency: Ok(Default::default()),
+                limit_phrases: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
                 refresh_token: Ok(Default::default()),
+                refusal_phrases: Ok(Default::default()),
                 scope: Ok(Default::default()),
                 secret_headers: Ok(Default::default()),
                 tier: Ok(Default::default()),
@@ -10261,6 +10327,21 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `limit_phrases`.
+        pub fn limit_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_phrases: {e}")
+                });
+            self
+        }
         /// Sets the member `name`.
         pub fn name<T>(mut self, value: T) -> Self
         where
@@ -10310,6 +10391,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for refresh_token: {e}")
+                });
+            self
+        }
+        /// Sets the member `refusal_phrases`.
+        pub fn refusal_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal_phrases: {e}")
                 });
             self
         }
@@ -10384,10 +10480,12 @@ pub mod builder {
                 host_model: value.host_model?,
                 kind: value.kind?,
                 large_concurrency: value.large_concurrency?,
+                limit_phrases: value.limit_phrases?,
                 name: value.name?,
                 priority: value.priority?,
                 protocol: value.protocol?,
                 refresh_token: value.refresh_token?,
+                refusal_phrases: value.refusal_phrases?,
                 scope: value.scope?,
                 secret_headers: value.secret_headers?,
                 tier: value.tier?,
@@ -10412,10 +10510,12 @@ pub mod builder {
                 host_model: Ok(value.host_model),
                 kind: Ok(value.kind),
                 large_concurrency: Ok(value.large_concurrency),
+                limit_phrases: Ok(value.limit_phrases),
                 name: Ok(value.name),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
                 refresh_token: Ok(value.refresh_token),
+                refusal_phrases: Ok(value.refusal_phrases),
                 scope: Ok(value.scope),
                 secret_headers: Ok(value.secret_headers),
                 tier: Ok(value.tier),

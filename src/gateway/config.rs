@@ -43,7 +43,9 @@ use std::time::Duration;
 use http::Uri;
 use resolve::{ConfigLayers, resolve, resolve_for_command};
 
-pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
+pub(crate) use account::{
+    AccountConfig, AccountCredentials, EndpointConfig, FailurePhrases, GrantConfig, OauthConfig, UpstreamConfig,
+};
 pub(crate) use address::ListenAddress;
 pub(crate) use address_policy::AddressPolicy;
 pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};

@@ -20,9 +20,7 @@ mod simulator;
 mod transport;
 mod webhook_call;
 
-pub(crate) use failure_classification::{
-    IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer, is_refusal,
-};
+pub(crate) use failure_classification::{FaultScope, classify_imageless_answer, is_image_parameter, is_refusal};
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
 pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use super::oauth;
 use super::secret_mask::SecretMask;
 use super::token_cache::TokenCache;
-use crate::gateway::config::{self, AccountCredentials, BillingTier, UpstreamProtocol};
+use crate::gateway::config::{self, AccountCredentials, BillingTier, FailurePhrases, UpstreamProtocol};
 
 /// An upstream account, ready for use.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct UpstreamAccount {
     priority: i32,
     groups: Vec<String>,
     slot_limits: SlotLimits,
+    phrases: FailurePhrases,
     implicit: bool,
 }
 
@@ -106,6 +107,10 @@ impl UpstreamAccount {
                 all: slot_count(settings.concurrency),
                 large: slot_count(settings.large_concurrency),
             },
+            phrases: match &settings.upstream {
+                config::UpstreamConfig::Simulator => FailurePhrases::default(),
+                config::UpstreamConfig::Api(endpoint) => endpoint.phrases.clone(),
+            },
             implicit: settings.implicit,
         }
     }
@@ -118,6 +123,11 @@ impl UpstreamAccount {
     /// The endpoint of the account's calls.
     pub(crate) const fn endpoint(&self) -> &AccountEndpoint {
         &self.endpoint
+    }
+
+    /// The phrases of errors that the operator has added.
+    pub(crate) const fn phrases(&self) -> &FailurePhrases {
+        &self.phrases
     }
 
     pub(super) const fn auth(&self) -> &AccountAuth {

@@ -115,6 +115,7 @@ fn endpoint(credentials: AccountCredentials) -> config::UpstreamConfig {
         host_model: String::new(),
         credentials,
         headers: http::HeaderMap::new(),
+        phrases: config::FailurePhrases::default(),
     })
 }
 

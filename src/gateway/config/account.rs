@@ -51,6 +51,17 @@ pub(crate) struct EndpointConfig {
     pub(crate) credentials: AccountCredentials,
     /// Further headers for each request; secret values are marked as sensitive.
     pub(crate) headers: HeaderMap,
+    /// The phrases of errors that only this upstream has.
+    pub(crate) phrases: FailurePhrases,
+}
+
+/// Phrases of the errors and texts of an upstream that operators add to the known ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FailurePhrases {
+    /// The phrases that refuse content.
+    pub(crate) refusals: Vec<String>,
+    /// The phrases that state that the usage window is used up.
+    pub(crate) limits: Vec<String>,
 }
 
 /// The credentials for a request.

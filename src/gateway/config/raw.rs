@@ -277,6 +277,14 @@ pub(super) struct RawAccount {
     /// The maximum number of concurrent larger images. Default: 2.
     #[schemars(range(min = 1, max = 10000))]
     pub(super) large_concurrency: Option<u32>,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not
+    /// sent to another account. Compared without regard to case and to traditional characters. Default: none.
+    #[schemars(length(max = 64))]
+    pub(super) refusal_phrases: Option<Vec<String>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known
+    /// ones. Default: none.
+    #[schemars(length(max = 64))]
+    pub(super) limit_phrases: Option<Vec<String>>,
     /// Additional headers for each request to the upstream. Secret values are written as secrets.
     pub(super) headers: Option<BTreeMap<String, RawHeader>>,
 }

@@ -15,9 +15,7 @@ use crate::gateway::relay::{
     UpstreamRelay,
 };
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
-use crate::gateway::upstream::{
-    AttemptFailure, FailureCause, FailureClass, IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer,
-};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass, FaultScope, classify_imageless_answer};
 use crate::tables;
 
 /// The value of `quality` that leaves the choice to the model.
@@ -72,6 +70,12 @@ async fn call_until_image(
     let timeouts = AnswerTimeouts { idle, event_idle: max_silence, deadline: end };
     let (simulated, request_id) = (reply.is_simulated, reply.request_id);
     let is_fan_out = fan_out.is_some();
+    let phrases = lease.account().phrases();
+    let fault_scope = match task {
+        TaskRef::Images(job) if reply.is_from_image_tool => FaultScope::for_image_tool(job.has_renamed_user(), phrases),
+        TaskRef::Images(job) => FaultScope::for_images(job.has_renamed_user(), phrases),
+        TaskRef::Response(_) => FaultScope::for_response(phrases),
+    };
     let mut proof = match task {
         TaskRef::Images(job) if reply.is_from_image_tool => {
             UpstreamRelay::for_image_tool(reply.body, requested_answer(job, is_fan_out), timeouts)
@@ -91,7 +95,7 @@ async fn call_until_image(
     }
     let failed_call = match proof_result {
         Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), is_simulated: simulated, request_id }),
-        Err(error) => classify_proof_error(error, task),
+        Err(error) => classify_proof_error(error, fault_scope),
     };
     let mut reported_call =
         if matches!(task, TaskRef::Response(_)) { report_model_as_unknown(failed_call) } else { failed_call };
@@ -108,13 +112,9 @@ fn report_model_as_unknown(mut failed_call: FailedCall) -> FailedCall {
 }
 
 /// Classifies an answer without an image.
-fn classify_proof_error(error: ProofError, task: TaskRef<'_>) -> FailedCall {
+fn classify_proof_error(error: ProofError, fault_scope: FaultScope<'_>) -> FailedCall {
     match error {
         ProofError::NoImage(answer) => {
-            let fault_scope = match task {
-                TaskRef::Images(_) => IMAGE_FAULT_SCOPE,
-                TaskRef::Response(_) => RESPONSE_FAULT_SCOPE,
-            };
             let usage = answer.usage.filter(|usage| usage.total > 0 || !usage.charges.is_empty());
             let failure = classify_imageless_answer(&answer.members, answer.has_image_substitute, fault_scope);
             FailedCall { failure, usage }

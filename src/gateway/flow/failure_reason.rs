@@ -7,6 +7,7 @@ use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
+    let error = &without_text(error);
     match error {
         // No account was asked: the words, patterns or moderation service of the group refused the request.
         Error::Upstream(UpstreamFault::Refused) if last.is_none() => "filter",
@@ -20,6 +21,14 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
         Error::Unavailable | Error::StorageFull => "unavailable",
         Error::Internal => "internal",
         _ => "upstream_rejected",
+    }
+}
+
+/// Returns the error without the words of a model.
+fn without_text(error: &Error) -> Error {
+    match error {
+        Error::ModelText(fault, _) => Error::Upstream(*fault),
+        other => other.clone(),
     }
 }
 

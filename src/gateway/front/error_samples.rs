@@ -61,6 +61,7 @@ fn samples() -> Vec<Error> {
         Error::PriceUnknown(_) => Error::PriceUnknown(sample_text()),
         Error::NoAccounts => Error::NoAccounts,
         Error::Upstream(_) => Error::Upstream(UpstreamFault::Timeout),
+        Error::ModelText(..) => Error::ModelText(UpstreamFault::TextInsteadOfImage, sample_text()),
         Error::Unavailable => Error::Unavailable,
         Error::StorageFull => Error::StorageFull,
         Error::Internal => Error::Internal,

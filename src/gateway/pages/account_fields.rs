@@ -13,7 +13,7 @@ use crate::error::{Error, RejectionReason};
 use crate::gateway::console::Console;
 
 /// The fields for settings that can change without the secrets.
-const SETTING_FIELDS: [SettingField; 6] = [
+const SETTING_FIELDS: [SettingField; 8] = [
     SettingField::new("protocol", "accounts.protocol", "/protocol", SettingFieldKind::Text),
     SettingField::new("host_model", "accounts.host_model", "/host_model", SettingFieldKind::Text),
     SettingField::new("tier", "accounts.tier", "/tier", SettingFieldKind::Text),
@@ -25,6 +25,8 @@ const SETTING_FIELDS: [SettingField; 6] = [
         "/large_concurrency",
         SettingFieldKind::Number,
     ),
+    SettingField::new("refusal_phrases", "accounts.refusal_phrases", "/refusal_phrases", SettingFieldKind::Lines),
+    SettingField::new("limit_phrases", "accounts.limit_phrases", "/limit_phrases", SettingFieldKind::Lines),
 ];
 /// The fields for the addresses to which the secrets are sent, and for the requests to the token endpoint.
 const ADDRESS_FIELDS: [SettingField; 8] = [

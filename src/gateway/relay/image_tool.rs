@@ -11,6 +11,7 @@ use super::answer_charges::ToolCallCounter;
 use super::answer_members;
 use super::answer_usage::{self, AnswerUsage};
 use super::event::{AnswerWithoutImage, FrameContent, ImagePlace, MemberScope, RelayEvent, RelayEventSink};
+use crate::gateway::upstream::is_image_parameter;
 use crate::stream::json::ValueInterest;
 
 /// The most items without an image that are kept (our choice): they may state why there is no image.
@@ -322,11 +323,12 @@ impl ImageToolContent {
         let stated_error =
             [event.get("error"), self.response.get("error")].into_iter().flatten().find_map(Value::as_object);
         let mut failure = stated_error.cloned().unwrap_or_else(|| std::mem::take(&mut event));
-        // An error about a field of the tool is about a field of the caller's request. The field `model` is left out:
-        // the gateway chose the model of the call.
+        // An error about a field of the tool is about a field of the caller's request.
         let param = failure.remove("param");
-        let param = param.as_ref().and_then(Value::as_str).filter(|param| *param != MODEL);
-        let param = param.map(|param| param.strip_prefix(TOOL_PREFIX).unwrap_or(param));
+        let field =
+            |param: &str| param.strip_prefix(TOOL_PREFIX).filter(|field| is_image_parameter(field)).map(str::to_owned);
+        let param =
+            param.as_ref().and_then(Value::as_str).map(|param| field(param).unwrap_or_else(|| param.to_owned()));
         failure.extend(param.map(|param| ("param".to_owned(), param.into())));
         self.failure = Some(failure);
         self.finish_image(sink);

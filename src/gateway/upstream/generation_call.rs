@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::failure_classification::{self, CallerFaultScope};
+use super::failure_classification::{self, FaultScope};
 use super::masked_body::MaskedBody;
 use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
 use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport, compression};
@@ -30,7 +30,7 @@ pub(super) async fn send_request(
     (transport, secrets): (&Transport, Arc<SecretMask>),
     request: Result<Request<RequestBody>, impl std::fmt::Display>,
     until: Instant,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> Result<Reply, AttemptFailure> {
     let request = request.map_err(|error| {
         tracing::error!(%error, "an upstream request could not be built");
@@ -79,7 +79,7 @@ fn classify_send_error(error: &SendError) -> AttemptFailure {
 async fn classify_error_response(
     response: Response<ResponseBody>,
     secrets: &SecretMask,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> AttemptFailure {
     let (head, body) = response.into_parts();
     let body = read_error_body(body).await;

@@ -72,6 +72,8 @@ pub(crate) struct AttemptFailure {
     pub(crate) request_id: Option<String>,
     /// The upstream's message about the failure, as far as it is safe to show.
     pub(crate) upstream_message: Option<String>,
+    /// The first words that a model has written in place of an image, as far as they are safe to show.
+    pub(crate) model_text: Option<String>,
 }
 
 /// The reason why an attempt gave no image.
@@ -170,7 +172,7 @@ impl FailureClass {
 impl AttemptFailure {
     /// Returns a failure without a status.
     pub(crate) const fn new(class: FailureClass, cause: FailureCause) -> Self {
-        Self { class, cause, status: None, request_id: None, upstream_message: None }
+        Self { class, cause, status: None, request_id: None, upstream_message: None, model_text: None }
     }
 
     /// Returns the same failure with a status.

@@ -204,6 +204,22 @@ fn a_failure_reported_by_the_upstream_may_be_retried() {
 }
 
 #[test]
+fn the_first_words_of_a_model_are_told_and_recorded() {
+    let text = AttemptFailure {
+        model_text: Some("Which style?".to_owned()),
+        ..failure(FailureClass::R, FailureCause::TextInsteadOfImage)
+    };
+    let error = caller_error_of(std::slice::from_ref(&text));
+    assert_eq!(error, Error::ModelText(UpstreamFault::TextInsteadOfImage, "Which style?".to_owned()));
+    assert_eq!(error.to_string(), "Upstream request failed: the model wrote \"Which style?\"");
+    assert!(!error.should_retry() && error.code().as_str() == "upstream_error");
+    assert_eq!(failure_reason::from_error(&error, Some(&text)), "text_instead_of_image");
+    let busy = failure(FailureClass::N, FailureCause::TextInsteadOfImage).with_status(200);
+    let unavailable = AccountFeedback::ModelUnavailable { status: 200 };
+    assert_eq!(account_finding(&busy), AccountFinding::Suspected(unavailable));
+}
+
+#[test]
 fn only_a_failure_of_the_network_is_told_as_one() {
     let not_offered = failure(FailureClass::N, FailureCause::NotOffered);
     let text = |class| failure(class, FailureCause::TextInsteadOfImage);

@@ -317,7 +317,7 @@ async fn a_response_without_an_image_states_the_reason() {
     for (stream_text, pointer, expected) in [
         (response_completed(refusal), "/output/0/content/0/refusal", json!("I can't.")),
         (event("error", parameter), "/error/param", json!("size")),
-        (event("error", r#","error":{"param":"model","message":"m"}"#), "/error/param", Value::Null),
+        (event("error", r#","error":{"param":"tools[0].type","message":"m"}"#), "/error/param", json!("tools[0].type")),
         (event("response.failed", r#","response":{"error":{"code":"c"}}"#), "/error/code", json!("c")),
         (
             event("response.incomplete", r#","response":{"incomplete_details":{"reason":"content_filter"}}"#),
