@@ -149,6 +149,8 @@ pub struct AccountFailure {
     /// | `upstream_failed` | The upstream said that it failed. |
     /// | `no_image_data` | The upstream answered without an image. |
     /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+    /// | `image_by_address` | The upstream sent the address of an image in place of the image, and it was not fetched. |
+    /// | `unknown_coding` | The answer of the upstream has a content coding that the gateway cannot decode. |
     /// | `text_instead_of_image` | A model answered with text instead of an image. |
     /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
     /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
@@ -3638,6 +3640,8 @@ impl ::std::convert::TryFrom<::std::string::String> for RecordOutcome {
 /// | `upstream_failed` | The upstream said that it failed. |
 /// | `no_image_data` | The upstream answered without an image. |
 /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+/// | `image_by_address` | The upstream sent the address of an image in place of the image, and it was not fetched. |
+/// | `unknown_coding` | The answer of the upstream has a content coding that the gateway cannot decode. |
 /// | `text_instead_of_image` | A model answered with text instead of an image. |
 /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
@@ -3689,6 +3693,12 @@ pub enum RecordReason {
     /// The word `async_upstream`.
     #[serde(rename = "async_upstream")]
     AsyncUpstream,
+    /// The word `image_by_address`.
+    #[serde(rename = "image_by_address")]
+    ImageByAddress,
+    /// The word `unknown_coding`.
+    #[serde(rename = "unknown_coding")]
+    UnknownCoding,
     /// The word `text_instead_of_image`.
     #[serde(rename = "text_instead_of_image")]
     TextInsteadOfImage,
@@ -3732,6 +3742,8 @@ impl ::std::fmt::Display for RecordReason {
             Self::UpstreamFailed => f.write_str("upstream_failed"),
             Self::NoImageData => f.write_str("no_image_data"),
             Self::AsyncUpstream => f.write_str("async_upstream"),
+            Self::ImageByAddress => f.write_str("image_by_address"),
+            Self::UnknownCoding => f.write_str("unknown_coding"),
             Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
             Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
             Self::OutcomeUnknown => f.write_str("outcome_unknown"),
@@ -3760,6 +3772,8 @@ impl ::std::str::FromStr for RecordReason {
             "upstream_failed" => Ok(Self::UpstreamFailed),
             "no_image_data" => Ok(Self::NoImageData),
             "async_upstream" => Ok(Self::AsyncUpstream),
+            "image_by_address" => Ok(Self::ImageByAddress),
+            "unknown_coding" => Ok(Self::UnknownCoding),
             "text_instead_of_image" => Ok(Self::TextInsteadOfImage),
             "delivery_mismatch" => Ok(Self::DeliveryMismatch),
             "outcome_unknown" => Ok(Self::OutcomeUnknown),

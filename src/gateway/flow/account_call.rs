@@ -70,7 +70,7 @@ async fn call_until_image(
     // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
     let timeouts = AnswerTimeouts { idle, event_idle: max_silence, deadline: end };
-    let (simulated, request_id) = (reply.is_simulated, reply.request_id);
+    let (simulated, request_id, status) = (reply.is_simulated, reply.request_id, reply.status);
     let is_fan_out = fan_out.is_some();
     let mut proof = match task {
         TaskRef::Images(job) if reply.is_from_image_tool => {
@@ -95,7 +95,8 @@ async fn call_until_image(
     };
     let mut reported_call =
         if matches!(task, TaskRef::Response(_)) { report_model_as_unknown(failed_call) } else { failed_call };
-    reported_call.failure.request_id = request_id;
+    let failure = &mut reported_call.failure;
+    (failure.request_id, failure.status) = (request_id, failure.status.and(Some(status)));
     Err(reported_call)
 }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::service_calls::{ServiceCall, ServiceCallError};
-use super::transport::{ResponseBody, Transport, TransportError, TransportSettings, compression};
+use super::transport::{ResponseBody, Transport, TransportError, TransportSettings};
 use crate::gateway::config::{AddressPolicy, RemoteImageConfig};
 use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
@@ -61,7 +61,7 @@ pub(crate) enum DownloadError {
     /// The answer is a redirect without an address, or one too many.
     #[error("the host '{0}' redirects too often.")]
     Redirects(String),
-    /// The answer is too large, encoded, or broke off.
+    /// The answer is too large, or broke off.
     #[error("the host '{host}' sent no image: {reason}.")]
     UnusableBody {
         /// The host.
@@ -180,10 +180,7 @@ async fn read_image(
     until: Instant,
 ) -> Result<Arc<SpooledFile>, DownloadError> {
     let unusable = |reason| DownloadError::UnusableBody { host: host.to_owned(), reason };
-    let (head, mut body) = response.into_parts();
-    if compression(&head.headers).is_some() {
-        return Err(unusable("the answer is compressed"));
-    }
+    let mut body = response.into_body();
     let (mut chunks, mut chunk_bytes) = (Vec::<Bytes>::new(), 0);
     loop {
         let frame = timeout_at(until, body.frame()).await.map_err(|_| DownloadError::Timeout(host.to_owned()))?;

@@ -11,7 +11,7 @@ use super::masked_body::MaskedBody;
 use super::simulated_upstream::{SimulatedBody, SimulatedResponse};
 use super::transport::ResponseBody;
 
-/// An answer with status 200. The relay checks whether it contains an image.
+/// An answer that states success. The relay checks whether it contains an image.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// The body, as it arrives.
@@ -22,6 +22,8 @@ pub(crate) struct Reply {
     pub(crate) is_from_image_tool: bool,
     /// The upstream's id of this call.
     pub(crate) request_id: Option<String>,
+    /// The status of the answer: 2xx.
+    pub(crate) status: u16,
 }
 
 /// The body of a reply, from any source.
@@ -87,6 +89,10 @@ pub(crate) enum FailureCause {
     NoImage,
     /// The answer names a task in place of an image: the image is made later, and never received.
     AsyncTask,
+    /// The answer has the address of an image in place of the image, and the image was not fetched from there.
+    ImageByAddress,
+    /// The answer has a content coding that cannot be decoded.
+    UnknownCoding,
     /// The answer has the text of a model in place of an image, such as a question. In class N, the model states that it
     /// cannot draw here or now.
     TextInsteadOfImage,

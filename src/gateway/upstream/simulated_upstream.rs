@@ -115,7 +115,13 @@ impl SimulatedUpstream {
         let first = std::future::poll_fn(|cx| body.drawing.poll(cx)).await;
         body.drawing
             .store_image(first.map_err(|ReplyError| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
-        Ok(Reply { body: ReplyBody::Simulated(body), is_simulated: true, is_from_image_tool: false, request_id: None })
+        Ok(Reply {
+            body: ReplyBody::Simulated(body),
+            is_simulated: true,
+            is_from_image_tool: false,
+            request_id: None,
+            status: 200,
+        })
     }
 
     /// Begins a response; its image is drawn while the answer is read.
@@ -125,7 +131,7 @@ impl SimulatedUpstream {
         let body = ReplyBody::SimulatedResponse(Box::new(
             body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
         ));
-        Ok(Reply { body, is_simulated: true, is_from_image_tool: false, request_id: None })
+        Ok(Reply { body, is_simulated: true, is_from_image_tool: false, request_id: None, status: 200 })
     }
 }
 

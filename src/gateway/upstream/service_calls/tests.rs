@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::config::{AddressPolicy, ConfigSecret, ModerationErrorPolicy};
 
 const KEY: &str = "sk-judge-canary";
@@ -16,7 +17,8 @@ async fn listen() -> (TcpListener, String) {
 }
 
 fn upstream() -> UpstreamClient {
-    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), false).unwrap()
+    let budgets = RequestBudgets::default_for_test();
+    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), budgets, false).unwrap()
 }
 
 fn service(base: &str, timeout: Duration) -> ModerationConfig {
