@@ -201,6 +201,64 @@ impl ::std::convert::From<
         Self(value)
     }
 }
+/// The treatment of an answer that has the address of an image in place of the image: the request fails, or the image is fetched from there.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum AccountImageUrls {
+    /// The word `refuse`.
+    #[serde(rename = "refuse")]
+    Refuse,
+    /// The word `fetch`.
+    #[serde(rename = "fetch")]
+    Fetch,
+}
+impl ::std::fmt::Display for AccountImageUrls {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Refuse => f.write_str("refuse"),
+            Self::Fetch => f.write_str("fetch"),
+        }
+    }
+}
+impl ::std::str::FromStr for AccountImageUrls {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "refuse" => Ok(Self::Refuse),
+            "fetch" => Ok(Self::Fetch),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for AccountImageUrls {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for AccountImageUrls {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
 #[derive(
     ::serde::Deserialize,
@@ -461,6 +519,11 @@ pub struct AccountSettings {
     /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
+    /// The treatment of an answer that has the address of an image in place of the image. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_urls: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::AccountImageUrls>,
+    >,
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
@@ -2830,6 +2893,9 @@ pub struct NewAccount {
     /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
+    /// The treatment of an answer that has the address of an image in place of the image. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_urls: ::std::option::Option<AccountImageUrls>,
     /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
     pub kind: AccountKind,
     /// The maximum number of concurrent larger images. 2 when absent.
@@ -5041,6 +5107,12 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        image_urls: ::std::result::Result<
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::AccountImageUrls>,
+            >,
+            ::std::string::String,
+        >,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
             ::std::string::String,
@@ -5087,6 +5159,7 @@ pub mod builder {
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
+                image_urls: Ok(Default::default()),
                 large_concurrency: Ok(Default::default()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
@@ -5238,6 +5311,25 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image_urls`.
+        pub fn image_urls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<
+                        crate::wire::admin::open::types::AccountImageUrls,
+                    >,
+                >,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_urls = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_urls: {e}")
+                });
+            self
+        }
         /// Sets the member `large_concurrency`.
         pub fn large_concurrency<T>(mut self, value: T) -> Self
         where
@@ -5356,6 +5448,7 @@ pub mod builder {
                 groups: value.groups?,
                 headers: value.headers?,
                 host_model: value.host_model?,
+                image_urls: value.image_urls?,
                 large_concurrency: value.large_concurrency?,
                 priority: value.priority?,
                 protocol: value.protocol?,
@@ -5379,6 +5472,7 @@ pub mod builder {
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
+                image_urls: Ok(value.image_urls),
                 large_concurrency: Ok(value.large_concurrency),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
@@ -6245,6 +6339,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        image_urls: ::std::result::Result<
+            ::std::option::Option<super::AccountImageUrls>,
+            ::std::string::String,
+        >,
         kind: ::std::result::Result<super::AccountKind, ::std::string::String>,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
@@ -6295,6 +6393,7 @@ pub mod builder {
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
+                image_urls: Ok(Default::default()),
                 kind: Err("no value supplied for kind".to_string()),
                 large_concurrency: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
@@ -6465,6 +6564,19 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image_urls`.
+        pub fn image_urls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountImageUrls>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_urls = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_urls: {e}")
+                });
+            self
+        }
         /// Sets the member `kind`.
         pub fn kind<T>(mut self, value: T) -> Self
         where
@@ -6612,6 +6724,7 @@ pub mod builder {
                 groups: value.groups?,
                 headers: value.headers?,
                 host_model: value.host_model?,
+                image_urls: value.image_urls?,
                 kind: value.kind?,
                 large_concurrency: value.large_concurrency?,
                 name: value.name?,
@@ -6640,6 +6753,7 @@ pub mod builder {
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
+                image_urls: Ok(value.image_urls),
                 kind: Ok(value.kind),
                 large_concurrency: Ok(value.large_concurrency),
                 name: Ok(value.name),

@@ -5,6 +5,7 @@
 //! callers see nothing about an account.
 
 mod failure_classification;
+mod fetched_answer;
 mod generation_call;
 mod image_download;
 mod image_tool;
@@ -21,8 +22,9 @@ mod transport;
 mod webhook_call;
 
 pub(crate) use failure_classification::{
-    IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer, is_refusal,
+    CallerFaultScope, IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer, is_refusal,
 };
+pub(crate) use fetched_answer::AddressedAnswer;
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
 pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};

@@ -92,7 +92,7 @@ impl ImageDownloader {
         config.map(|config| Self::new(config).map(Arc::new)).transpose()
     }
 
-    fn new(config: &RemoteImageConfig) -> Result<Self, TransportError> {
+    pub(super) fn new(config: &RemoteImageConfig) -> Result<Self, TransportError> {
         let settings = TransportSettings {
             addresses: AddressPolicy::PublicAnd(Arc::clone(&config.networks)),
             max_idle_per_origin: 0,
@@ -120,11 +120,21 @@ impl ImageDownloader {
         writer: SpoolWriter,
         until: Instant,
     ) -> Result<Arc<SpooledFile>, DownloadError> {
+        let (response, host) = self.open(address, until).await?;
+        read_image(response, &host, writer, until).await
+    }
+
+    /// Returns the answer for an address, with the host that gives it, when its head has arrived.
+    pub(super) async fn open(
+        &self,
+        address: &str,
+        until: Instant,
+    ) -> Result<(Response<ResponseBody>, String), DownloadError> {
         let mut address = self.check(Url::parse(address).map_err(|_| DownloadError::InvalidAddress)?)?;
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send(&address, until).await?;
             match response.status().as_u16() {
-                200 => return read_image(response, &address.host, writer, until).await,
+                200 => return Ok((response, address.host)),
                 301 | 302 | 303 | 307 | 308 => address = self.check(redirect_target(&address, &response)?)?,
                 status => return Err(DownloadError::Status { host: address.host, status }),
             }

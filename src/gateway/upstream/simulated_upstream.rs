@@ -113,8 +113,7 @@ impl SimulatedUpstream {
         };
         body.draw_next();
         let first = std::future::poll_fn(|cx| body.drawing.poll(cx)).await;
-        body.drawing
-            .store_image(first.map_err(|ReplyError| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
+        body.drawing.store_image(first.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
         Ok(Reply {
             body: ReplyBody::Simulated(body),
             is_simulated: true,
@@ -184,7 +183,7 @@ impl SimulatorJob {
         };
         let file = simulator::draw(&image).map_err(|error| {
             tracing::error!(%error, "the simulator could not draw");
-            ReplyError
+            ReplyError::BROKEN
         })?;
         Ok(STANDARD.encode(file))
     }

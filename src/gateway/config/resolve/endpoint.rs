@@ -35,6 +35,7 @@ impl ConfigResolver<'_> {
             ("allow_http", account.allow_http.is_some()),
             ("headers", account.headers.is_some()),
             ("host_model", account.host_model.is_some()),
+            ("image_urls", account.image_urls.is_some()),
         ];
         let key = [("api_key", account.api_key.is_some())];
         let tokens = [
@@ -74,7 +75,8 @@ impl ConfigResolver<'_> {
         let headers = self.headers(&format!("{path}.headers"), account);
         let protocol = account.protocol.unwrap_or(UpstreamProtocol::Images);
         let host_model = self.host_model(&format!("{path}.host_model"), account, protocol);
-        Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
+        let (base_url, credentials, image_urls) = (base_url?, credentials?, account.image_urls.unwrap_or_default());
+        Some(EndpointConfig { base_url, protocol, host_model, image_urls, credentials, headers })
     }
 
     /// Resolves the text model that runs the image tool. An image model cannot run the tool, because image models use
