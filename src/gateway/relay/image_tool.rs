@@ -140,9 +140,11 @@ impl ImageToolContent {
     }
 
     /// True if an image at another place than those of the contract is wanted: only the first, and none in the event of an
-    /// intermediate image.
-    pub(super) const fn wants_found_image(&self) -> bool {
-        matches!(self.image, FinalImageState::None) && !matches!(self.partial, PartialImageState::Current)
+    /// intermediate image, or of another tool.
+    pub(super) fn wants_found_image(&self) -> bool {
+        let kind = self.item.get("type").and_then(Value::as_str).unwrap_or(IMAGE_CALL_TYPE);
+        let is_other_tool = kind != IMAGE_CALL_TYPE && (kind.ends_with("_call") || kind.ends_with("_output"));
+        matches!(self.image, FinalImageState::None) && self.partial != PartialImageState::Current && !is_other_tool
     }
 
     /// Returns the part of a member that is wanted.

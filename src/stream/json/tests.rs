@@ -106,7 +106,7 @@ fn an_escape_of_a_wanted_text_is_decoded() {
 #[test]
 fn a_text_that_is_not_wanted_is_not_checked() {
     check(
-        "{\"x\":\"\\q\\ud800\u{1}\",\"other\":\"\\q\",\"a\":{\"b\":[[[{\"\\q\":[}}]]]},\"type\":1}",
+        "{\"x\":\"\\q\\ud800\u{1}\",\"other\":\"\\q\",\"a\":{\"b\":[[[[[[{\"\\q\":[}}]]]]]]},\"type\":1}",
         &["other=-", "type=1"],
     );
 }

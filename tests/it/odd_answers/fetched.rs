@@ -95,7 +95,7 @@ fn the_doctor_tells_of_addresses_and_tasks() {
     let (_upstream, gateway) = open(Protocol::Images, &bodies);
     (0..bodies.len()).for_each(|row| drop(ask(&gateway, row, json!({})).error_object(502)));
     gateway.final_records(bodies.len());
-    let told = gateway.run_command(&["doctor", "--json"]).stdout();
+    let told = gateway.run_command(&["doctor", "--json"]).stdout.clone();
     for part in ["with the address of an image in place of the image", "with a task in place of an image"] {
         assert!(told.contains(part), "{part}: {told}");
     }

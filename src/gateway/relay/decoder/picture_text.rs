@@ -145,7 +145,7 @@ impl PictureText {
             let head = &self.text[self.searched..self.text.len().min(self.searched + PREFIX_MAX)];
             let comma = memchr::memchr(b',', head);
             let shows_image = match comma {
-                Some(comma) if head[..=comma].ends_with(DATA_URL_COMMA) => self.shows_image(self.searched + comma + 1),
+                Some(comma) if is_base64_url(&head[..=comma]) => self.shows_image(self.searched + comma + 1),
                 None if head.len() < PREFIX_MAX => None,
                 _ => Some(false),
             };
@@ -203,6 +203,11 @@ impl PictureText {
         self.length += base64.len();
         Ok(base64)
     }
+}
+
+/// True for the part of a data URL with base64 up to its comma.
+fn is_base64_url(prefix: &[u8]) -> bool {
+    prefix.ends_with(DATA_URL_COMMA) && !prefix.iter().any(u8::is_ascii_whitespace)
 }
 
 /// True for the letters of both alphabets of base64 (RFC 4648), and its padding.

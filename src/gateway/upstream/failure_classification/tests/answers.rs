@@ -110,7 +110,6 @@ fn only_a_stated_failure_is_a_failure() {
         ('i', 200, "", r#"{"code":"200","message":"ok"}"#, "X NoImage"),
         ('i', 200, "", r#"{"created":1,"images":[{"url":"x"}]}"#, "X NoImage"),
         ('i', 200, "", r#"{"status":"completed","error":null,"output":[]}"#, "X NoImage"),
-        ('i', 202, "", "", "X NoImage"),
         ('i', 201, "", r#"{"created":1,"data":[]}"#, "X NoImage"),
     ]);
 }
