@@ -159,6 +159,8 @@ pub struct AccountFailure {
     /// | `upstream_failed` | The upstream said that it failed. |
     /// | `no_image_data` | The upstream answered without an image. |
     /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+    /// | `image_by_address` | The upstream sent the address of an image in place of the image, and it was not fetched. |
+    /// | `unknown_coding` | The answer of the upstream has a content coding that the gateway cannot decode. |
     /// | `text_instead_of_image` | A model answered with text instead of an image. |
     /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
     /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
@@ -213,6 +215,64 @@ impl ::std::convert::From<
         value: ::std::collections::BTreeMap<::std::string::String, ::std::string::String>,
     ) -> Self {
         Self(value)
+    }
+}
+/// The treatment of an answer that has the address of an image in place of the image: the request fails, or the image is fetched from there.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum AccountImageUrls {
+    /// The word `refuse`.
+    #[serde(rename = "refuse")]
+    Refuse,
+    /// The word `fetch`.
+    #[serde(rename = "fetch")]
+    Fetch,
+}
+impl ::std::fmt::Display for AccountImageUrls {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Refuse => f.write_str("refuse"),
+            Self::Fetch => f.write_str("fetch"),
+        }
+    }
+}
+impl ::std::str::FromStr for AccountImageUrls {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "refuse" => Ok(Self::Refuse),
+            "fetch" => Ok(Self::Fetch),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for AccountImageUrls {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for AccountImageUrls {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
@@ -483,6 +543,9 @@ pub struct AccountSettings {
     /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
+    /// The treatment of an answer that has the address of an image in place of the image. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_urls: ::std::option::Option<AccountImageUrls>,
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
@@ -2992,6 +3055,9 @@ pub struct NewAccount {
     /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
+    /// The treatment of an answer that has the address of an image in place of the image. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_urls: ::std::option::Option<AccountImageUrls>,
     /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
     pub kind: AccountKind,
     /// The maximum number of concurrent larger images. 2 when absent.
@@ -3842,6 +3908,8 @@ impl ::std::convert::TryFrom<::std::string::String> for RecordOutcome {
 /// | `upstream_failed` | The upstream said that it failed. |
 /// | `no_image_data` | The upstream answered without an image. |
 /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+/// | `image_by_address` | The upstream sent the address of an image in place of the image, and it was not fetched. |
+/// | `unknown_coding` | The answer of the upstream has a content coding that the gateway cannot decode. |
 /// | `text_instead_of_image` | A model answered with text instead of an image. |
 /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
@@ -3893,6 +3961,12 @@ pub enum RecordReason {
     /// The word `async_upstream`.
     #[serde(rename = "async_upstream")]
     AsyncUpstream,
+    /// The word `image_by_address`.
+    #[serde(rename = "image_by_address")]
+    ImageByAddress,
+    /// The word `unknown_coding`.
+    #[serde(rename = "unknown_coding")]
+    UnknownCoding,
     /// The word `text_instead_of_image`.
     #[serde(rename = "text_instead_of_image")]
     TextInsteadOfImage,
@@ -3936,6 +4010,8 @@ impl ::std::fmt::Display for RecordReason {
             Self::UpstreamFailed => f.write_str("upstream_failed"),
             Self::NoImageData => f.write_str("no_image_data"),
             Self::AsyncUpstream => f.write_str("async_upstream"),
+            Self::ImageByAddress => f.write_str("image_by_address"),
+            Self::UnknownCoding => f.write_str("unknown_coding"),
             Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
             Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
             Self::OutcomeUnknown => f.write_str("outcome_unknown"),
@@ -3964,6 +4040,8 @@ impl ::std::str::FromStr for RecordReason {
             "upstream_failed" => Ok(Self::UpstreamFailed),
             "no_image_data" => Ok(Self::NoImageData),
             "async_upstream" => Ok(Self::AsyncUpstream),
+            "image_by_address" => Ok(Self::ImageByAddress),
+            "unknown_coding" => Ok(Self::UnknownCoding),
             "text_instead_of_image" => Ok(Self::TextInsteadOfImage),
             "delivery_mismatch" => Ok(Self::DeliveryMismatch),
             "outcome_unknown" => Ok(Self::OutcomeUnknown),
@@ -6093,6 +6171,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        image_urls: ::std::result::Result<
+            ::std::option::Option<super::AccountImageUrls>,
+            ::std::string::String,
+        >,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
             ::std::string::String,
@@ -6139,6 +6221,7 @@ pub mod builder {
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
+                image_urls: Ok(Default::default()),
                 large_concurrency: Ok(Default::default()),
                 limit_phrases: Ok(Default::default()),
                 priority: Ok(Default::default()),
@@ -6281,6 +6364,19 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image_urls`.
+        pub fn image_urls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountImageUrls>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_urls = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_urls: {e}")
+                });
+            self
+        }
         /// Sets the member `large_concurrency`.
         pub fn large_concurrency<T>(mut self, value: T) -> Self
         where
@@ -6406,6 +6502,7 @@ pub mod builder {
                 groups: value.groups?,
                 headers: value.headers?,
                 host_model: value.host_model?,
+                image_urls: value.image_urls?,
                 large_concurrency: value.large_concurrency?,
                 limit_phrases: value.limit_phrases?,
                 priority: value.priority?,
@@ -6430,6 +6527,7 @@ pub mod builder {
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
+                image_urls: Ok(value.image_urls),
                 large_concurrency: Ok(value.large_concurrency),
                 limit_phrases: Ok(value.limit_phrases),
                 priority: Ok(value.priority),
@@ -10071,6 +10169,10 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        image_urls: ::std::result::Result<
+            ::std::option::Option<super::AccountImageUrls>,
+            ::std::string::String,
+        >,
         kind: ::std::result::Result<super::AccountKind, ::std::string::String>,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
@@ -10129,6 +10231,7 @@ pub mod builder {
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
+                image_urls: Ok(Default::default()),
                 kind: Err("no value supplied for kind".to_string()),
                 large_concurrency: Ok(Default::default()),
                 limit_phrases: Ok(Default::default()),
@@ -10298,6 +10401,19 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for host_model: {e}")
+                });
+            self
+        }
+        /// Sets the member `image_urls`.
+        pub fn image_urls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountImageUrls>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_urls = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_urls: {e}")
                 });
             self
         }
@@ -10478,6 +10594,7 @@ pub mod builder {
                 groups: value.groups?,
                 headers: value.headers?,
                 host_model: value.host_model?,
+                image_urls: value.image_urls?,
                 kind: value.kind?,
                 large_concurrency: value.large_concurrency?,
                 limit_phrases: value.limit_phrases?,
@@ -10508,6 +10625,7 @@ pub mod builder {
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
+                image_urls: Ok(value.image_urls),
                 kind: Ok(value.kind),
                 large_concurrency: Ok(value.large_concurrency),
                 limit_phrases: Ok(value.limit_phrases),

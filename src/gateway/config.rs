@@ -64,8 +64,8 @@ pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls,
-    StoredContextPolicy, UpstreamProtocol,
+    FieldOperations, FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit,
+    SecondFactorPolicy, SmtpTls, StoredContextPolicy, UpstreamProtocol,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;

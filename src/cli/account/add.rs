@@ -29,6 +29,9 @@ pub(super) struct AccountAddCommand {
     /// The text model that runs the image tool of an account with the protocol `responses` [default: gpt-5.5]
     #[arg(long, value_name = "MODEL")]
     host_model: Option<String>,
+    /// The treatment of an answer that has the address of an image in place of the image [default: refuse]
+    #[arg(long, value_name = "WORD", value_parser = ["refuse", "fetch"])]
+    image_urls: Option<String>,
     /// The address of the upstream with its version, such as <https://api.openai.com/v1>
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -111,6 +114,7 @@ impl AccountAddCommand {
             ("kind", Some(Value::from(self.kind.clone()))),
             ("protocol", to_value(&self.protocol)),
             ("host_model", to_value(&self.host_model)),
+            ("image_urls", to_value(&self.image_urls)),
             ("base_url", to_value(&self.base_url)),
             ("allow_http", self.allow_http.then(|| Value::from(true))),
             ("token_url", to_value(&tokens.token_url)),

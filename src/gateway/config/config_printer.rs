@@ -234,6 +234,7 @@ impl ConfigPrinter<'_> {
             if endpoint.protocol == UpstreamProtocol::Responses {
                 self.line(path, "host_model", &quoted(&endpoint.host_model));
             }
+            self.line(path, "image_urls", &quoted(endpoint.image_urls.as_str()));
             self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
             match &endpoint.credentials {
                 AccountCredentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),

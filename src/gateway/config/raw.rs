@@ -19,7 +19,8 @@ pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
+    FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
+    UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, GrantKind};
 pub(super) use duration_text::RawDuration;
@@ -241,6 +242,10 @@ pub(super) struct RawAccount {
     /// The text model that runs the image tool if an account with the protocol `responses` serves the image endpoints.
     /// It reads the prompt and is charged in addition to the image. Default: `gpt-5.5`.
     pub(super) host_model: Option<String>,
+    /// The treatment of an answer that has the address of an image in place of the image. With `fetch`, the gateway fetches
+    /// it: from any host on port 443 with `https`, from those of `remote_images`, and from the host of `base_url`; never
+    /// from a private network that `remote_images` does not name. Default: `refuse`.
+    pub(super) image_urls: Option<ImageUrlPolicy>,
     /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
     pub(super) base_url: Option<String>,
     /// Allows a plain `http` `base_url` or `token_url` on another machine: credentials and images are then sent

@@ -88,6 +88,8 @@ const fn from_account_failure(last: &AttemptFailure) -> &'static str {
         (FailureCause::Failed, _) => UpstreamFault::Failed.as_str(),
         (FailureCause::NoImage, _) => UpstreamFault::NoImage.as_str(),
         (FailureCause::AsyncTask, _) => UpstreamFault::AsyncTask.as_str(),
+        (FailureCause::ImageByAddress, _) => UpstreamFault::ImageByAddress.as_str(),
+        (FailureCause::UnknownCoding, _) => UpstreamFault::UnknownCoding.as_str(),
         (FailureCause::TextInsteadOfImage, _) => UpstreamFault::TextInsteadOfImage.as_str(),
         (FailureCause::Unreachable, Some(401 | 403)) => "credentials",
         _ => "network",

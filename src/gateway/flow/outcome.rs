@@ -210,6 +210,8 @@ fn error_for_cause(cause: &FailureCause, class: FailureClass) -> Error {
         FailureCause::Forbidden | FailureCause::Blocked => Error::Upstream(UpstreamFault::Rejected),
         FailureCause::NoImage => Error::Upstream(UpstreamFault::NoImage),
         FailureCause::AsyncTask => Error::Upstream(UpstreamFault::AsyncTask),
+        FailureCause::ImageByAddress => Error::Upstream(UpstreamFault::ImageByAddress),
+        FailureCause::UnknownCoding => Error::Upstream(UpstreamFault::UnknownCoding),
         FailureCause::TextInsteadOfImage => Error::Upstream(UpstreamFault::TextInsteadOfImage),
         FailureCause::NotOffered if class == FailureClass::N => Error::Upstream(UpstreamFault::NotOffered),
         FailureCause::Failed if matches!(class, FailureClass::N | FailureClass::F) => {

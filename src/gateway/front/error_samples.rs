@@ -104,6 +104,8 @@ fn faults() -> Vec<UpstreamFault> {
         UpstreamFault::Refused => UpstreamFault::Refused,
         UpstreamFault::NoImage => UpstreamFault::NoImage,
         UpstreamFault::AsyncTask => UpstreamFault::AsyncTask,
+        UpstreamFault::ImageByAddress => UpstreamFault::ImageByAddress,
+        UpstreamFault::UnknownCoding => UpstreamFault::UnknownCoding,
         UpstreamFault::TextInsteadOfImage => UpstreamFault::TextInsteadOfImage,
         UpstreamFault::Failed => UpstreamFault::Failed,
         UpstreamFault::NotOffered => UpstreamFault::NotOffered,

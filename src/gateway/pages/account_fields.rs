@@ -13,9 +13,10 @@ use crate::error::{Error, RejectionReason};
 use crate::gateway::console::Console;
 
 /// The fields for settings that can change without the secrets.
-const SETTING_FIELDS: [SettingField; 8] = [
+const SETTING_FIELDS: [SettingField; 9] = [
     SettingField::new("protocol", "accounts.protocol", "/protocol", SettingFieldKind::Text),
     SettingField::new("host_model", "accounts.host_model", "/host_model", SettingFieldKind::Text),
+    SettingField::new("image_urls", "accounts.image_urls", "/image_urls", SettingFieldKind::Text),
     SettingField::new("tier", "accounts.tier", "/tier", SettingFieldKind::Text),
     SettingField::new("priority", "accounts.priority", "/priority", SettingFieldKind::Number),
     SettingField::new("concurrency", "accounts.concurrency", "/concurrency", SettingFieldKind::Number),
@@ -59,6 +60,7 @@ pub(super) enum SettingsPart {
 pub(super) struct AccountWords {
     pub(super) kinds: Vec<String>,
     pub(super) protocols: Vec<String>,
+    pub(super) image_urls: Vec<String>,
     pub(super) tiers: Vec<String>,
     pub(super) grants: Vec<String>,
     pub(super) client_auths: Vec<String>,
@@ -72,6 +74,7 @@ impl AccountWords {
         Self {
             kinds: words("kind"),
             protocols: words("protocol"),
+            image_urls: words("image_urls"),
             tiers: words("tier"),
             grants: words("grant"),
             client_auths: words("client_auth"),

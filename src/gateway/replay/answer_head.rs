@@ -46,6 +46,8 @@ pub(super) fn is_final(error: &Error) -> bool {
             UpstreamFault::Refused
             | UpstreamFault::NoImage
             | UpstreamFault::AsyncTask
+            | UpstreamFault::ImageByAddress
+            | UpstreamFault::UnknownCoding
             | UpstreamFault::TextInsteadOfImage
             | UpstreamFault::Broken
             | UpstreamFault::Timeout

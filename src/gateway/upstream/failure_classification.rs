@@ -137,8 +137,6 @@ fn classify_error(
         }
     }
     match status {
-        // A success that is not 200: the answer is not read, and may belong to an image.
-        200..=299 => imageless_answer::ambiguous_failure(body),
         // A 401 is about the account's own credentials, whatever the body says.
         401 => (FailureClass::N, FailureCause::Unreachable),
         429 => classify_account_limit(&signals, headers, body),

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
-use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport, compression};
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
 use crate::gateway::accounts::{
     CredentialService, CredentialServiceError, SecretMask, TokenRequest, TokenResponse, UpstreamAddress,
 };
@@ -215,10 +215,6 @@ impl ServiceCall {
         let (log_name, max_bytes) = (self.log_name, self.max_bytes);
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
-        if compression(&head.headers).is_some() {
-            tracing::warn!(what = log_name, "a service compressed an answer although the request did not allow it");
-            return Err(ServiceCallError::Unusable);
-        }
         let result =
             timeout_at(until, read_whole_body(body, max_bytes)).await.unwrap_or(Err(ServiceCallError::Timeout));
         let answer = result.inspect_err(

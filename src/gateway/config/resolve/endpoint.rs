@@ -40,6 +40,7 @@ impl ConfigResolver<'_> {
             ("host_model", account.host_model.is_some()),
             ("refusal_phrases", account.refusal_phrases.is_some()),
             ("limit_phrases", account.limit_phrases.is_some()),
+            ("image_urls", account.image_urls.is_some()),
         ];
         let key = [("api_key", account.api_key.is_some())];
         let tokens = [
@@ -83,7 +84,8 @@ impl ConfigResolver<'_> {
             refusals: self.phrases(&format!("{path}.refusal_phrases"), account.refusal_phrases.as_deref()),
             limits: self.phrases(&format!("{path}.limit_phrases"), account.limit_phrases.as_deref()),
         };
-        Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers, phrases })
+        let (base_url, credentials, image_urls) = (base_url?, credentials?, account.image_urls.unwrap_or_default());
+        Some(EndpointConfig { base_url, protocol, host_model, image_urls, credentials, headers, phrases })
     }
 
     /// Resolves phrases. A phrase of few letters would be found in most errors.

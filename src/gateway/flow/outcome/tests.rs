@@ -198,7 +198,9 @@ fn an_ambiguous_failure_takes_precedence_over_earlier_ones() {
 #[test]
 fn a_failure_reported_by_the_upstream_may_be_retried() {
     assert!(caller_error_of(&[failure(FailureClass::F, FailureCause::Failed)]).should_retry());
-    for cause in [FailureCause::NoImage, FailureCause::AsyncTask] {
+    for cause in
+        [FailureCause::NoImage, FailureCause::AsyncTask, FailureCause::ImageByAddress, FailureCause::UnknownCoding]
+    {
         assert!(!caller_error_of(&[failure(FailureClass::X, cause)]).should_retry());
     }
 }

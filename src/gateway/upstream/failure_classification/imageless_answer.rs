@@ -15,7 +15,7 @@ use crate::gateway::upstream::reply::{AttemptFailure, FailureCause, FailureClass
 /// The states of a task that has not ended.
 const PENDING_STATES: [&str; 5] = ["queued", "pending", "processing", "in_progress", "submitted"];
 
-/// Classifies a complete answer with status 200 and no image, from the members of the answer, of its error event, or of
+/// Classifies a complete answer that states success and has no image, from the members of the answer, of its error event, or of
 /// a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
 /// address. Only an answer that states a failure is one: any other may belong to an image that was made.
 pub(crate) fn classify_imageless_answer(
@@ -82,13 +82,13 @@ const fn text_failure(statement: TextStatement) -> (FailureClass, FailureCause) 
         TextStatement::Refusal => (FailureClass::R, FailureCause::Refused),
         TextStatement::MissingTool => (FailureClass::N, FailureCause::NotOffered),
         TextStatement::Busy => (FailureClass::N, FailureCause::TextInsteadOfImage),
-        TextStatement::Address => (FailureClass::X, FailureCause::NoImage),
+        TextStatement::Address => (FailureClass::X, FailureCause::ImageByAddress),
         TextStatement::Other => (FailureClass::R, FailureCause::TextInsteadOfImage),
     }
 }
 
 /// Returns the failure of an answer that is a success, but has no image: one may be made, or may have been made.
-pub(super) fn ambiguous_failure(members: Option<&Map<String, Value>>) -> (FailureClass, FailureCause) {
+fn ambiguous_failure(members: Option<&Map<String, Value>>) -> (FailureClass, FailureCause) {
     let is_task = members.is_some_and(is_task);
     (FailureClass::X, if is_task { FailureCause::AsyncTask } else { FailureCause::NoImage })
 }

@@ -56,9 +56,6 @@ fn each_status_has_its_class() {
             &FailureCause::Broken,
         );
     }
-    for code in [201, 202, 204, 206] {
-        check(code, &plain, FailureClass::X, &FailureCause::NoImage);
-    }
     for code in [101, 301, 302, 304, 307, 308, 408, 409, 418, 502, 520] {
         check(code, &plain, FailureClass::X, &FailureCause::Broken);
     }

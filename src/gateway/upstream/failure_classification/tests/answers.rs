@@ -25,7 +25,7 @@ pub(super) fn verdict(protocol: char, status: u16, header: &str, body: &str) -> 
     }
     let body: Option<Value> = serde_json::from_str(body).ok();
     let failure = match (status, &body) {
-        (200, Some(Value::Object(members))) => classify_imageless_answer(members, false, scope),
+        (200..=299, Some(Value::Object(members))) => classify_imageless_answer(members, false, scope),
         _ => classify_status(StatusCode::from_u16(status).expect("a status"), &headers, body.as_ref(), scope),
     };
     let detail = match &failure.cause {
@@ -115,7 +115,6 @@ fn only_a_stated_failure_is_a_failure() {
         ('i', 200, "", r#"{"code":"200","message":"ok"}"#, "X NoImage"),
         ('i', 200, "", r#"{"created":1,"images":[{"url":"x"}]}"#, "X NoImage"),
         ('i', 200, "", r#"{"status":"completed","error":null,"output":[]}"#, "X NoImage"),
-        ('i', 202, "", "", "X NoImage"),
         ('i', 201, "", r#"{"created":1,"data":[]}"#, "X NoImage"),
     ]);
 }
@@ -264,7 +263,7 @@ fn text_in_place_of_an_image_is_told_apart() {
         ("图片服务繁忙，请稍后再试。", "N TextInsteadOfImage"),
         ("Which style would you like?", "R TextInsteadOfImage"),
         ("Done! ![image](data:image/png;base64,iVBORw0KGgo=)", "X NoImage"),
-        ("Here it is: https://files.example/a.png", "X NoImage"),
+        ("Here it is: https://files.example/a.png", "X ImageByAddress"),
         ("This breaks our usage policies, see https://up.example/policies", "R Refused"),
     ] {
         assert_eq!(verdict('i', 200, "", &answer(text).to_string()), expected, "{text}");
