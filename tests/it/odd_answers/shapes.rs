@@ -26,7 +26,7 @@ const IMAGELESS: [(&str, &str); 31] = [
     (r#"{"success":true}"#, "no_image_data"),
     (r#"{"code":0,"message":"ok","data":{}}"#, "no_image_data"),
     (r#"{"status":"completed","output":[]}"#, "no_image_data"),
-    (r#"{"data":[{"b64_json":"iVBOR"#, "no_image_data"),
+    (r#"{"data":[{"b64_json":"#, "no_image_data"),
     ("", "no_image_data"),
     ("null", "no_image_data"),
     ("[]", "no_image_data"),
