@@ -74,6 +74,10 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             let job = async move {
                 let reserved = context.reserve_answer_space().await;
                 context.take_answer_space().into_iter().for_each(|space| claim.use_space(space));
+                // Links to images in memory would end before they say.
+                if !matches!(&context.task, SharedTask::Images(job) if job.adaptations().asks_for_urls()) {
+                    claim.keep_in_memory();
+                }
                 let result = match reserved {
                     Ok(()) => context.run(None).await,
                     Err(error) => Err(error),

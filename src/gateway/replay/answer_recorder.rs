@@ -52,11 +52,11 @@ impl AnswerRecorder {
         Self { answer, output, memory: None }
     }
 
-    /// Uses the space that was reserved for the answer, and keeps in memory what cannot be written nevertheless.
-    pub(super) fn keep_all(&mut self, space: AnswerSpace, memory: &Arc<UnstoredAnswers>) {
+    /// Uses the space that was reserved for the answer, if any, and keeps in memory what cannot be written.
+    pub(super) fn keep_all(&mut self, space: Option<AnswerSpace>, memory: &Arc<UnstoredAnswers>) {
         self.memory = Some(Arc::clone(memory));
         if let Some(output) = &mut self.output {
-            output.space = Some(space);
+            output.space = space;
         }
     }
 

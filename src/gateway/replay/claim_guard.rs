@@ -34,8 +34,10 @@ pub(crate) struct ClaimGuard {
     idempotent_answers: Arc<IdempotentAnswers>,
     live: Arc<LiveClaim>,
     row: ReplayClaim,
-    /// The disk space for the answer, if the caller gets it only from the stored answer.
+    /// The disk space that was reserved for the answer.
     space: Option<AnswerSpace>,
+    /// True if the answer is kept in memory for a while if it cannot be written.
+    is_kept_in_memory: bool,
     /// Keeps the store open until the claim is completed or released.
     _pending: PendingGuard,
 }
@@ -45,7 +47,7 @@ pub(crate) struct ClaimGuard {
 impl ClaimGuard {
     pub(super) fn new(idempotent_answers: Arc<IdempotentAnswers>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
         let _pending = idempotent_answers.begin_work();
-        Self { idempotent_answers, live, row, space: None, _pending }
+        Self { idempotent_answers, live, row, space: None, is_kept_in_memory: false, _pending }
     }
 
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
@@ -100,7 +102,12 @@ impl ClaimGuard {
     /// Uses space that was reserved before anything was spent. The answer is then kept until it is fetched, even if it
     /// cannot be written.
     pub(crate) fn use_space(&mut self, space: AnswerSpace) {
-        self.space = Some(space);
+        (self.space, self.is_kept_in_memory) = (Some(space), true);
+    }
+
+    /// Keeps the answer in memory for a while if it cannot be written: it was paid for, and its caller may have left.
+    pub(crate) const fn keep_in_memory(&mut self) {
+        self.is_kept_in_memory = true;
     }
 
     /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After
@@ -145,9 +152,8 @@ impl ClaimGuard {
         };
         let storage = Arc::clone(&self.idempotent_answers.folder) as Arc<dyn EvictableStorage>;
         let mut recorder = AnswerRecorder::begin(Arc::clone(&self.live.answer), head, frames, storage);
-        let must_be_kept = self.space.is_some();
-        if let Some(space) = self.space.take() {
-            recorder.keep_all(space, &self.idempotent_answers.unstored);
+        if self.is_kept_in_memory {
+            recorder.keep_all(self.space.take(), &self.idempotent_answers.unstored);
         }
         if let Err(error) = recorder.record_body(body).await {
             tracing::warn!(%error, "an answer broke off and is not stored");
@@ -165,7 +171,7 @@ impl ClaimGuard {
                 }
             }
         }
-        if !must_be_kept && !is_stored {
+        if !self.is_kept_in_memory && !is_stored {
             self.live.answer.mark_unstored();
         } else if !is_stored && !self.live.answer.has_gap() {
             self.idempotent_answers.unstored.keep(self.row.request_id.clone(), Arc::clone(&self.live.answer));

@@ -118,6 +118,11 @@ impl Caller {
         caller
     }
 
+    /// True if nothing but the mark of a retry ties the repeats of the caller to its first request.
+    pub(super) const fn has_no_key(&self) -> bool {
+        matches!(self.kind, CallerKind::Retrying | CallerKind::Link)
+    }
+
     /// Asks again until the caller has its image, or knows that the outcome is unknown.
     pub(super) fn ask_until_answered(&mut self, stage: &Stage) {
         for _ in 0..QUESTIONS_MAX {
