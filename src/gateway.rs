@@ -151,11 +151,8 @@ impl Gateway {
     ) -> Result<Self, ServeError> {
         let (keys, people, replays) = (open_keys(store), open_people(config, store), Arc::clone(store) as _);
         let (node, vault) = (store.node_id().clone(), store.vault());
-        let addresses = AddressPolicy::for_services(config.allow_link_local);
         let request_budgets = RequestBudgets::new(&config.uploads);
-        let budgets = Arc::clone(&request_budgets);
-        // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
-        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, addresses, budgets, needs_tls(config))?);
+        let upstream = open_upstream(config, &request_budgets)?;
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
@@ -433,6 +430,12 @@ impl Gateway {
     pub(crate) const fn config(&self) -> &Arc<Config> {
         &self.config
     }
+}
+
+/// Opens the client of the upstreams, which prepares TLS if the settings need it: a problem fails the start, not a call.
+fn open_upstream(config: &Config, budgets: &Arc<RequestBudgets>) -> Result<Arc<UpstreamClient>, ServeError> {
+    let (addresses, budgets) = (AddressPolicy::for_services(config.allow_link_local), Arc::clone(budgets));
+    Ok(Arc::new(UpstreamClient::new(config.deadlines.connect, addresses, budgets, needs_tls(config))?))
 }
 
 /// Opens the spool, and begins to check the free space of its disk.

@@ -242,23 +242,18 @@ fn every_odd_answer_gets_its_verdict_and_none_is_paid_for_twice() {
         for (protocol, worker) in workers() {
             let (gateway, upstream, keys) = (&gateway, &upstream, &keys[&(protocol, worker)]);
             let (rows, outcomes, next) = (&rows, &outcomes, &next);
-            scope.spawn(move || {
-                loop {
-                    let at = {
-                        let mut next = next.lock().expect("no panic");
-                        let next = next.entry(protocol).or_default();
-                        std::mem::replace(next, *next + 1)
-                    };
-                    let Some((row, _)) = rows.iter().enumerate().filter(|(_, row)| row.protocol == protocol).nth(at)
-                    else {
-                        return;
-                    };
-                    for is_stream in [false, true] {
-                        let outcome = ask(gateway, upstream, keys, row, is_stream);
-                        outcomes.lock().expect("no panic").push((row, is_stream, outcome));
-                    }
-                }
-            });
+            let next_row = move || {
+                let mut next = next.lock().expect("no panic");
+                let next = next.entry(protocol).or_default();
+                let at = std::mem::replace(next, *next + 1);
+                rows.iter().enumerate().filter(|(_, row)| row.protocol == protocol).nth(at).map(|(row, _)| row)
+            };
+            let ask_both = move |row| {
+                let both =
+                    [false, true].map(|is_stream| (row, is_stream, ask(gateway, upstream, keys, row, is_stream)));
+                outcomes.lock().expect("no panic").extend(both);
+            };
+            scope.spawn(move || std::iter::from_fn(next_row).for_each(ask_both));
         }
     });
     let outcomes = outcomes.into_inner().expect("no panic");

@@ -34,9 +34,8 @@ enum Asked {
     /// An image of accounts with the Responses API, plain or as a stream.
     Tool,
     ToolStream,
-    /// A response, plain or as a stream.
+    /// A response.
     Response,
-    ResponseStream,
 }
 
 /// An odd failure and what follows from it.
@@ -54,15 +53,19 @@ struct Row {
 
 impl Asked {
     const fn is_image(self) -> bool {
-        !matches!(self, Self::Response | Self::ResponseStream)
+        !matches!(self, Self::Response)
     }
 
     const fn is_native_image(self) -> bool {
         matches!(self, Self::Image | Self::ImageStream)
     }
 
+    fn with_protocol(self, account: Account) -> Account {
+        if self.is_native_image() { account } else { account.with_responses_protocol() }
+    }
+
     fn call(self) -> Call {
-        let stream = matches!(self, Self::ImageStream | Self::ToolStream | Self::ResponseStream);
+        let stream = matches!(self, Self::ImageStream | Self::ToolStream);
         if self.is_image() {
             return Call::generation().json(&request(json!({"stream": stream, "size": "1024x1024", "quality": "low"})));
         }
@@ -150,8 +153,9 @@ impl Fixture {
                 let account = Account::with_base_url(&format!("r{index}{name}"), upstream.base_url())
                     .with_line(&format!("groups = [\"g{index}\"]\npriority = {priority}"));
                 let account = account.with_token(&token(index, name));
-                let account = if row.asked.is_native_image() { account } else { account.with_responses_protocol() };
-                let account = account
+                let account = row
+                    .asked
+                    .with_protocol(account)
                     .with_line("refusal_phrases = [\"nope not that\"]\nlimit_phrases = [\"come back tomorrow\"]");
                 upstream.set_for_token(&account.token, row.status, &row.header_lines(), &row.body);
                 accounts.push(account);
@@ -230,17 +234,15 @@ fn each_odd_failure_has_its_class_calls_advice_record_and_account() {
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
-                scope.spawn(|| {
-                    let mut wrong = Vec::new();
-                    loop {
-                        let index = next.fetch_add(1, Ordering::SeqCst);
-                        let Some(row) = rows.get(index) else { return wrong };
-                        let faults = fixture.faults_of(index, row);
-                        if !faults.is_empty() {
-                            wrong.push(format!("{}\n  {}", row.describe(), faults.join("\n  ")));
-                        }
-                    }
-                })
+                let next_row = || {
+                    let index = next.fetch_add(1, Ordering::SeqCst);
+                    rows.get(index).map(|row| (index, row))
+                };
+                let describe = |(index, row): (usize, &Row)| {
+                    let faults = fixture.faults_of(index, row);
+                    (!faults.is_empty()).then(|| format!("{}\n  {}", row.describe(), faults.join("\n  ")))
+                };
+                scope.spawn(move || std::iter::from_fn(next_row).filter_map(describe).collect::<Vec<_>>())
             })
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("the rows of a thread")).collect()

@@ -153,7 +153,7 @@ mod tests {
     fn the_number_of_remembered_models_is_bounded() {
         let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
         (0..1000).for_each(|number| {
-            unfit.note_unavailable(&format!("m{number}").into(), false, timing_at(begin, number, number))
+            unfit.note_unavailable(&format!("m{number}").into(), false, timing_at(begin, number, number));
         });
         assert_eq!(unfit.0.len(), MODELS_MAX);
         assert!(

@@ -107,15 +107,14 @@ impl AnswerDecoder {
             if let Some(decoded) = self.stages[at].next()? {
                 return Ok(DecodedStep::Data(decoded));
             }
-            match self.pull(at)? {
-                DecodedStep::Data(input) if input.is_empty() => {}
-                DecodedStep::Data(input) => {
-                    if let Some(plain) = self.stages[at].feed(input) {
-                        return Ok(DecodedStep::Data(plain));
-                    }
-                }
+            let input = match self.pull(at)? {
+                DecodedStep::Data(input) => input,
                 DecodedStep::NeedsInput => return Ok(DecodedStep::NeedsInput),
                 DecodedStep::End => return Ok(self.stages[at].end()?.map_or(DecodedStep::End, DecodedStep::Data)),
+            };
+            let plain = if input.is_empty() { None } else { self.stages[at].feed(input) };
+            if let Some(plain) = plain {
+                return Ok(DecodedStep::Data(plain));
             }
         }
     }

@@ -23,7 +23,7 @@ use super::UpstreamClient;
 use super::image_download::ImageDownloader;
 use super::reply::{ReplyBody, ReplyError};
 use super::service_calls::ServiceCall;
-use super::transport::ResponseBody;
+use super::transport::{BodyError, ResponseBody};
 use crate::gateway::accounts::Lease;
 use crate::gateway::config::RemoteImageConfig;
 use crate::image::has_known_format;
@@ -181,6 +181,18 @@ impl FetchedAnswer {
         let complete = self.carry.split_to(self.carry.len() / 3 * 3);
         STANDARD.encode(&complete).into()
     }
+
+    /// Encodes the next frame of an image. Trailers have no data.
+    fn encode_frame(&mut self, frame: Result<Frame<Bytes>, BodyError>) -> Result<Frame<Bytes>, ReplyError> {
+        match frame {
+            Ok(frame) => Ok(Frame::data(frame.into_data().map_or_else(|_| Bytes::new(), |data| self.encode(&data)))),
+            Err(error) => {
+                tracing::warn!(%error, "an image of an answer broke off");
+                self.parts.clear();
+                Err(ReplyError::BROKEN)
+            }
+        }
+    }
 }
 
 impl Body for FetchedAnswer {
@@ -197,15 +209,7 @@ impl Body for FetchedAnswer {
                     self.encode(&head)
                 }
                 Some(AnswerPart::Image(body)) => match ready!(Pin::new(body).poll_frame(cx)) {
-                    Some(Ok(frame)) => {
-                        let Ok(data) = frame.into_data() else { continue };
-                        return Poll::Ready(Some(Ok(Frame::data(self.encode(&data)))));
-                    }
-                    Some(Err(error)) => {
-                        tracing::warn!(%error, "an image of an answer broke off");
-                        self.parts.clear();
-                        return Poll::Ready(Some(Err(ReplyError::BROKEN)));
-                    }
+                    Some(frame) => return Poll::Ready(Some(self.encode_frame(frame))),
                     None => STANDARD.encode(self.carry.split()).into(),
                 },
             };

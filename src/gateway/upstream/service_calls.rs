@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
-use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
+use super::transport::{BodyErrorKind, RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
 use crate::gateway::accounts::{
     CredentialService, CredentialServiceError, SecretMask, TokenRequest, TokenResponse, UpstreamAddress,
 };
@@ -259,7 +259,11 @@ fn service_send_error(log_name: &str, error: &SendError) -> ServiceCallError {
 async fn read_whole_body(mut body: ResponseBody, max_bytes: usize) -> Result<Bytes, ServiceCallError> {
     let mut received = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| ServiceCallError::Unreachable)?.into_data() else { continue };
+        let frame = frame.map_err(|error| match error.kind {
+            BodyErrorKind::Undecodable => ServiceCallError::Unusable,
+            BodyErrorKind::Truncated | BodyErrorKind::Reset | BodyErrorKind::Malformed => ServiceCallError::Unreachable,
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
         if received.len() + data.len() > max_bytes {
             return Err(ServiceCallError::Unusable);
         }

@@ -34,7 +34,7 @@ use crate::gateway::admission::RequestBudgets;
 use crate::gateway::config::{AddressPolicy, UploadLimits};
 
 pub(crate) use body::{RequestBody, ResponseBody};
-pub(crate) use error::{BodyErrorKind, SendError, SendErrorKind, SendProgress, TransportError};
+pub(crate) use error::{BodyError, BodyErrorKind, SendError, SendErrorKind, SendProgress, TransportError};
 
 use buffer_budget::{BufferBudget, ExchangeState};
 use dialer::Dialer;

@@ -22,7 +22,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("Come back tomorrow!", "busy"),
     ("Which style would you like?", "text"),
     ("您想要什么风格？", "text"),
-    ("Here it is: https://files.example/a.png", "ambiguous no_image_data"),
+    ("Here it is: https://files.example/a.png", "ambiguous image_by_address"),
 ];
 
 fn response(text: &str) -> Value {

@@ -17,14 +17,16 @@ fn check(limited: Asked, other: Asked, cause: &str) {
     let account = Account::with_base_url("only", upstream.base_url()).with_responses_protocol();
     let mut gateway = Gateway::with("", &[account]);
     upstream.set_response(429, "content-type: application/json\r\n", limit());
-    let send = |gateway: &Gateway, asked: Asked| asked.call().key(gateway.secret()).send(gateway.address());
+    let send = |gateway: &Gateway, asked: Asked| {
+        asked.call().key(gateway.secret()).without_document_check().send(gateway.address())
+    };
     assert_eq!(send(&gateway, limited).error_object(429)["code"], "usage_limit_reached");
     let account = gateway.account("only");
     assert_eq!((&account["state"], &account["cooling_cause"]), (&json!("cooling"), &json!(cause)), "{account}");
     for step in ["at once", "after a restart"] {
         if step == "after a restart" {
             gateway.terminate();
-            gateway.start();
+            gateway.start_again();
         }
         let before = upstream.attempt_count();
         let (content_type, body) = other.good_answer();

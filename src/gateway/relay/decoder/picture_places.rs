@@ -193,7 +193,7 @@ mod tests {
         assert!(member.close().is_none() && member.close().is_none());
         let whole = member.close();
         assert!(
-            matches!(&whole, Some(RebuiltValue::Whole(value)) if value.to_string() == r#"[{"index":0,"message":{"content":"no"}}]"#),
+            matches!(&whole, Some(RebuiltValue::Whole(value)) if *value == serde_json::json!([{"index": 0, "message": {"content": "no"}}])),
             "{whole:?}"
         );
     }

@@ -161,7 +161,7 @@ impl AnswerReader<'_> {
                     self.read_nested(value, AnswerSection::Output, depth);
                 }
                 "moderation_details" => {
-                    self.signals.is_refused |= value.as_object().is_some_and(|details| !details.is_empty())
+                    self.signals.is_refused |= value.as_object().is_some_and(|details| !details.is_empty());
                 }
                 "content_filter_result" | "content_filter_results" => {
                     self.signals.is_refused |= has_blocked_filter(value, depth);
