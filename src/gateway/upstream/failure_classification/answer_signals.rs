@@ -207,7 +207,8 @@ impl AnswerReader<'_> {
             return;
         }
         if section == AnswerSection::Output {
-            self.note_text(text);
+            // A sentence of the upstream about an item is never told to a caller.
+            self.note_statement(text);
             return;
         }
         let text = sentences::normalized(text);
@@ -237,14 +238,18 @@ impl AnswerReader<'_> {
             return;
         }
         self.signals.is_refused |= key == "refusal" && !text.trim().is_empty();
-        self.note_text(text);
+        if let Some(words) = model_text::first_words(text) {
+            self.signals.first_words.get_or_insert(words);
+            self.note_statement(text);
+        }
     }
 
-    fn note_text(&mut self, text: &str) {
-        let Some(words) = model_text::first_words(text) else { return };
+    fn note_statement(&mut self, text: &str) {
         let signals = &mut self.signals;
-        signals.first_words.get_or_insert(words);
         let text = sentences::normalized(text);
+        if text.is_empty() {
+            return;
+        }
         signals.has_refusal_sentence |= sentences::has_any(&text, sentences::REFUSALS);
         signals.is_refused |= has_phrase(&text, &self.phrases.refusals);
         let statement = match has_phrase(&text, &self.phrases.limits) {
