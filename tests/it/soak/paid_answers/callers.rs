@@ -215,6 +215,8 @@ impl Caller {
         self.outcome = match picture {
             Some(picture) => Outcome::Image(picture),
             None if body["error"]["reason"] == "outcome_unknown" || failure == "upstream_error" => Outcome::Unknown,
+            // The page of the form says it in words.
+            None if self.kind == CallerKind::Form && answer.status == 502 => Outcome::Unknown,
             None => Outcome::Open(format!("{} {:.300} {:?}", answer.status, text, answer.header("location"))),
         };
     }
