@@ -54,8 +54,8 @@ pub(crate) struct UpstreamClient {
 
 impl UpstreamClient {
     /// Prepares the client; opens no connection. The decoders of answers are charged to `budgets`. `connect_timeout` limits
-    /// the name resolution and the connection together. If `uses_tls` is true, the machine's certificates are read now, so that a missing certificate store
-    /// makes the start fail rather than every call.
+    /// the name resolution and the connection together. If `uses_tls` is true, the machine's certificates are read now, so
+    /// that a missing certificate store makes the start fail rather than every call.
     ///
     /// # Errors
     ///

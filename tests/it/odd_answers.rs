@@ -27,26 +27,26 @@ const WORKERS: usize = 3;
 
 /// The API that the account of a row offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Protocol {
+enum OddProtocol {
     Images,
     Responses,
 }
 
-/// An answer, and what must become of it.
+/// An answer, and its expected outcome.
 #[derive(Clone, Debug)]
 struct OddAnswer {
     name: String,
-    protocol: Protocol,
+    protocol: OddProtocol,
     status: u16,
     content_type: &'static str,
     coding: Option<&'static str>,
     body: Vec<u8>,
-    verdict: Verdict,
+    verdict: ExpectedOutcome,
 }
 
-/// What must become of an answer.
+/// The expected outcome of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ExpectedOutcome {
     /// The caller gets this image.
     Image(Vec<u8>),
     /// An image may have been paid for (class X): the reason.
@@ -60,7 +60,7 @@ enum Verdict {
 }
 
 /// The answer that the caller of a row got.
-struct Outcome {
+struct CallerAnswer {
     answer: Answer,
     calls: usize,
 }
@@ -73,9 +73,9 @@ struct WorkerKeys {
     each: [String; 2],
 }
 
-// === impl Verdict ===
+// === impl ExpectedOutcome ===
 
-impl Verdict {
+impl ExpectedOutcome {
     /// The upstream calls, the status, the reason or code, and the advice to retry.
     fn expected(&self) -> (usize, u16, &'static str, Option<&'static str>) {
         match self {
@@ -99,11 +99,11 @@ impl Verdict {
     }
 }
 
-// === impl Outcome ===
+// === impl CallerAnswer ===
 
-impl Outcome {
+impl CallerAnswer {
     /// Returns what is wrong with the answer; empty if nothing is.
-    fn faults(&self, verdict: &Verdict) -> String {
+    fn faults(&self, verdict: &ExpectedOutcome) -> String {
         let (calls, status, reason, retry) = verdict.expected();
         let (answer, mut faults) = (&self.answer, String::new());
         let mut check = |what: &str, is_right: bool, found: &dyn std::fmt::Debug| {
@@ -113,14 +113,14 @@ impl Outcome {
         };
         check("calls", self.calls == calls, &self.calls);
         check("status", answer.status == status, &answer.status);
-        if let Verdict::Image(image) = verdict {
+        if let ExpectedOutcome::Image(image) = verdict {
             check("image", delivered(answer).as_ref() == Some(image), &shortened(&answer.text()));
             return faults;
         }
         let error = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default()["error"].clone();
         check("reason", error["reason"] == reason, &error);
         check("retry", answer.should_retry() == retry, &answer.should_retry());
-        if let Verdict::Rejected(param) = verdict {
+        if let ExpectedOutcome::Rejected(param) = verdict {
             check("param", error["param"] == *param, &error);
         }
         faults
@@ -157,16 +157,16 @@ fn record_faults(record: Option<&Value>, row: &OddAnswer) -> String {
     check("state", record["state"] == state);
     let last = record["attempts"].as_array().and_then(|attempts| attempts.last()).cloned().unwrap_or_default();
     check("class", last["class"].as_str().unwrap_or_default() == class);
-    if let Verdict::Unknown(reason) = row.verdict {
+    if let ExpectedOutcome::Unknown(reason) = row.verdict {
         check("record reason", record["error_reason"] == reason);
     }
     // Nothing was made, or the upstream has stated the tokens of what was delivered; otherwise nobody knows the cost.
     let is_known = match row.verdict {
-        Verdict::Image(_) => row.name.contains("usage"),
-        Verdict::Unknown(_) => false,
-        Verdict::Failed | Verdict::Refused | Verdict::Rejected(_) => true,
+        ExpectedOutcome::Image(_) => row.name.contains("usage"),
+        ExpectedOutcome::Unknown(_) => false,
+        ExpectedOutcome::Failed | ExpectedOutcome::Refused | ExpectedOutcome::Rejected(_) => true,
     };
-    if row.protocol == Protocol::Images || !is_known {
+    if row.protocol == OddProtocol::Images || !is_known {
         check("cost", (record["cost_basis"] == "exact") == is_known);
     }
     faults
@@ -180,23 +180,25 @@ fn accounts(upstream: &OddUpstream) -> Vec<Account> {
             let groups = format!("groups = [\"{name}\", \"{name}{side}\"]");
             let account = Account::with_base_url(&format!("{name}{side}"), upstream.base_url()).with_line(&groups);
             accounts.push(match protocol {
-                Protocol::Images => account,
-                Protocol::Responses => account.with_responses_protocol(),
+                OddProtocol::Images => account,
+                OddProtocol::Responses => account.with_responses_protocol(),
             });
         }
     }
     accounts
 }
 
-fn workers() -> impl Iterator<Item = (Protocol, usize)> {
-    [Protocol::Images, Protocol::Responses].into_iter().flat_map(|protocol| (0..WORKERS).map(move |at| (protocol, at)))
+fn workers() -> impl Iterator<Item = (OddProtocol, usize)> {
+    [OddProtocol::Images, OddProtocol::Responses]
+        .into_iter()
+        .flat_map(|protocol| (0..WORKERS).map(move |at| (protocol, at)))
 }
 
-fn worker_name(protocol: Protocol, worker: usize) -> String {
-    format!("{}{worker}", if protocol == Protocol::Images { "i" } else { "r" })
+fn worker_name(protocol: OddProtocol, worker: usize) -> String {
+    format!("{}{worker}", if protocol == OddProtocol::Images { "i" } else { "r" })
 }
 
-fn open_gateway(upstream: &OddUpstream) -> (Gateway, HashMap<(Protocol, usize), WorkerKeys>) {
+fn open_gateway(upstream: &OddUpstream) -> (Gateway, HashMap<(OddProtocol, usize), WorkerKeys>) {
     let mut groups = String::new();
     for (protocol, worker) in workers() {
         for side in ["", "a", "b"] {
@@ -218,7 +220,7 @@ fn open_gateway(upstream: &OddUpstream) -> (Gateway, HashMap<(Protocol, usize), 
 }
 
 /// Asks for the answer of one row, and makes both accounts healthy again if it failed.
-fn ask(gateway: &Gateway, upstream: &OddUpstream, keys: &WorkerKeys, row: usize, is_stream: bool) -> Outcome {
+fn ask(gateway: &Gateway, upstream: &OddUpstream, keys: &WorkerKeys, row: usize, is_stream: bool) -> CallerAnswer {
     let call = |key: &str, prompt: &str, is_stream: bool| {
         let body = json!({"model": "gpt-image-2", "prompt": prompt, "size": "1024x1024", "stream": is_stream});
         Call::generation().key(key).json(&body).send(gateway.address())
@@ -229,7 +231,7 @@ fn ask(gateway: &Gateway, upstream: &OddUpstream, keys: &WorkerKeys, row: usize,
     if answer.status != 200 {
         keys.each.iter().for_each(|key| drop(call(key, "a red cube", false).ok_json()));
     }
-    Outcome { answer, calls }
+    CallerAnswer { answer, calls }
 }
 
 #[test]
@@ -237,7 +239,7 @@ fn every_odd_answer_gets_its_verdict_and_none_is_paid_for_twice() {
     let rows = shapes::rows();
     let upstream = OddUpstream::start(rows.clone());
     let (gateway, keys) = open_gateway(&upstream);
-    let (outcomes, next) = (Mutex::new(Vec::new()), Mutex::new(HashMap::<Protocol, usize>::new()));
+    let (outcomes, next) = (Mutex::new(Vec::new()), Mutex::new(HashMap::<OddProtocol, usize>::new()));
     std::thread::scope(|scope| {
         for (protocol, worker) in workers() {
             let (gateway, upstream, keys) = (&gateway, &upstream, &keys[&(protocol, worker)]);

@@ -17,7 +17,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::kit::{Account, Answer, Call, Gateway, VerbatimUpstream, eventually, request};
-use verdict::Verdict;
+use verdict::ExpectedOutcome;
 
 const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 /// The number of threads that send the requests of the rows.
@@ -27,7 +27,7 @@ const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mN
 
 /// The request of a row and the protocol of its accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     /// An image, plain or as a stream, of accounts with the image endpoints.
     Image,
     ImageStream,
@@ -39,8 +39,8 @@ enum Asked {
 }
 
 /// An odd failure and what follows from it.
-struct Row {
-    asked: Asked,
+struct OddFailure {
+    asked: RequestKind,
     status: u16,
     /// Header lines with `\r\n`; without a content type, it is that of the body.
     headers: String,
@@ -49,9 +49,9 @@ struct Row {
     expected: &'static str,
 }
 
-// === impl Asked ===
+// === impl RequestKind ===
 
-impl Asked {
+impl RequestKind {
     const fn is_image(self) -> bool {
         !matches!(self, Self::Response)
     }
@@ -96,16 +96,16 @@ fn event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or("message"))
 }
 
-// === impl Row ===
+// === impl OddFailure ===
 
-impl Row {
+impl OddFailure {
     /// A row with a JSON body.
-    fn json(asked: Asked, status: u16, body: &Value, expected: &'static str) -> Self {
+    fn json(asked: RequestKind, status: u16, body: &Value, expected: &'static str) -> Self {
         Self { asked, status, headers: String::new(), body: body.to_string(), expected }
     }
 
     /// A row with one event in a stream that is a success.
-    fn event(asked: Asked, data: &Value, expected: &'static str) -> Self {
+    fn event(asked: RequestKind, data: &Value, expected: &'static str) -> Self {
         let headers = "content-type: text/event-stream\r\n".to_owned();
         Self { asked, status: 200, headers, body: event(data), expected }
     }
@@ -136,15 +136,15 @@ fn token(index: usize, name: &str) -> String {
 }
 
 /// The gateway with two accounts and a group for each row.
-struct Fixture {
+struct FailureFixture {
     gateway: Gateway,
     upstream: VerbatimUpstream,
 }
 
-// === impl Fixture ===
+// === impl FailureFixture ===
 
-impl Fixture {
-    fn start(rows: &[Row]) -> Self {
+impl FailureFixture {
+    fn start(rows: &[OddFailure]) -> Self {
         let upstream = VerbatimUpstream::start();
         let (mut accounts, mut groups) = (Vec::new(), String::new());
         for (index, row) in rows.iter().enumerate() {
@@ -189,11 +189,11 @@ impl Fixture {
     }
 
     /// Sends the request of a row and names every fault.
-    fn faults_of(&self, index: usize, row: &Row) -> Vec<String> {
+    fn faults_of(&self, index: usize, row: &OddFailure) -> Vec<String> {
         let new = json!({"name": "row", "user": "admin", "group": format!("g{index}")});
         let key = self.admin(Call::post("/admin/v1/keys").json(&new)).ok_json();
         let secret = key["secret"].as_str().expect("a secret");
-        let verdict = Verdict::parse(row.expected);
+        let verdict = ExpectedOutcome::parse(row.expected);
         let send = || row.asked.call().key(secret).send(self.gateway.address());
         let answer = send();
         let mut faults = verdict.faults_of_answer(&answer);
@@ -203,14 +203,14 @@ impl Fixture {
         }
         faults.extend(verdict.faults_of_record(&self.record_of(&answer), row.asked));
         faults.extend(verdict.faults_of_account(&account, Utc::now()));
-        if verdict.is_remembered() && matches!(row.asked, Asked::Image | Asked::Tool) {
+        if verdict.is_remembered() && matches!(row.asked, RequestKind::Image | RequestKind::Tool) {
             faults.extend(self.faults_of_memory(index, row, &send));
         }
         faults
     }
 
     /// Lets the second account make the image: it does, and then the first one is not asked again.
-    fn faults_of_memory(&self, index: usize, row: &Row, send: &dyn Fn() -> Answer) -> Vec<String> {
+    fn faults_of_memory(&self, index: usize, row: &OddFailure, send: &dyn Fn() -> Answer) -> Vec<String> {
         let (content_type, body) = row.asked.good_answer();
         let headers = format!("content-type: {content_type}\r\n");
         self.upstream.set_for_token(&token(index, "b"), 200, &headers, &body);
@@ -221,7 +221,7 @@ impl Fixture {
     }
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<OddFailure> {
     [codes::rows(), limits::rows(), rejections::rows(), texts::rows()].into_iter().flatten().collect()
 }
 
@@ -229,7 +229,7 @@ fn rows() -> Vec<Row> {
 fn each_odd_failure_has_its_class_calls_advice_record_and_account() {
     let rows = rows();
     assert!(rows.len() >= 150, "{} rows", rows.len());
-    let fixture = Fixture::start(&rows);
+    let fixture = FailureFixture::start(&rows);
     let next = AtomicUsize::new(0);
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -238,7 +238,7 @@ fn each_odd_failure_has_its_class_calls_advice_record_and_account() {
                     let index = next.fetch_add(1, Ordering::SeqCst);
                     rows.get(index).map(|row| (index, row))
                 };
-                let describe = |(index, row): (usize, &Row)| {
+                let describe = |(index, row): (usize, &OddFailure)| {
                     let faults = fixture.faults_of(index, row);
                     (!faults.is_empty()).then(|| format!("{}\n  {}", row.describe(), faults.join("\n  ")))
                 };

@@ -114,6 +114,15 @@ impl AccountCooldown {
         last_period([&self.whole, window], now)
     }
 
+    /// True if a cooldown stops this kind of work.
+    pub(super) fn stops(&self, work: WorkKind, now: Instant) -> bool {
+        let window = match work {
+            WorkKind::Images => &self.images,
+            WorkKind::Text => &self.text,
+        };
+        self.whole.is_current(now) || window.is_current(now)
+    }
+
     /// Returns the current cooldown of any kind that ends last, if there is one.
     pub(super) fn last(&self, now: Instant) -> Option<CooldownPeriod> {
         last_period([&self.whole, &self.images, &self.text], now)
@@ -200,6 +209,10 @@ fn last_period<'a>(windows: impl IntoIterator<Item = &'a CooldownWindow>, now: I
 // === impl CooldownWindow ===
 
 impl CooldownWindow {
+    fn is_current(&self, now: Instant) -> bool {
+        self.period.is_some_and(|period| now < period.until)
+    }
+
     fn begin_with_stated_wait(&mut self, cause: CooldownCause, stated: Option<Duration>, timing: AttemptTiming) {
         let stated = stated.filter(|stated| !stated.is_zero() && *stated <= STATED_WAIT_MAX);
         let pause = stated.map_or_else(|| self.next_pause(timing), |stated| stated.min(cause.max_duration()));

@@ -128,7 +128,7 @@ impl PoolMember {
 
     /// True if cooldowns stop every kind of work.
     pub(super) fn rests(&self, now: Instant) -> bool {
-        [WorkKind::Images, WorkKind::Text].into_iter().all(|work| self.cooldown_of(work, now).is_some())
+        [WorkKind::Images, WorkKind::Text].into_iter().all(|work| self.cooldown.stops(work, now))
     }
 
     /// True if the account remembers a cooldown of this model, even one that has ended.
@@ -161,7 +161,7 @@ impl PoolMember {
         let status = self.health.status(now);
         AccountCandidate {
             is_eligible: self.may_serve(requirements)
-                && self.cooldown_of(requirements.work(), now).is_none()
+                && !self.cooldown.stops(requirements.work(), now)
                 && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
             is_ejected: matches!(status, HealthStatus::Ejected { .. }),
             has_free_slot: self.has_free_slot(requirements.is_large, now)

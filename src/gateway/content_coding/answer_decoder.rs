@@ -18,7 +18,7 @@ const CODINGS_MAX: usize = 3;
 /// The decoders of one answer.
 pub(crate) struct AnswerDecoder {
     /// The coding that was applied last comes first.
-    stages: Vec<Stage>,
+    stages: Vec<DecoderStage>,
     /// The next bytes from the network.
     received: Option<Bytes>,
     /// True if no more bytes come from the network.
@@ -26,12 +26,12 @@ pub(crate) struct AnswerDecoder {
 }
 
 /// One coding.
-struct Stage {
+struct DecoderStage {
     coding: ContentCoding,
-    state: StageState,
+    state: DecoderState,
 }
 
-enum StageState {
+enum DecoderState {
     /// No byte has come.
     Waiting(BodyDecoder),
     Decoding(BodyDecoder),
@@ -67,7 +67,8 @@ impl AnswerDecoder {
     ) -> Result<Option<Self>, UnknownCoding> {
         let codings: Option<Vec<_>> = coding_names(headers).map(ContentCoding::from_name).collect();
         let codings = codings.filter(|codings| codings.len() <= CODINGS_MAX).ok_or(UnknownCoding)?;
-        let stages: io::Result<Vec<_>> = codings.into_iter().rev().map(|coding| Stage::new(coding, budgets)).collect();
+        let stages: io::Result<Vec<_>> =
+            codings.into_iter().rev().map(|coding| DecoderStage::new(coding, budgets)).collect();
         let stages = stages.map_err(|error| {
             tracing::error!(%error, "a decoder for an answer could not be created");
             UnknownCoding
@@ -120,39 +121,39 @@ impl AnswerDecoder {
     }
 }
 
-// === impl Stage ===
+// === impl DecoderStage ===
 
-impl Stage {
+impl DecoderStage {
     fn new(coding: ContentCoding, budgets: &Arc<RequestBudgets>) -> io::Result<Self> {
         let mut decoder = BodyDecoder::new(coding, budgets.answer_memory())?;
         decoder.allow_large_windows();
-        Ok(Self { coding, state: StageState::Waiting(decoder) })
+        Ok(Self { coding, state: DecoderState::Waiting(decoder) })
     }
 
     fn next(&mut self) -> io::Result<Option<Bytes>> {
-        if let StageState::Decoding(decoder) = &mut self.state { decoder.next() } else { Ok(None) }
+        if let DecoderState::Decoding(decoder) = &mut self.state { decoder.next() } else { Ok(None) }
     }
 
     /// Takes the next bytes, at least one. Returns them if they have no coding.
     fn feed(&mut self, input: Bytes) -> Option<Bytes> {
-        self.state = match std::mem::replace(&mut self.state, StageState::Plain) {
-            StageState::Waiting(_) if !self.coding.may_begin_with(input[0]) => StageState::Plain,
-            StageState::Waiting(decoder) => StageState::Decoding(decoder),
+        self.state = match std::mem::replace(&mut self.state, DecoderState::Plain) {
+            DecoderState::Waiting(_) if !self.coding.may_begin_with(input[0]) => DecoderState::Plain,
+            DecoderState::Waiting(decoder) => DecoderState::Decoding(decoder),
             state => state,
         };
         match &mut self.state {
-            StageState::Decoding(decoder) => decoder.feed(input),
-            StageState::Plain => return Some(input),
-            StageState::Waiting(_) | StageState::Ended => {}
+            DecoderState::Decoding(decoder) => decoder.feed(input),
+            DecoderState::Plain => return Some(input),
+            DecoderState::Waiting(_) | DecoderState::Ended => {}
         }
         None
     }
 
     /// Ends the input, and returns the rest of the output. An empty body has no coding.
     fn end(&mut self) -> io::Result<Option<Bytes>> {
-        match std::mem::replace(&mut self.state, StageState::Ended) {
-            StageState::Decoding(decoder) => decoder.finish(),
-            StageState::Waiting(_) | StageState::Plain | StageState::Ended => Ok(None),
+        match std::mem::replace(&mut self.state, DecoderState::Ended) {
+            DecoderState::Decoding(decoder) => decoder.finish(),
+            DecoderState::Waiting(_) | DecoderState::Plain | DecoderState::Ended => Ok(None),
         }
     }
 }

@@ -106,7 +106,7 @@ async fn call_until_image(
             TaskRef::Images(_) | TaskRef::Response(_) => None,
         };
         if let Some(mut fetched) = fetched.map(relay) {
-            // What cannot be fetched is told by the answer that stated the addresses.
+            // If an image cannot be fetched, the answer that stated the addresses decides.
             let is_proven = fetched.read_until_proven().await.is_ok();
             (proof, proof_result) = if is_proven { (fetched, Ok(())) } else { (proof, proof_result) };
         }

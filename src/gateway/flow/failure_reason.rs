@@ -7,14 +7,8 @@ use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
-    let error = &without_text(error);
     match error {
-        // No account was asked: the words, patterns or moderation service of the group refused the request.
-        Error::Upstream(UpstreamFault::Refused) if last.is_none() => "filter",
-        Error::Upstream(UpstreamFault::Unreachable) => last.map_or("network", from_account_failure),
-        Error::Upstream(UpstreamFault::NotOffered) => "missing",
-        Error::Upstream(UpstreamFault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",
-        Error::Upstream(fault) => fault.as_str(),
+        Error::Upstream(fault) | Error::ModelText(fault, _) => from_fault(*fault, last),
         Error::UsageLimit(_) => "quota",
         Error::RateLimited { .. } => "throttled",
         Error::NoAccounts => "no_accounts",
@@ -24,11 +18,14 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
     }
 }
 
-/// Returns the error without the words of a model.
-fn without_text(error: &Error) -> Error {
-    match error {
-        Error::ModelText(fault, _) => Error::Upstream(*fault),
-        other => other.clone(),
+fn from_fault(fault: UpstreamFault, last: Option<&AttemptFailure>) -> &'static str {
+    match fault {
+        // No account was asked: the words, patterns or moderation service of the group refused the request.
+        UpstreamFault::Refused if last.is_none() => "filter",
+        UpstreamFault::Unreachable => last.map_or("network", from_account_failure),
+        UpstreamFault::NotOffered => "missing",
+        UpstreamFault::Broken if last.is_some_and(|last| last.status.is_some()) => "broken",
+        fault => fault.as_str(),
     }
 }
 

@@ -93,9 +93,9 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
     }
 }
 
-/// Answers a request without an idempotency key: a plain one, or a stream until it begins. A retry that the client makes by itself gets the answer to the
-/// earlier request, and so does a retry after `image_in_progress`, on any node. Any other request begins a new job, which
-/// continues if the caller leaves, so that a later retry gets the answer that was paid for.
+/// Answers a request without an idempotency key: a plain one, or a stream until it begins. A retry that the client makes
+/// by itself gets the answer to the earlier request, and so does a retry after `image_in_progress`, on any node. Any other
+/// request begins a new job, which continues if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
     let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, registration.fingerprint)).await;

@@ -10,7 +10,6 @@ mod json_visitor;
 mod picture_places;
 mod picture_search;
 mod picture_text;
-mod raw_image;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -19,11 +18,10 @@ use self::ciphertext::CiphertextHash;
 use self::image_text::ImageText;
 use self::json_visitor::{DecoderVisitor, event_name};
 use self::picture_search::PictureSearch;
-use self::raw_image::{MAGIC_LENGTH, RawImage};
 use super::event::{AnswerForm, FrameContent, ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use super::image_tool::ImageToolContent;
 use super::relay_error::MalformedAnswer;
-use crate::image::has_known_format;
+use crate::image::{Base64Encoder, FORMAT_BYTES, has_known_format};
 use crate::stream::json::{CaptureLimits, JsonReader, JsonSyntaxError};
 use crate::stream::sse::{SseFramer, SseSpan};
 
@@ -63,7 +61,7 @@ enum DecoderInput {
     Unknown,
     Json(JsonReader),
     /// The answer is an image.
-    Raw(RawImage),
+    Raw(Base64Encoder),
     Events {
         framer: SseFramer,
         data: EventData,
@@ -140,14 +138,14 @@ impl AnswerDecoder {
                 self.has_progressed |= matches!(self.schema, AnswerSchema::Images);
                 return Ok(piece.len());
             };
-            if self.pictures.is_wanted && (!self.head.is_empty() || raw_image::may_begin_with(piece[0])) {
+            if self.pictures.is_wanted && (!self.head.is_empty() || may_begin_image(piece[0])) {
                 return self.read_head(piece, sink);
             }
             self.input = self.schema.begin_input(*first);
         }
         if let DecoderInput::Raw(image) = &mut self.input {
             self.has_progressed = true;
-            let base64 = image.push(piece);
+            let base64 = image.push(piece).into();
             self.push_raw(base64, sink);
             return Ok(piece.len());
         }
@@ -197,14 +195,14 @@ impl AnswerDecoder {
 
     /// Reads the first bytes of an answer that may be an image.
     fn read_head(&mut self, piece: &Bytes, sink: &mut dyn RelayEventSink) -> Result<usize, MalformedAnswer> {
-        let length = piece.len().min(MAGIC_LENGTH - self.head.len());
+        let length = piece.len().min(FORMAT_BYTES - self.head.len());
         self.head.extend_from_slice(&piece[..length]);
-        if self.head.len() < MAGIC_LENGTH {
+        if self.head.len() < FORMAT_BYTES {
             return Ok(length);
         }
         let mut head = std::mem::take(&mut self.head).freeze();
         if has_known_format(&head) {
-            self.input = DecoderInput::Raw(RawImage::default());
+            self.input = DecoderInput::Raw(Base64Encoder::default());
             if let AnswerSchema::Images = self.schema {
                 self.schema.push(RelayEvent::ItemBegun { event: None }, sink);
             }
@@ -227,7 +225,7 @@ impl AnswerDecoder {
     /// Ends the body: an answer that is an image ends with it.
     pub(super) fn end_body(&mut self, sink: &mut dyn RelayEventSink) {
         let DecoderInput::Raw(image) = &mut self.input else { return };
-        let base64 = image.finish();
+        let base64 = image.finish().into();
         self.push_raw(base64, sink);
         self.schema.push(RelayEvent::ImageEnded { place: ImagePlace::Item }, sink);
         if let AnswerSchema::Images = self.schema {
@@ -313,6 +311,11 @@ impl EventData {
     fn finish(self) -> Result<bool, JsonSyntaxError> {
         if let Self::Object(reader) = self { reader.finish().map(|()| true) } else { Ok(false) }
     }
+}
+
+/// True if an image, but no other answer, may begin with this byte: PNG, JPEG, WebP and GIF.
+const fn may_begin_image(first: u8) -> bool {
+    matches!(first, 0x89 | 0xff | b'R' | b'G')
 }
 
 #[cfg(test)]

@@ -9,8 +9,6 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method};
 use http_body::{Body, Frame};
@@ -26,10 +24,8 @@ use super::service_calls::ServiceCall;
 use super::transport::{BodyError, ResponseBody};
 use crate::gateway::accounts::Lease;
 use crate::gateway::config::RemoteImageConfig;
-use crate::image::has_known_format;
+use crate::image::{Base64Encoder, FORMAT_BYTES, has_known_format};
 
-/// The number of bytes that show the format of an image.
-const MAGIC_LENGTH: usize = 12;
 /// The members of an answer that do not describe the fetched images.
 const REPLACED_MEMBERS: [&str; 5] = ["choices", "data", "error", "images", "output"];
 
@@ -37,8 +33,8 @@ const REPLACED_MEMBERS: [&str; 5] = ["choices", "data", "error", "images", "outp
 #[derive(Debug)]
 pub(crate) struct FetchedAnswer {
     parts: VecDeque<AnswerPart>,
-    /// The last bytes of an image, which do not make a group of base64.
-    carry: BytesMut,
+    /// The encoder of the current image.
+    encoder: Base64Encoder,
 }
 
 #[derive(Debug)]
@@ -92,7 +88,7 @@ impl UpstreamClient {
             images.push(image.inspect_err(|_| tracing::warn!("the address of an image leads to no image"))?);
         }
         let parts = answer.parts(images).ok_or(FetchFailed)?;
-        Ok(ReplyBody::Fetched(Box::new(FetchedAnswer { parts, carry: BytesMut::new() })))
+        Ok(ReplyBody::Fetched(Box::new(FetchedAnswer { parts, encoder: Base64Encoder::default() })))
     }
 
     /// Opens an address at the origin of the account's upstream; `None` for any other.
@@ -138,7 +134,7 @@ async fn open_foreign_address(
 /// Reads the first bytes, which must be those of an image.
 async fn read_magic(mut body: ResponseBody) -> Result<(Bytes, ResponseBody), FetchFailed> {
     let mut head = BytesMut::new();
-    while head.len() < MAGIC_LENGTH {
+    while head.len() < FORMAT_BYTES {
         let frame = body.frame().await.and_then(Result::ok).ok_or(FetchFailed)?;
         head.extend_from_slice(&frame.into_data().unwrap_or_default());
     }
@@ -175,17 +171,10 @@ impl AddressedAnswer<'_> {
 // === impl FetchedAnswer ===
 
 impl FetchedAnswer {
-    /// Returns the base64 of the next bytes of an image, as far as it is certain.
-    fn encode(&mut self, bytes: &[u8]) -> Bytes {
-        self.carry.extend_from_slice(bytes);
-        let complete = self.carry.split_to(self.carry.len() / 3 * 3);
-        STANDARD.encode(&complete).into()
-    }
-
     /// Encodes the next frame of an image. Trailers have no data.
     fn encode_frame(&mut self, frame: Result<Frame<Bytes>, BodyError>) -> Result<Frame<Bytes>, ReplyError> {
         match frame {
-            Ok(frame) => Ok(Frame::data(frame.into_data().map_or_else(|_| Bytes::new(), |data| self.encode(&data)))),
+            Ok(frame) => Ok(Frame::data(self.encoder.push(&frame.into_data().unwrap_or_default()).into())),
             Err(error) => {
                 tracing::warn!(%error, "an image of an answer broke off");
                 self.parts.clear();
@@ -206,11 +195,11 @@ impl Body for FetchedAnswer {
                 Some(AnswerPart::Text(text)) => std::mem::take(text),
                 Some(AnswerPart::Head(head)) => {
                     let head = std::mem::take(head);
-                    self.encode(&head)
+                    self.encoder.push(&head).into()
                 }
                 Some(AnswerPart::Image(body)) => match ready!(Pin::new(body).poll_frame(cx)) {
                     Some(frame) => return Poll::Ready(Some(self.encode_frame(frame))),
-                    None => STANDARD.encode(self.carry.split()).into(),
+                    None => self.encoder.finish().into(),
                 },
             };
             self.parts.pop_front();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::shapes::imageless;
 use super::upstream::{OddUpstream, picture};
-use super::{Protocol, delivered};
+use super::{OddProtocol, delivered};
 use crate::kit::{Account, Answer, Call, Gateway};
 
 /// Answers whose images can be fetched. `ORIGIN` stands for the origin of the upstream.
@@ -27,12 +27,12 @@ const UNREADABLE: [&str; 6] = [
     r#"{"data":[{"url":"http://files.example/x.png"}]}"#,
 ];
 
-fn open(protocol: Protocol, bodies: &[&str]) -> (OddUpstream, Gateway) {
+fn open(protocol: OddProtocol, bodies: &[&str]) -> (OddUpstream, Gateway) {
     let rows = bodies.iter().map(|body| imageless(protocol, body, "image_by_address")).collect();
     let upstream = OddUpstream::start(rows);
     let account = |name: &str| {
         let account = Account::with_base_url(name, upstream.base_url()).with_line("image_urls = \"fetch\"");
-        if protocol == Protocol::Responses { account.with_responses_protocol() } else { account }
+        if protocol == OddProtocol::Responses { account.with_responses_protocol() } else { account }
     };
     let gateway = Gateway::with("", &[account("first"), account("second")]);
     (upstream, gateway)
@@ -46,7 +46,7 @@ fn ask(gateway: &Gateway, row: usize, with: Value) -> Answer {
 
 #[test]
 fn images_are_fetched_from_the_addresses_of_an_answer() {
-    for protocol in [Protocol::Images, Protocol::Responses] {
+    for protocol in [OddProtocol::Images, OddProtocol::Responses] {
         let (upstream, gateway) = open(protocol, &FETCHED);
         for (row, body) in FETCHED.iter().enumerate() {
             for is_stream in [false, true] {
@@ -58,7 +58,7 @@ fn images_are_fetched_from_the_addresses_of_an_answer() {
         }
         let records = gateway.final_records(2 * FETCHED.len());
         assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:?}");
-        if protocol == Protocol::Images {
+        if protocol == OddProtocol::Images {
             // The tokens are those of the answer that had the address.
             assert_eq!(records[0]["usage"]["output_tokens"], 100, "{}", records[0]);
         }
@@ -69,7 +69,7 @@ fn images_are_fetched_from_the_addresses_of_an_answer() {
 fn several_images_are_fetched_for_one_answer() {
     let body =
         r#"{"data":[{"url":"ORIGIN/pictures/a.png"},{"url":"ORIGIN/pictures/b.png"},{"url":"ORIGIN/pictures/c.png"}]}"#;
-    let (upstream, gateway) = open(Protocol::Images, &[body]);
+    let (upstream, gateway) = open(OddProtocol::Images, &[body]);
     let answer = ask(&gateway, 0, json!({"n": 2})).ok_json();
     let images: Vec<_> = answer["data"].as_array().expect("a list").iter().map(|image| &image["b64_json"]).collect();
     assert_eq!(images, [&json!(STANDARD.encode(picture())); 2]);
@@ -78,7 +78,7 @@ fn several_images_are_fetched_for_one_answer() {
 
 #[test]
 fn an_address_that_cannot_be_read_is_told_and_costs_no_second_call() {
-    for protocol in [Protocol::Images, Protocol::Responses] {
+    for protocol in [OddProtocol::Images, OddProtocol::Responses] {
         let (upstream, gateway) = open(protocol, &UNREADABLE);
         for (row, body) in UNREADABLE.iter().enumerate() {
             let error = ask(&gateway, row, json!({})).error_object(502);
@@ -92,7 +92,7 @@ fn an_address_that_cannot_be_read_is_told_and_costs_no_second_call() {
 #[test]
 fn the_doctor_tells_of_addresses_and_tasks() {
     let bodies = [r#"{"data":[{"url":"ORIGIN/absent.png"}]}"#, r#"{"task_id":"t1","status":"queued"}"#];
-    let (_upstream, gateway) = open(Protocol::Images, &bodies);
+    let (_upstream, gateway) = open(OddProtocol::Images, &bodies);
     (0..bodies.len()).for_each(|row| drop(ask(&gateway, row, json!({})).error_object(502)));
     gateway.final_records(bodies.len());
     let told = gateway.run_command(&["doctor", "--json"]).stdout.clone();

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD
 use serde_json::{Value, json};
 
 use super::codings::{coded, gzip};
-use super::{OddAnswer, Protocol, Verdict};
+use super::{ExpectedOutcome, OddAnswer, OddProtocol};
 use crate::kit::image_file;
 
 const JSON: &str = "application/json";
@@ -47,24 +47,24 @@ const IMAGELESS: [(&str, &str); 31] = [
     (r#"{"choices":[{"message":{"content":"Here: ![x](https://files.example/x.png)"}}]}"#, "image_by_address"),
 ];
 /// Errors: the status, the body and the verdict.
-const ERRORS: [(u16, &str, Verdict); 6] = [
-    (200, r#"{"error":{"message":"The server had an error.","type":"server_error"}}"#, Verdict::Failed),
-    (500, r#"{"error":{"message":"The server had an error.","type":"server_error"}}"#, Verdict::Failed),
-    (503, r#"{"error":{"message":"The server had an error.","type":"server_error"}}"#, Verdict::Failed),
+const ERRORS: [(u16, &str, ExpectedOutcome); 6] = [
+    (200, r#"{"error":{"message":"The server had an error.","type":"server_error"}}"#, ExpectedOutcome::Failed),
+    (500, r#"{"error":{"message":"The server had an error.","type":"server_error"}}"#, ExpectedOutcome::Failed),
+    (503, r#"{"error":{"message":"The server had an error.","type":"server_error"}}"#, ExpectedOutcome::Failed),
     (
         400,
         r#"{"error":{"message":"Your request was rejected by the safety system.","type":"image_generation_user_error","code":"moderation_blocked"}}"#,
-        Verdict::Refused,
+        ExpectedOutcome::Refused,
     ),
     (
         200,
         r#"{"error":{"message":"Your request was rejected by the safety system.","type":"image_generation_user_error","code":"moderation_blocked"}}"#,
-        Verdict::Refused,
+        ExpectedOutcome::Refused,
     ),
     (
         400,
         r#"{"error":{"message":"Invalid quality.","type":"invalid_request_error","param":"quality","code":"invalid_value"}}"#,
-        Verdict::Rejected("quality"),
+        ExpectedOutcome::Rejected("quality"),
     ),
 ];
 
@@ -83,13 +83,13 @@ fn usage() -> Value {
 }
 
 /// The answer of the contract.
-pub(super) fn good(protocol: Protocol) -> OddAnswer {
+pub(super) fn good(protocol: OddProtocol) -> OddAnswer {
     let base64 = STANDARD.encode(image());
     match protocol {
-        Protocol::Images => {
+        OddProtocol::Images => {
             row(protocol, "good, usage", JSON, json!({"created": 1, "data": [{"b64_json": base64}], "usage": usage()}))
         }
-        Protocol::Responses => {
+        OddProtocol::Responses => {
             let item = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": base64});
             let response = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item]});
             let events = format!(
@@ -103,16 +103,16 @@ pub(super) fn good(protocol: Protocol) -> OddAnswer {
 }
 
 /// A row with status 200 whose image is delivered.
-fn row(protocol: Protocol, name: impl Into<String>, content_type: &'static str, body: impl ToString) -> OddAnswer {
+fn row(protocol: OddProtocol, name: impl Into<String>, content_type: &'static str, body: impl ToString) -> OddAnswer {
     let (name, body) = (name.into(), body.to_string().into_bytes());
-    let verdict = Verdict::Image(image());
+    let verdict = ExpectedOutcome::Image(image());
     OddAnswer { name, protocol, status: 200, content_type, coding: None, body, verdict }
 }
 
 /// Every row, for plain and streamed requests alike.
 pub(super) fn rows() -> Vec<OddAnswer> {
     let mut rows = Vec::new();
-    for protocol in [Protocol::Images, Protocol::Responses] {
+    for protocol in [OddProtocol::Images, OddProtocol::Responses] {
         rows.extend(common_images().into_iter().map(|(name, body)| row(protocol, name, JSON, body)));
         rows.extend(spelled_images(protocol));
         rows.extend(raw_images(protocol));
@@ -167,7 +167,7 @@ fn common_images() -> Vec<(&'static str, Value)> {
 }
 
 /// The base64 of the documented place, written in other ways.
-fn spelled_images(protocol: Protocol) -> Vec<OddAnswer> {
+fn spelled_images(protocol: OddProtocol) -> Vec<OddAnswer> {
     let image = image();
     let whole = STANDARD.encode(&image);
     let lines = whole.as_bytes().chunks(76).map(String::from_utf8_lossy).collect::<Vec<_>>();
@@ -183,8 +183,8 @@ fn spelled_images(protocol: Protocol) -> Vec<OddAnswer> {
     let mut rows = Vec::new();
     for (name, text) in texts {
         let body = match protocol {
-            Protocol::Images => format!("{{\"data\":[{{\"b64_json\":\"{text}\"}}]}}"),
-            Protocol::Responses => format!(
+            OddProtocol::Images => format!("{{\"data\":[{{\"b64_json\":\"{text}\"}}]}}"),
+            OddProtocol::Responses => format!(
                 "{{\"object\":\"response\",\"status\":\"completed\",\"output\":[{{\"type\":\"image_generation_call\",\
                  \"status\":\"completed\",\"result\":\"{text}\"}}]}}"
             ),
@@ -202,12 +202,12 @@ fn spelled_images(protocol: Protocol) -> Vec<OddAnswer> {
 }
 
 /// The bytes of an image as the body.
-fn raw_images(protocol: Protocol) -> Vec<OddAnswer> {
+fn raw_images(protocol: OddProtocol) -> Vec<OddAnswer> {
     let mut rows = Vec::new();
     for format in ["png", "jpeg", "webp"] {
         for content_type in ["image/png", "application/octet-stream"] {
             let file = image_file(1024, 1024, format).to_vec();
-            let verdict = Verdict::Image(file.clone());
+            let verdict = ExpectedOutcome::Image(file.clone());
             let name = format!("raw {format} as {content_type}");
             rows.push(OddAnswer { name, protocol, status: 200, content_type, coding: None, body: file, verdict });
         }
@@ -215,12 +215,12 @@ fn raw_images(protocol: Protocol) -> Vec<OddAnswer> {
     rows
 }
 
-pub(super) fn imageless(protocol: Protocol, body: &str, reason: &'static str) -> OddAnswer {
-    OddAnswer { verdict: Verdict::Unknown(reason), ..row(protocol, format!("imageless {body}"), JSON, body) }
+pub(super) fn imageless(protocol: OddProtocol, body: &str, reason: &'static str) -> OddAnswer {
+    OddAnswer { verdict: ExpectedOutcome::Unknown(reason), ..row(protocol, format!("imageless {body}"), JSON, body) }
 }
 
-fn errors(protocol: Protocol) -> Vec<OddAnswer> {
-    let error = |(status, body, verdict): (u16, &str, Verdict)| {
+fn errors(protocol: OddProtocol) -> Vec<OddAnswer> {
+    let error = |(status, body, verdict): (u16, &str, ExpectedOutcome)| {
         let plain = OddAnswer { status, verdict, ..row(protocol, format!("error {status} {body}"), JSON, body) };
         coded_rows(&plain, status != 503)
     };
@@ -240,7 +240,7 @@ fn coded_rows(plain: &OddAnswer, is_coded: bool) -> Vec<OddAnswer> {
 }
 
 /// Every code of success, with an image, with a task, and with nothing.
-fn statuses(protocol: Protocol) -> Vec<OddAnswer> {
+fn statuses(protocol: OddProtocol) -> Vec<OddAnswer> {
     let mut rows = Vec::new();
     for status in [201, 202, 203, 206, 207, 299] {
         let good = good(protocol);
@@ -254,7 +254,7 @@ fn statuses(protocol: Protocol) -> Vec<OddAnswer> {
     rows
 }
 
-fn codings(protocol: Protocol) -> Vec<OddAnswer> {
+fn codings(protocol: OddProtocol) -> Vec<OddAnswer> {
     let base64 = STANDARD.encode(image());
     let image = raw_images(protocol).swap_remove(0);
     let answers = [
@@ -273,7 +273,7 @@ fn codings(protocol: Protocol) -> Vec<OddAnswer> {
 }
 
 /// Codings that are not what they say, damaged, or unknown.
-fn unreadable_codings(protocol: Protocol) -> Vec<OddAnswer> {
+fn unreadable_codings(protocol: OddProtocol) -> Vec<OddAnswer> {
     let base64 = STANDARD.encode(image());
     let plain = || row(protocol, "plain", JSON, json!({"data": [{"b64_json": base64}]}));
     let mut rows = Vec::new();
@@ -281,20 +281,20 @@ fn unreadable_codings(protocol: Protocol) -> Vec<OddAnswer> {
         rows.push(OddAnswer { name: format!("not in {coding}"), coding: Some(coding), ..plain() });
     }
     for coding in ["compress", "x-unknown", "gzip, snappy", "gzip, gzip, gzip, gzip"] {
-        let verdict = Verdict::Unknown("unknown_coding");
+        let verdict = ExpectedOutcome::Unknown("unknown_coding");
         rows.push(OddAnswer { name: format!("unknown coding {coding}"), coding: Some(coding), verdict, ..plain() });
     }
     let mut damaged = gzip(b"{}");
     damaged[8] ^= 0xff;
     damaged.truncate(14);
-    let verdict = Verdict::Unknown("no_image_data");
+    let verdict = ExpectedOutcome::Unknown("no_image_data");
     rows.push(OddAnswer { name: "damaged gzip".to_owned(), coding: Some("gzip"), body: damaged, verdict, ..plain() });
     rows
 }
 
 /// Answers that only an upstream of the image endpoints gives.
 fn images_only() -> Vec<OddAnswer> {
-    let (base64, protocol) = (STANDARD.encode(image()), Protocol::Images);
+    let (base64, protocol) = (STANDARD.encode(image()), OddProtocol::Images);
     let url = format!("data:image/png;base64,{base64}");
     let event = |data: Value| format!("data: {data}\n\ndata: [DONE]\n\n");
     let call = json!({"type": "image_generation_call", "status": "completed", "result": base64});
@@ -322,11 +322,11 @@ fn images_only() -> Vec<OddAnswer> {
             event(json!({"type": "response.completed", "response": response})),
         ),
         OddAnswer {
-            verdict: Verdict::Unknown("image_by_address"),
+            verdict: ExpectedOutcome::Unknown("image_by_address"),
             ..row(protocol, "by address, usage", JSON, by_address)
         },
         OddAnswer {
-            verdict: Verdict::Unknown("no_image_data"),
+            verdict: ExpectedOutcome::Unknown("no_image_data"),
             ..row(protocol, "a part of a chat", EVENTS, event(part))
         },
     ]
@@ -334,7 +334,7 @@ fn images_only() -> Vec<OddAnswer> {
 
 /// Answers that only an upstream of responses gives.
 fn responses_only() -> Vec<OddAnswer> {
-    let (base64, protocol) = (STANDARD.encode(image()), Protocol::Responses);
+    let (base64, protocol) = (STANDARD.encode(image()), OddProtocol::Responses);
     let url = format!("data:image/png;base64,{base64}");
     let response = |item: Value| json!({"object": "response", "status": "completed", "output": [item]});
     let message =

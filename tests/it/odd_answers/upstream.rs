@@ -114,9 +114,11 @@ fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
             let at: usize = row.trim_end_matches(['p', 's']).parse().expect("a row");
             shared.rows[at].clone()
         }
-        None => {
-            shapes::good(if head.contains("/responses") { super::Protocol::Responses } else { super::Protocol::Images })
-        }
+        None => shapes::good(if head.contains("/responses") {
+            super::OddProtocol::Responses
+        } else {
+            super::OddProtocol::Images
+        }),
     };
     shared.calls.lock().unwrap_or_else(PoisonError::into_inner).extend(named);
     let mut body = answer.body;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Asked, Row};
+use super::{OddFailure, RequestKind};
 
 const LIST: &str = include_str!("../../../src/gateway/upstream/failure_classification/response_error_codes.txt");
 
@@ -19,24 +19,24 @@ fn expected(code: &str, is_image: bool) -> &'static str {
     }
 }
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<OddFailure> {
     let mut rows = Vec::new();
     for code in LIST.lines().filter(|line| !line.starts_with('#')) {
         let image = expected(code, true);
         let error = json!({"code": code, "message": "m"});
         let response = json!({"id": "resp_1", "status": "failed", "error": error, "output": []});
         let failed = json!({"type": "response.failed", "response": response});
-        rows.push(Row::event(Asked::Tool, &failed, image));
-        rows.push(Row::event(Asked::ToolStream, &failed, image));
-        rows.push(Row::json(Asked::Image, 200, &json!({ "error": error }), image));
+        rows.push(OddFailure::event(RequestKind::Tool, &failed, image));
+        rows.push(OddFailure::event(RequestKind::ToolStream, &failed, image));
+        rows.push(OddFailure::json(RequestKind::Image, 200, &json!({ "error": error }), image));
         let flat = json!({"type": "error", "code": code, "message": "m", "param": null});
-        rows.push(Row::event(Asked::ImageStream, &flat, image));
+        rows.push(OddFailure::event(RequestKind::ImageStream, &flat, image));
         // Of an error with a status, the codes that say more than the status.
         if image != "failed" {
             let stated =
                 json!({"error": {"code": code, "message": "m", "type": "invalid_request_error", "param": null}});
-            rows.push(Row::json(Asked::Image, 400, &stated, image));
-            rows.push(Row::json(Asked::Response, 400, &stated, expected(code, false)));
+            rows.push(OddFailure::json(RequestKind::Image, 400, &stated, image));
+            rows.push(OddFailure::json(RequestKind::Response, 400, &stated, expected(code, false)));
         }
     }
     rows

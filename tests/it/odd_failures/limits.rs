@@ -3,7 +3,7 @@
 use chrono::{SecondsFormat, TimeDelta, Utc};
 use serde_json::{Value, json};
 
-use super::{Asked, Row};
+use super::{OddFailure, RequestKind};
 
 fn said(message: &str) -> Value {
     json!({"error": {"message": message}})
@@ -45,29 +45,29 @@ const HEADERS: &[(&str, &str)] = &[
     ("ratelimit-reset: 303", "throttled 303"),
 ];
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<OddFailure> {
     let mut rows = Vec::new();
     for (index, (sentence, expected)) in SENTENCES.iter().enumerate() {
         for (place, status) in STATUSES.into_iter().enumerate() {
-            let asked = [Asked::Image, Asked::Tool, Asked::ImageStream][(index + place) % 3];
-            rows.push(Row::json(asked, status, &said(sentence), expected));
+            let asked = [RequestKind::Image, RequestKind::Tool, RequestKind::ImageStream][(index + place) % 3];
+            rows.push(OddFailure::json(asked, status, &said(sentence), expected));
         }
-        rows.push(Row::json(Asked::Image, 200, &said(sentence), expected));
-        rows.push(Row::json(Asked::Response, 429, &said(sentence), expected));
+        rows.push(OddFailure::json(RequestKind::Image, 200, &said(sentence), expected));
+        rows.push(OddFailure::json(RequestKind::Response, 429, &said(sentence), expected));
     }
     for (member, expected) in MEMBERS {
         let body = format!(r#"{{"error":{{"type":"usage_limit_reached","message":"m",{member}}}}}"#);
         let body: Value = serde_json::from_str(&body).expect("JSON");
-        for (asked, status) in [(Asked::Image, 429), (Asked::Tool, 500), (Asked::Response, 403)] {
-            rows.push(Row::json(asked, status, &body, expected));
+        for (asked, status) in [(RequestKind::Image, 429), (RequestKind::Tool, 500), (RequestKind::Response, 403)] {
+            rows.push(OddFailure::json(asked, status, &body, expected));
         }
         let wrapped = json!({"error": {"message": body.to_string(), "type": "upstream_error"}});
-        rows.push(Row::json(Asked::Image, 500, &wrapped, expected));
+        rows.push(OddFailure::json(RequestKind::Image, 500, &wrapped, expected));
     }
     for (line, expected) in HEADERS {
-        rows.push(Row::json(Asked::Image, 429, &said("slow down"), expected).with_header(line));
+        rows.push(OddFailure::json(RequestKind::Image, 429, &said("slow down"), expected).with_header(line));
         let overloaded = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
-        rows.push(Row::json(Asked::Tool, 529, &overloaded, expected).with_header(line));
+        rows.push(OddFailure::json(RequestKind::Tool, 529, &overloaded, expected).with_header(line));
     }
     let now = Utc::now();
     let later = now + TimeDelta::seconds(900);
@@ -75,14 +75,18 @@ pub(super) fn rows() -> Vec<Row> {
     let date = format!("date: {}", now.format("%a, %d %b %Y %H:%M:%S GMT"));
     for form in ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"] {
         let line = format!("retry-after: {}", later.format(form));
-        rows.push(Row::json(Asked::Image, 429, &json!({}), "throttled 900").with_header(&line).with_header(&date));
         rows.push(
-            Row::json(Asked::Response, 503, &said("server is busy"), "throttled 900")
+            OddFailure::json(RequestKind::Image, 429, &json!({}), "throttled 900")
+                .with_header(&line)
+                .with_header(&date),
+        );
+        rows.push(
+            OddFailure::json(RequestKind::Response, 503, &said("server is busy"), "throttled 900")
                 .with_header(&line)
                 .with_header(&date),
         );
     }
     let text = format!("Your usage limit resets at {}.", later.to_rfc3339_opts(SecondsFormat::Secs, true));
-    rows.push(Row::json(Asked::Image, 403, &said(&text), "exhausted 900").with_header(&date));
+    rows.push(OddFailure::json(RequestKind::Image, 403, &said(&text), "exhausted 900").with_header(&date));
     rows
 }

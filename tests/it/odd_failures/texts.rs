@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Asked, Row};
+use super::{OddFailure, RequestKind};
 
 const TEXTS: &[(&str, &str)] = &[
     ("I’m sorry, but I can’t help with that request.", "refused"),
@@ -30,21 +30,25 @@ fn response(text: &str) -> Value {
     json!({"id": "resp_1", "status": "completed", "error": null, "output": [message]})
 }
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<OddFailure> {
     let mut rows = Vec::new();
     for (text, expected) in TEXTS {
         let chat = json!({"id": "c1", "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": text}}]});
         let completed = json!({"type": "response.completed", "response": response(text)});
-        rows.push(Row::json(Asked::Image, 200, &chat, expected));
-        rows.push(Row::event(Asked::Tool, &completed, expected));
-        rows.push(Row::event(Asked::ToolStream, &completed, expected));
-        rows.push(Row::json(Asked::Tool, 200, &response(text), expected));
+        rows.push(OddFailure::json(RequestKind::Image, 200, &chat, expected));
+        rows.push(OddFailure::event(RequestKind::Tool, &completed, expected));
+        rows.push(OddFailure::event(RequestKind::ToolStream, &completed, expected));
+        rows.push(OddFailure::json(RequestKind::Tool, 200, &response(text), expected));
     }
     let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "No."}]});
     let refused = json!({"id": "resp_1", "status": "completed", "output": [refusal]});
-    rows.push(Row::json(Asked::Tool, 200, &refused, "refused"));
-    rows.push(Row::event(Asked::ToolStream, &json!({"type": "response.completed", "response": refused}), "refused"));
+    rows.push(OddFailure::json(RequestKind::Tool, 200, &refused, "refused"));
+    rows.push(OddFailure::event(
+        RequestKind::ToolStream,
+        &json!({"type": "response.completed", "response": refused}),
+        "refused",
+    ));
     let pending = json!({"type": "response.incomplete", "response": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}});
-    rows.push(Row::event(Asked::Tool, &pending, "refused"));
+    rows.push(OddFailure::event(RequestKind::Tool, &pending, "refused"));
     rows
 }

@@ -1,16 +1,16 @@
-//! What follows from an odd failure: the calls, the answer to the caller, the record and the state of the account.
+//! The consequences of an odd failure: the calls, the answer to the caller, the record and the state of the account.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{Asked, seconds_until};
+use super::{RequestKind, seconds_until};
 use crate::kit::Answer;
 
-/// How far a wait may be from the stated one, in seconds: the time that the machine has needed.
+/// The greatest difference between a wait and the stated one, in seconds: the time that the machine has needed.
 const LATENESS: i64 = 40;
 
 /// The consequences of a failure.
-pub(super) struct Verdict {
+pub(super) struct ExpectedOutcome {
     word: &'static str,
     /// The parameter of a rejection, the seconds of a wait, or the reason of an ambiguous failure.
     detail: Option<&'static str>,
@@ -23,9 +23,9 @@ pub(super) struct Verdict {
     record: (&'static str, &'static str),
 }
 
-// === impl Verdict ===
+// === impl ExpectedOutcome ===
 
-impl Verdict {
+impl ExpectedOutcome {
     pub(super) fn parse(expected: &'static str) -> Self {
         let (word, detail) = expected.split_once(' ').map_or((expected, None), |(word, detail)| (word, Some(detail)));
         let upstream = |class, calls, reason, should_retry, record| {
@@ -101,7 +101,7 @@ impl Verdict {
         faults
     }
 
-    pub(super) fn faults_of_record(&self, record: &Value, asked: Asked) -> Vec<String> {
+    pub(super) fn faults_of_record(&self, record: &Value, asked: RequestKind) -> Vec<String> {
         let found = (&record["state"], &record["error_reason"], &record["error_code"]);
         let expected = (&json!(self.record.0), &json!(self.record.1), &json!(self.code));
         let mut faults: Vec<String> =
@@ -116,7 +116,7 @@ impl Verdict {
         let (basis, is_free) = (&record["cost_basis"], record["cost_usd"].as_f64() == Some(0.0));
         let expected = match self.class {
             // The text model that runs the tool has no price here, and what is not known is not nothing.
-            "X" if asked == Asked::Image || asked == Asked::ImageStream => ("estimated", false),
+            "X" if asked == RequestKind::Image || asked == RequestKind::ImageStream => ("estimated", false),
             "X" => ("unknown", false),
             _ => ("exact", true),
         };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Asked, Row};
+use super::{OddFailure, RequestKind};
 use crate::kit::{Account, Gateway, VerbatimUpstream};
 
 const WAIT: i64 = 2_586_687;
@@ -12,12 +12,12 @@ fn limit() -> String {
 }
 
 /// Lets one kind of work meet a limit: the other kind is served, and the first is refused without a call.
-fn check(limited: Asked, other: Asked, cause: &str) {
+fn check(limited: RequestKind, other: RequestKind, cause: &str) {
     let upstream = VerbatimUpstream::start();
     let account = Account::with_base_url("only", upstream.base_url()).with_responses_protocol();
     let mut gateway = Gateway::with("", &[account]);
     upstream.set_response(429, "content-type: application/json\r\n", limit());
-    let send = |gateway: &Gateway, asked: Asked| {
+    let send = |gateway: &Gateway, asked: RequestKind| {
         asked.call().key(gateway.secret()).without_document_check().send(gateway.address())
     };
     assert_eq!(send(&gateway, limited).error_object(429)["code"], "usage_limit_reached");
@@ -41,12 +41,12 @@ fn check(limited: Asked, other: Asked, cause: &str) {
 
 #[test]
 fn a_limit_of_texts_does_not_stop_images() {
-    check(Asked::Response, Asked::Tool, "text_exhausted");
+    check(RequestKind::Response, RequestKind::Tool, "text_exhausted");
 }
 
 #[test]
 fn a_limit_of_images_does_not_stop_texts() {
-    check(Asked::Tool, Asked::Response, "exhausted");
+    check(RequestKind::Tool, RequestKind::Response, "exhausted");
 }
 
 /// The first words of a model are in the error and the record, without the secrets of the account.
@@ -57,9 +57,9 @@ fn the_first_words_of_a_model_are_told_without_the_secrets_of_the_account() {
     let gateway = Gateway::with("", &[account]);
     let text = "Which style would you like, Qz7wXA9tKpL2mRv5?";
     let chat = json!({"choices": [{"message": {"content": text}}]});
-    let row = Row::json(Asked::Image, 200, &chat, "text");
+    let row = OddFailure::json(RequestKind::Image, 200, &chat, "text");
     upstream.set_answer("application/json", row.body);
-    let error = Asked::Image.call().key(gateway.secret()).send(gateway.address()).error_object(502);
+    let error = RequestKind::Image.call().key(gateway.secret()).send(gateway.address()).error_object(502);
     let message = "Upstream request failed: the model wrote \"Which style would you like, ****************?\"";
     assert_eq!((&error["reason"], &error["message"]), (&json!("text_instead_of_image"), &json!(message)));
     let record = &gateway.final_records(1)[0];

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Duration;
 
-use self::callers::{Caller, CallerKind, Outcome};
+use self::callers::{CallerKind, ImageCaller, ImageOutcome};
 use super::{SoakRun, open_node};
 use crate::kit::{Account, FakeUpstream, Gateway, PostgresDatabase, SmallDisk, TEST_TIMEOUT, pause};
 use crate::pages::users::sign_in_ada;
@@ -23,16 +23,16 @@ const DISK: usize = 256;
 const NEARLY_FULL: u64 = 10;
 
 /// The gateways, and what the callers know of them.
-struct Stage {
+struct CallerStage {
     nodes: Vec<RwLock<Gateway>>,
     upstream: FakeUpstream,
     cookies: BTreeMap<String, String>,
     secret: String,
 }
 
-/// What happens to the gateway while the callers wait.
+/// An event that the gateway suffers while the callers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Disturbance {
+enum GatewayFault {
     Nothing,
     Kill,
     Departure,
@@ -41,7 +41,7 @@ enum Disturbance {
 
 /// The counts of the table, by kind of caller.
 #[derive(Default)]
-struct Counts {
+struct CallerCounts {
     images: usize,
     told_unknown: usize,
     lost: Vec<String>,
@@ -51,9 +51,9 @@ struct Counts {
     written_in_vain: usize,
 }
 
-// === impl Stage ===
+// === impl CallerStage ===
 
-impl Stage {
+impl CallerStage {
     fn new(upstream: FakeUpstream, nodes: Vec<Gateway>) -> Self {
         nodes.iter().for_each(Gateway::keep_address);
         // The link of the node that began last is valid.
@@ -76,33 +76,38 @@ impl Stage {
         self.nodes[number % self.nodes.len()].write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn disturb(&self, disturbance: Disturbance, number: usize, disk: Option<&SmallDisk>) {
+    fn disturb(&self, disturbance: GatewayFault, number: usize, disk: Option<&SmallDisk>) {
         match disturbance {
-            Disturbance::Nothing => {}
-            Disturbance::Kill => {
+            GatewayFault::Nothing => {}
+            GatewayFault::Kill => {
                 let mut node = self.node_mut(number);
                 node.kill();
                 node.start();
             }
-            Disturbance::Departure => {
+            GatewayFault::Departure => {
                 let mut node = self.node_mut(number);
                 node.terminate();
                 assert!(node.server().wait(TEST_TIMEOUT).success(), "the node ends");
                 node.start_again();
             }
-            Disturbance::FullDisk => disk.into_iter().for_each(|disk| disk.fill_except(NEARLY_FULL)),
+            GatewayFault::FullDisk => disk.into_iter().for_each(|disk| disk.fill_except(NEARLY_FULL)),
         }
     }
 }
 
 /// Lets callers ask and leave, disturbs the gateway meanwhile, and lets them ask again until each knows its outcome.
-fn run_wave(stage: &Stage, run: &SoakRun, wave: usize, disk: Option<&SmallDisk>) -> (Disturbance, Vec<Caller>) {
+fn run_wave(
+    stage: &CallerStage,
+    run: &SoakRun,
+    wave: usize,
+    disk: Option<&SmallDisk>,
+) -> (GatewayFault, Vec<ImageCaller>) {
     let mut random = run.random(wave);
     let disturbance = match (random.between(0, 6), disk.is_some()) {
-        (0 | 1, _) => Disturbance::Nothing,
-        (2, _) => Disturbance::Departure,
-        (3 | 4, true) => Disturbance::FullDisk,
-        _ => Disturbance::Kill,
+        (0 | 1, _) => GatewayFault::Nothing,
+        (2, _) => GatewayFault::Departure,
+        (3 | 4, true) => GatewayFault::FullDisk,
+        _ => GatewayFault::Kill,
     };
     let (moment, node) = (Duration::from_millis(random.between(0, 300)), wave);
     let first = wave * CALLERS;
@@ -110,18 +115,18 @@ fn run_wave(stage: &Stage, run: &SoakRun, wave: usize, disk: Option<&SmallDisk>)
         let threads: Vec<_> = (first..first + CALLERS)
             .map(|number| {
                 let mut random = run.random(1_000_000 + number);
-                scope.spawn(move || Caller::leave(stage, number, &mut random))
+                scope.spawn(move || ImageCaller::leave(stage, number, &mut random))
             })
             .collect();
         pause(moment);
         stage.disturb(disturbance, node, disk);
         threads.into_iter().map(|thread| thread.join().expect("a caller")).collect::<Vec<_>>()
     });
-    if disturbance == Disturbance::FullDisk {
+    if disturbance == GatewayFault::FullDisk {
         disk.into_iter().for_each(SmallDisk::clear);
     }
     let callers = thread::scope(|scope| {
-        let ask = |mut caller: Caller| {
+        let ask = |mut caller: ImageCaller| {
             caller.ask_until_answered(stage);
             caller
         };
@@ -132,14 +137,14 @@ fn run_wave(stage: &Stage, run: &SoakRun, wave: usize, disk: Option<&SmallDisk>)
 }
 
 /// Compares what each caller got with the ledger of the upstream.
-fn count(stage: &Stage, waves: &[(Disturbance, Vec<Caller>)]) -> BTreeMap<CallerKind, Counts> {
+fn count(stage: &CallerStage, waves: &[(GatewayFault, Vec<ImageCaller>)]) -> BTreeMap<CallerKind, CallerCounts> {
     let mut made: BTreeMap<usize, Vec<(String, bool)>> = BTreeMap::new();
     for attempt in stage.upstream.received_attempts() {
         let number = callers::number_in(&attempt.prompt()).expect("the prompt has the number of its caller");
         let image = attempt.images.first().cloned().unwrap_or_default();
         made.entry(number).or_default().push((image, attempt.completed));
     }
-    let mut counts: BTreeMap<CallerKind, Counts> = BTreeMap::new();
+    let mut counts: BTreeMap<CallerKind, CallerCounts> = BTreeMap::new();
     for (disturbance, caller) in waves.iter().flat_map(|(what, callers)| callers.iter().map(move |one| (what, one))) {
         let (entry, attempts) =
             (counts.entry(caller.kind).or_default(), made.remove(&caller.number).unwrap_or_default());
@@ -150,8 +155,8 @@ fn count(stage: &Stage, waves: &[(Disturbance, Vec<Caller>)]) -> BTreeMap<Caller
             entry.paid_twice.push(format!("{what}, {} attempts", attempts.len()));
         }
         match &caller.outcome {
-            Outcome::Image(image) if attempts.iter().any(|(made, _)| made == image) => entry.images += 1,
-            Outcome::Unknown if *disturbance == Disturbance::Kill => entry.told_unknown += 1,
+            ImageOutcome::Image(image) if attempts.iter().any(|(made, _)| made == image) => entry.images += 1,
+            ImageOutcome::Unknown if *disturbance == GatewayFault::Kill => entry.told_unknown += 1,
             _ => entry.lost.push(what),
         }
     }
@@ -159,9 +164,9 @@ fn count(stage: &Stage, waves: &[(Disturbance, Vec<Caller>)]) -> BTreeMap<Caller
 }
 
 fn run_paid_answers(mut run: SoakRun, upstream: FakeUpstream, nodes: Vec<Gateway>, disk: Option<&SmallDisk>) {
-    let stage = Stage::new(upstream, nodes);
+    let stage = CallerStage::new(upstream, nodes);
     let waves: Vec<_> = (0..run.rounds.div_ceil(CALLERS)).map(|wave| run_wave(&stage, &run, wave, disk)).collect();
-    for disturbance in [Disturbance::Nothing, Disturbance::Kill, Disturbance::Departure, Disturbance::FullDisk] {
+    for disturbance in [GatewayFault::Nothing, GatewayFault::Kill, GatewayFault::Departure, GatewayFault::FullDisk] {
         let callers = waves.iter().filter(|(what, _)| *what == disturbance).count() * CALLERS;
         run.note(&format!("callers, disturbance {disturbance:?}"), callers);
     }

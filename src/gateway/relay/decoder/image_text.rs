@@ -1,10 +1,11 @@
-//! The text of an image: proves that it can be passed on as it is written, and leaves out a `data:` prefix. What upstreams
-//! write otherwise than callers can read is mended: white space, the letters for URLs, and absent padding.
+//! The text of an image: proves that it can be passed on as it is written, and leaves out a `data:` prefix. White
+//! space, the letters for URLs and absent padding are corrected, because callers may not be able to read them.
 
 use bytes::Bytes;
 
 use crate::gateway::relay::event::ImagePlace;
 use crate::gateway::relay::relay_error::MalformedAnswer;
+use crate::image::absent_padding;
 
 /// The number of bytes of each image that are checked one by one.
 const BASE64_BYTES_CHECKED: usize = 64;
@@ -89,11 +90,7 @@ impl ImageText {
 
     /// Returns the padding that is absent at the end of the text.
     pub(super) const fn absent_padding(&self) -> &'static [u8] {
-        match self.length % 4 {
-            2 => b"==",
-            3 => b"=",
-            _ => b"",
-        }
+        absent_padding(self.length)
     }
 
     /// Checks the next bytes. The whole alphabet is not checked: the caller decodes it.

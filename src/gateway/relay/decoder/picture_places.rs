@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use crate::gateway::relay::event::MemberScope;
 use crate::stream::json::{JsonPosition, PATH_DEPTH};
 
-/// The objects and arrays that may contain an image. What repeats the request, such as `input` or `tools`, is not among
-/// them.
+/// The objects and arrays that may contain an image. A member that repeats the request, such as `input` or `tools`, is not
+/// among them.
 const CONTAINERS: [&str; 20] = [
     "artifacts",
     "candidates",

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::image_text::{is_base64, standard_letter};
 use crate::gateway::relay::answer_members::decode_base64_head;
-use crate::image::has_known_format;
+use crate::image::{absent_padding, has_known_format};
 use crate::stream::json::TextDecoder;
 
 /// The characters of base64 whose bytes show the format.
@@ -29,7 +29,7 @@ pub(super) struct PictureText {
     /// True if the name of the member says that it is an image, so that its format need not be known.
     is_declared: bool,
     state: TextState,
-    /// What has come of a text that is no image so far.
+    /// The bytes of a text that is no image so far.
     text: Vec<u8>,
     /// True if the text does not begin like base64.
     is_prose: bool,
@@ -104,20 +104,12 @@ impl PictureText {
             let text = mem::take(&mut self.text);
             self.state = TextState::Image { is_whole: true };
             let rest = self.pass_on(text.into()).unwrap_or_default();
-            return Ok([&rest[..], self.absent_padding()].concat().into());
+            return Ok([&rest[..], absent_padding(self.length)].concat().into());
         }
         match self.state {
             TextState::Text if self.is_cut => Err(OtherText::TooLong),
             TextState::Text => Err(OtherText::Whole(String::from_utf8_lossy(&self.text).into_owned())),
-            TextState::Image { .. } | TextState::Over => Ok(Bytes::from_static(self.absent_padding())),
-        }
-    }
-
-    const fn absent_padding(&self) -> &'static [u8] {
-        match self.length % 4 {
-            2 => b"==",
-            3 => b"=",
-            _ => b"",
+            TextState::Image { .. } | TextState::Over => Ok(Bytes::from_static(absent_padding(self.length))),
         }
     }
 

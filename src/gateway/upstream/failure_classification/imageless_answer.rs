@@ -15,8 +15,8 @@ use crate::gateway::upstream::reply::{AttemptFailure, FailureCause, FailureClass
 /// The states of a task that has not ended.
 const PENDING_STATES: [&str; 5] = ["queued", "pending", "processing", "in_progress", "submitted"];
 
-/// Classifies a complete answer that states success and has no image, from the members of the answer, of its error event, or of
-/// a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
+/// Classifies a complete answer that states success and has no image, from the members of the answer, of its error event,
+/// or of a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
 /// address. Only an answer that states a failure is one: any other may belong to an image that was made.
 pub(crate) fn classify_imageless_answer(
     members: &Map<String, Value>,

@@ -12,7 +12,7 @@ use imagate::client::{Client, Images};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::Stage;
+use super::CallerStage;
 use crate::kit::{Answer, Call, Gateway, Program, Random, Reply, TEST_TIMEOUT, ends_within, pause, request, signal};
 use crate::pages::visitor::{Visitor, post};
 
@@ -58,7 +58,7 @@ const KINDS: [CallerKind; 10] = [
 ];
 
 /// The outcome of a caller.
-pub(super) enum Outcome {
+pub(super) enum ImageOutcome {
     /// The image, in base64.
     Image(String),
     /// The caller was told that its image may have been made and is lost.
@@ -67,10 +67,10 @@ pub(super) enum Outcome {
     Open(String),
 }
 
-pub(super) struct Caller {
+pub(super) struct ImageCaller {
     pub(super) number: usize,
     pub(super) kind: CallerKind,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ImageOutcome,
     prompt: String,
     /// The fields of the form.
     form: Vec<(String, String)>,
@@ -78,7 +78,7 @@ pub(super) struct Caller {
     home: TempDir,
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for ImageOutcome {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Image(_) => formatter.write_str("it has the image"),
@@ -93,17 +93,17 @@ pub(super) fn number_in(prompt: &str) -> Option<usize> {
     prompt.strip_prefix("picture ")?.split(' ').next()?.parse().ok()
 }
 
-// === impl Caller ===
+// === impl ImageCaller ===
 
-impl Caller {
+impl ImageCaller {
     /// Asks for an image, and leaves at a random moment, or stays.
-    pub(super) fn leave(stage: &Stage, number: usize, random: &mut Random) -> Self {
+    pub(super) fn leave(stage: &CallerStage, number: usize, random: &mut Random) -> Self {
         let kinds = KINDS.len() as u64;
         let kind = KINDS[usize::try_from(random.between(0, kinds)).expect("an index")];
         let mut caller = Self {
             number,
             kind,
-            outcome: Outcome::Open("it left".to_owned()),
+            outcome: ImageOutcome::Open("it left".to_owned()),
             prompt: format!("picture {number} [[delay={}]]", random.between(20, 250)),
             form: Vec::new(),
             sdk: None,
@@ -124,9 +124,9 @@ impl Caller {
     }
 
     /// Asks again until the caller has its image, or knows that the outcome is unknown.
-    pub(super) fn ask_until_answered(&mut self, stage: &Stage) {
+    pub(super) fn ask_until_answered(&mut self, stage: &CallerStage) {
         for _ in 0..QUESTIONS_MAX {
-            if !matches!(self.outcome, Outcome::Open(_)) {
+            if !matches!(self.outcome, ImageOutcome::Open(_)) {
                 return;
             }
             match self.kind {
@@ -144,7 +144,7 @@ impl Caller {
     }
 
     /// Returns the request and the address of the node that gets it.
-    fn call(&mut self, stage: &Stage, is_repeat: bool) -> (Call, SocketAddr) {
+    fn call(&mut self, stage: &CallerStage, is_repeat: bool) -> (Call, SocketAddr) {
         let node = stage.node(self.number + usize::from(is_repeat));
         let images = |fields: Value| {
             let mut fields = fields;
@@ -169,7 +169,7 @@ impl Caller {
     }
 
     /// Returns the form of the playground, which is filled in once.
-    fn form_call(&mut self, stage: &Stage, node: &Gateway) -> Call {
+    fn form_call(&mut self, stage: &CallerStage, node: &Gateway) -> Call {
         let mut visitor = Visitor::with_cookies(node, &stage.cookies);
         if self.form.is_empty() {
             self.form = visitor.form("/studio", "/studio").with(&[("prompt", &self.prompt)]).fields;
@@ -180,7 +180,7 @@ impl Caller {
         if self.kind == CallerKind::Script { call.header("accept", "text/event-stream") } else { call }
     }
 
-    fn begin_call(&mut self, stage: &Stage, moment: Duration, stays: bool) {
+    fn begin_call(&mut self, stage: &CallerStage, moment: Duration, stays: bool) {
         let (call, address) = self.call(stage, false);
         let Ok(stream) = call.dispatch(address) else { return };
         if !stays {
@@ -196,11 +196,11 @@ impl Caller {
     }
 
     /// Notes what an answer brought.
-    fn note_answer(&mut self, stage: &Stage, sent: std::io::Result<Answer>) {
+    fn note_answer(&mut self, stage: &CallerStage, sent: std::io::Result<Answer>) {
         let answer = match sent {
             Ok(answer) if answer.complete => answer,
-            Ok(answer) => return self.outcome = Outcome::Open(format!("cut: {}", answer.status)),
-            Err(error) => return self.outcome = Outcome::Open(error.to_string()),
+            Ok(answer) => return self.outcome = ImageOutcome::Open(format!("cut: {}", answer.status)),
+            Err(error) => return self.outcome = ImageOutcome::Open(error.to_string()),
         };
         let text = answer.text();
         let body: Value = match self.kind {
@@ -213,17 +213,19 @@ impl Caller {
         let failure = &body["result"]["structuredContent"]["code"];
         let picture = base64.or_else(|| link.and_then(|url| fetch(stage, self.number + 1, url)));
         self.outcome = match picture {
-            Some(picture) => Outcome::Image(picture),
-            None if body["error"]["reason"] == "outcome_unknown" || failure == "upstream_error" => Outcome::Unknown,
+            Some(picture) => ImageOutcome::Image(picture),
+            None if body["error"]["reason"] == "outcome_unknown" || failure == "upstream_error" => {
+                ImageOutcome::Unknown
+            }
             // The page of the form says it in words.
-            None if self.kind == CallerKind::Form && answer.status == 502 => Outcome::Unknown,
-            None => Outcome::Open(format!("{} {:.300} {:?}", answer.status, text, answer.header("location"))),
+            None if self.kind == CallerKind::Form && answer.status == 502 => ImageOutcome::Unknown,
+            None => ImageOutcome::Open(format!("{} {:.300} {:?}", answer.status, text, answer.header("location"))),
         };
     }
 
     /// Looks at the page of the form, whose address is known before the form is sent, on another node and in another
     /// browser of the same person. If the form never arrived, it is sent again.
-    fn look_at_page(&mut self, stage: &Stage) {
+    fn look_at_page(&mut self, stage: &CallerStage) {
         let field = |name: &str| self.form.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
         let page = format!("/studio/{}/{}", field("key"), field("nonce"));
         if !self.form.is_empty() && self.note_page(stage, &page) {
@@ -239,7 +241,7 @@ impl Caller {
     }
 
     /// Notes what the page shows. Returns false if it knows nothing of the form.
-    fn note_page(&mut self, stage: &Stage, page: &str) -> bool {
+    fn note_page(&mut self, stage: &CallerStage, page: &str) -> bool {
         let node = stage.node(self.number + 1);
         let mut visitor = Visitor::with_cookies(&node, &stage.cookies);
         // The page waits a while for its pictures.
@@ -247,14 +249,14 @@ impl Caller {
         let picture = visitor.get(&format!("{page}/0"));
         let text = shown.text();
         self.outcome = match picture.status {
-            200 => Outcome::Image(BASE64_STANDARD.encode(&picture.body)),
-            _ if text.contains("Interrupted") => Outcome::Unknown,
-            _ => Outcome::Open(format!("{} {page}", shown.status)),
+            200 => ImageOutcome::Image(BASE64_STANDARD.encode(&picture.body)),
+            _ if text.contains("Interrupted") => ImageOutcome::Unknown,
+            _ => ImageOutcome::Open(format!("{} {page}", shown.status)),
         };
         text.contains("id=\"running\"") || text.contains("class=\"facts\"")
     }
 
-    fn ask_with_sdk(&mut self, stage: &Stage, limit: Option<Duration>) {
+    fn ask_with_sdk(&mut self, stage: &CallerStage, limit: Option<Duration>) {
         let base_url = stage.node(self.number).base_url();
         let (runtime, client) = self.sdk.get_or_insert_with(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -266,14 +268,14 @@ impl Caller {
         });
         let base64 = |images: &Images| images.iter().next().map(|image| image.base64().into_owned());
         self.outcome = match asked {
-            Ok(Ok(images)) => base64(&images).map_or(Outcome::Open("no image".to_owned()), Outcome::Image),
-            Ok(Err(error)) if error.reason() == Some("outcome_unknown") => Outcome::Unknown,
-            Ok(Err(error)) => Outcome::Open(format!("{error:?}")),
-            Err(_) => Outcome::Open("the time limit".to_owned()),
+            Ok(Ok(images)) => base64(&images).map_or(ImageOutcome::Open("no image".to_owned()), ImageOutcome::Image),
+            Ok(Err(error)) if error.reason() == Some("outcome_unknown") => ImageOutcome::Unknown,
+            Ok(Err(error)) => ImageOutcome::Open(format!("{error:?}")),
+            Err(_) => ImageOutcome::Open("the time limit".to_owned()),
         };
     }
 
-    fn command(&self, stage: &Stage) -> Program {
+    fn command(&self, stage: &CallerStage) -> Program {
         let base_url = stage.node(self.number).base_url();
         let service = ["--base-url", &base_url, "--api-key", stage.secret()];
         let program = Program::new(self.home.path());
@@ -285,21 +287,21 @@ impl Caller {
         program.args(["generate", &self.prompt, "-o", "images/one.png"]).args(service)
     }
 
-    fn begin_command(&mut self, stage: &Stage, moment: Duration) {
+    fn begin_command(&mut self, stage: &CallerStage, moment: Duration) {
         fs::create_dir_all(self.home.path().join("images")).expect("a folder");
         let mut child = self.command(stage).spawn_with(Stdio::null(), Stdio::null(), Stdio::null());
         pause(moment * 3);
         signal(&child, if self.kind == CallerKind::Batch { "KILL" } else { "INT" });
         assert!(ends_within(&mut child, TEST_TIMEOUT), "the command does not end");
-        self.outcome = self.written_image().map_or(Outcome::Open("stopped".to_owned()), Outcome::Image);
+        self.outcome = self.written_image().map_or(ImageOutcome::Open("stopped".to_owned()), ImageOutcome::Image);
     }
 
-    fn run_command(&mut self, stage: &Stage) {
+    fn run_command(&mut self, stage: &CallerStage) {
         let done = self.command(stage).run();
         self.outcome = match self.written_image() {
-            Some(image) => Outcome::Image(image),
-            None if done.stderr.contains("outcome_unknown") => Outcome::Unknown,
-            None => Outcome::Open(format!("{done:?}")),
+            Some(image) => ImageOutcome::Image(image),
+            None if done.stderr.contains("outcome_unknown") => ImageOutcome::Unknown,
+            None => ImageOutcome::Open(format!("{done:?}")),
         };
     }
 
@@ -313,7 +315,7 @@ impl Caller {
 }
 
 /// Returns the file to which a link leads, in base64.
-fn fetch(stage: &Stage, number: usize, url: &str) -> Option<String> {
+fn fetch(stage: &CallerStage, number: usize, url: &str) -> Option<String> {
     let (_, path) = url.split_once("/v1/")?;
     let address = stage.node(number).address();
     let answer = Call::get(&format!("/v1/{path}")).without_document_check().try_send(address).ok()?;
