@@ -60,7 +60,7 @@ pub struct Account {
     /// |---|---|
     /// | `enabled` | It gets requests. |
     /// | `disabled` | It gets none until it is enabled. |
-    /// | `resting` | It gets none until a limit of the upstream has passed. |
+    /// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
     /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
     /// | `unusable` | Its settings or its stored credentials cannot be used. |
     pub state: crate::wire::OpenWord<crate::wire::admin::open::types::AccountState>,
@@ -149,6 +149,8 @@ pub struct AccountFailure {
     /// | `upstream_failed` | The upstream said that it failed. |
     /// | `no_image_data` | The upstream answered without an image. |
     /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+    /// | `image_by_address` | The upstream sent the address of an image in place of the image, and it was not fetched. |
+    /// | `unknown_coding` | The answer of the upstream has a content coding that the gateway cannot decode. |
     /// | `text_instead_of_image` | A model answered with text instead of an image. |
     /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
     /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
@@ -197,6 +199,64 @@ impl ::std::convert::From<
         value: ::std::collections::BTreeMap<::std::string::String, ::std::string::String>,
     ) -> Self {
         Self(value)
+    }
+}
+/// The treatment of an answer that has the address of an image in place of the image: the request fails, or the image is fetched from there.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum AccountImageUrls {
+    /// The word `refuse`.
+    #[serde(rename = "refuse")]
+    Refuse,
+    /// The word `fetch`.
+    #[serde(rename = "fetch")]
+    Fetch,
+}
+impl ::std::fmt::Display for AccountImageUrls {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match *self {
+            Self::Refuse => f.write_str("refuse"),
+            Self::Fetch => f.write_str("fetch"),
+        }
+    }
+}
+impl ::std::str::FromStr for AccountImageUrls {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "refuse" => Ok(Self::Refuse),
+            "fetch" => Ok(Self::Fetch),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for AccountImageUrls {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for AccountImageUrls {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
@@ -459,9 +519,17 @@ pub struct AccountSettings {
     /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
+    /// The treatment of an answer that has the address of an image in place of the image. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_urls: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::AccountImageUrls>,
+    >,
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known ones. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub priority: ::std::option::Option<crate::wire::Bounded<-1000, 1000>>,
@@ -470,6 +538,9 @@ pub struct AccountSettings {
     pub protocol: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::admin::open::types::AccountProtocol>,
     >,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not sent to another account. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refusal_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// For `oauth`: the requested scopes of the access token, separated by spaces.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub scope: ::std::option::Option<::std::string::String>,
@@ -555,7 +626,7 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
 /// |---|---|
 /// | `enabled` | It gets requests. |
 /// | `disabled` | It gets none until it is enabled. |
-/// | `resting` | It gets none until a limit of the upstream has passed. |
+/// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
 /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
 /// | `unusable` | Its settings or its stored credentials cannot be used. |
 #[derive(
@@ -2828,11 +2899,17 @@ pub struct NewAccount {
     /// For the protocol `responses`: the text model that runs the image tool. `gpt-5.5` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub host_model: ::std::option::Option<::std::string::String>,
+    /// The treatment of an answer that has the address of an image in place of the image. `refuse` when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub image_urls: ::std::option::Option<AccountImageUrls>,
     /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
     pub kind: AccountKind,
     /// The maximum number of concurrent larger images. 2 when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub large_concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known ones. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The name of an account in logs and records: 1 to 64 letters, digits, `.`, `_` and `-`.
     pub name: AccountName,
     /// The priority: among otherwise equal accounts, the highest is used first. 0 when absent.
@@ -2844,6 +2921,9 @@ pub struct NewAccount {
     /// For `oauth`: the first refresh token. Refresh tokens that the token endpoint issues later are kept in the store.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub refresh_token: ::std::option::Option<crate::wire::Secret>,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not sent to another account. None when absent.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub refusal_phrases: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// For `oauth`: the requested scopes of the access token, separated by spaces.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub scope: ::std::option::Option<::std::string::String>,
@@ -3638,6 +3718,8 @@ impl ::std::convert::TryFrom<::std::string::String> for RecordOutcome {
 /// | `upstream_failed` | The upstream said that it failed. |
 /// | `no_image_data` | The upstream answered without an image. |
 /// | `async_upstream` | The upstream makes images as tasks, which the gateway cannot receive. |
+/// | `image_by_address` | The upstream sent the address of an image in place of the image, and it was not fetched. |
+/// | `unknown_coding` | The answer of the upstream has a content coding that the gateway cannot decode. |
 /// | `text_instead_of_image` | A model answered with text instead of an image. |
 /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
@@ -3689,6 +3771,12 @@ pub enum RecordReason {
     /// The word `async_upstream`.
     #[serde(rename = "async_upstream")]
     AsyncUpstream,
+    /// The word `image_by_address`.
+    #[serde(rename = "image_by_address")]
+    ImageByAddress,
+    /// The word `unknown_coding`.
+    #[serde(rename = "unknown_coding")]
+    UnknownCoding,
     /// The word `text_instead_of_image`.
     #[serde(rename = "text_instead_of_image")]
     TextInsteadOfImage,
@@ -3732,6 +3820,8 @@ impl ::std::fmt::Display for RecordReason {
             Self::UpstreamFailed => f.write_str("upstream_failed"),
             Self::NoImageData => f.write_str("no_image_data"),
             Self::AsyncUpstream => f.write_str("async_upstream"),
+            Self::ImageByAddress => f.write_str("image_by_address"),
+            Self::UnknownCoding => f.write_str("unknown_coding"),
             Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
             Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
             Self::OutcomeUnknown => f.write_str("outcome_unknown"),
@@ -3760,6 +3850,8 @@ impl ::std::str::FromStr for RecordReason {
             "upstream_failed" => Ok(Self::UpstreamFailed),
             "no_image_data" => Ok(Self::NoImageData),
             "async_upstream" => Ok(Self::AsyncUpstream),
+            "image_by_address" => Ok(Self::ImageByAddress),
+            "unknown_coding" => Ok(Self::UnknownCoding),
             "text_instead_of_image" => Ok(Self::TextInsteadOfImage),
             "delivery_mismatch" => Ok(Self::DeliveryMismatch),
             "outcome_unknown" => Ok(Self::OutcomeUnknown),
@@ -5027,8 +5119,18 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        image_urls: ::std::result::Result<
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::AccountImageUrls>,
+            >,
+            ::std::string::String,
+        >,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+            ::std::string::String,
+        >,
+        limit_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         priority: ::std::result::Result<
@@ -5039,6 +5141,10 @@ pub mod builder {
             ::std::option::Option<
                 crate::wire::OpenWord<crate::wire::admin::open::types::AccountProtocol>,
             >,
+            ::std::string::String,
+        >,
+        refusal_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         scope: ::std::result::Result<
@@ -5073,9 +5179,12 @@ pub mod builder {
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
+                image_urls: Ok(Default::default()),
                 large_concurrency: Ok(Default::default()),
+                limit_phrases: Ok(Default::default()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
+                refusal_phrases: Ok(Default::default()),
                 scope: Ok(Default::default()),
                 tier: Ok(Default::default()),
                 token_url: Ok(Default::default()),
@@ -5224,6 +5333,25 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image_urls`.
+        pub fn image_urls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<
+                        crate::wire::admin::open::types::AccountImageUrls,
+                    >,
+                >,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_urls = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_urls: {e}")
+                });
+            self
+        }
         /// Sets the member `large_concurrency`.
         pub fn large_concurrency<T>(mut self, value: T) -> Self
         where
@@ -5236,6 +5364,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for large_concurrency: {e}")
+                });
+            self
+        }
+        /// Sets the member `limit_phrases`.
+        pub fn limit_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_phrases: {e}")
                 });
             self
         }
@@ -5270,6 +5413,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for protocol: {e}")
+                });
+            self
+        }
+        /// Sets the member `refusal_phrases`.
+        pub fn refusal_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal_phrases: {e}")
                 });
             self
         }
@@ -5342,9 +5500,12 @@ pub mod builder {
                 groups: value.groups?,
                 headers: value.headers?,
                 host_model: value.host_model?,
+                image_urls: value.image_urls?,
                 large_concurrency: value.large_concurrency?,
+                limit_phrases: value.limit_phrases?,
                 priority: value.priority?,
                 protocol: value.protocol?,
+                refusal_phrases: value.refusal_phrases?,
                 scope: value.scope?,
                 tier: value.tier?,
                 token_url: value.token_url?,
@@ -5365,9 +5526,12 @@ pub mod builder {
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
+                image_urls: Ok(value.image_urls),
                 large_concurrency: Ok(value.large_concurrency),
+                limit_phrases: Ok(value.limit_phrases),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
+                refusal_phrases: Ok(value.refusal_phrases),
                 scope: Ok(value.scope),
                 tier: Ok(value.tier),
                 token_url: Ok(value.token_url),
@@ -6231,9 +6395,17 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
+        image_urls: ::std::result::Result<
+            ::std::option::Option<super::AccountImageUrls>,
+            ::std::string::String,
+        >,
         kind: ::std::result::Result<super::AccountKind, ::std::string::String>,
         large_concurrency: ::std::result::Result<
             ::std::option::Option<crate::wire::Bounded<1, 10000>>,
+            ::std::string::String,
+        >,
+        limit_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         name: ::std::result::Result<super::AccountName, ::std::string::String>,
@@ -6247,6 +6419,10 @@ pub mod builder {
         >,
         refresh_token: ::std::result::Result<
             ::std::option::Option<crate::wire::Secret>,
+            ::std::string::String,
+        >,
+        refusal_phrases: ::std::result::Result<
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         scope: ::std::result::Result<
@@ -6281,12 +6457,15 @@ pub mod builder {
                 groups: Ok(Default::default()),
                 headers: Ok(Default::default()),
                 host_model: Ok(Default::default()),
+                image_urls: Ok(Default::default()),
                 kind: Err("no value supplied for kind".to_string()),
                 large_concurrency: Ok(Default::default()),
+                limit_phrases: Ok(Default::default()),
                 name: Err("no value supplied for name".to_string()),
                 priority: Ok(Default::default()),
                 protocol: Ok(Default::default()),
                 refresh_token: Ok(Default::default()),
+                refusal_phrases: Ok(Default::default()),
                 scope: Ok(Default::default()),
                 secret_headers: Ok(Default::default()),
                 tier: Ok(Default::default()),
@@ -6451,6 +6630,19 @@ pub mod builder {
                 });
             self
         }
+        /// Sets the member `image_urls`.
+        pub fn image_urls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::AccountImageUrls>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.image_urls = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for image_urls: {e}")
+                });
+            self
+        }
         /// Sets the member `kind`.
         pub fn kind<T>(mut self, value: T) -> Self
         where
@@ -6474,6 +6666,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for large_concurrency: {e}")
+                });
+            self
+        }
+        /// Sets the member `limit_phrases`.
+        pub fn limit_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.limit_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for limit_phrases: {e}")
                 });
             self
         }
@@ -6526,6 +6733,21 @@ pub mod builder {
                 .try_into()
                 .map_err(|e| {
                     format!("error converting supplied value for refresh_token: {e}")
+                });
+            self
+        }
+        /// Sets the member `refusal_phrases`.
+        pub fn refusal_phrases<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.refusal_phrases = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for refusal_phrases: {e}")
                 });
             self
         }
@@ -6598,12 +6820,15 @@ pub mod builder {
                 groups: value.groups?,
                 headers: value.headers?,
                 host_model: value.host_model?,
+                image_urls: value.image_urls?,
                 kind: value.kind?,
                 large_concurrency: value.large_concurrency?,
+                limit_phrases: value.limit_phrases?,
                 name: value.name?,
                 priority: value.priority?,
                 protocol: value.protocol?,
                 refresh_token: value.refresh_token?,
+                refusal_phrases: value.refusal_phrases?,
                 scope: value.scope?,
                 secret_headers: value.secret_headers?,
                 tier: value.tier?,
@@ -6626,12 +6851,15 @@ pub mod builder {
                 groups: Ok(value.groups),
                 headers: Ok(value.headers),
                 host_model: Ok(value.host_model),
+                image_urls: Ok(value.image_urls),
                 kind: Ok(value.kind),
                 large_concurrency: Ok(value.large_concurrency),
+                limit_phrases: Ok(value.limit_phrases),
                 name: Ok(value.name),
                 priority: Ok(value.priority),
                 protocol: Ok(value.protocol),
                 refresh_token: Ok(value.refresh_token),
+                refusal_phrases: Ok(value.refusal_phrases),
                 scope: Ok(value.scope),
                 secret_headers: Ok(value.secret_headers),
                 tier: Ok(value.tier),

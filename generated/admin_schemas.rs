@@ -49,6 +49,16 @@ impl schemars::JsonSchema for types::AccountHeaders {
         super::served::component("AccountHeaders", generator)
     }
 }
+impl schemars::JsonSchema for types::AccountImageUrls {
+    fn schema_name() -> String {
+        "AccountImageUrls".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountImageUrls", generator)
+    }
+}
 impl schemars::JsonSchema for types::AccountKind {
     fn schema_name() -> String {
         "AccountKind".to_owned()

@@ -378,6 +378,8 @@ impl ErrorDetail {
 /// | `upstream_failed` | `upstream_error` | The upstream reports that it failed: nothing was made. |
 /// | `model_not_offered` | `upstream_error` | No account that was asked offers the model or the image tool: nothing was made, and a repeat does not help. |
 /// | `async_upstream` | `upstream_error` | The upstream makes images as tasks that end later, which the gateway cannot receive; it may still charge for one. |
+/// | `image_by_address` | `upstream_error` | The upstream sent the address of an image in place of the image, and the account does not allow the gateway to fetch it, or the address could not be read; the upstream may have charged for it. |
+/// | `unknown_coding` | `upstream_error` | The answer of the upstream has a content coding that the gateway cannot decode; the upstream may have charged for an image. |
 /// | `text_instead_of_image` | `upstream_error` | A model of the upstream answered with text, such as a question, instead of an image. |
 /// | `quota` | `upstream_error` | No account of the operator is paid for: nothing was made, and a repeat does not help. |
 /// | `credentials` | `upstream_error` | The upstream refused the credentials of every account that was asked: nothing was made, and a repeat does not help. |
@@ -449,6 +451,12 @@ pub enum ErrorReason {
     /// The word `async_upstream`.
     #[serde(rename = "async_upstream")]
     AsyncUpstream,
+    /// The word `image_by_address`.
+    #[serde(rename = "image_by_address")]
+    ImageByAddress,
+    /// The word `unknown_coding`.
+    #[serde(rename = "unknown_coding")]
+    UnknownCoding,
     /// The word `text_instead_of_image`.
     #[serde(rename = "text_instead_of_image")]
     TextInsteadOfImage,
@@ -488,6 +496,8 @@ impl ::std::fmt::Display for ErrorReason {
             Self::UpstreamFailed => f.write_str("upstream_failed"),
             Self::ModelNotOffered => f.write_str("model_not_offered"),
             Self::AsyncUpstream => f.write_str("async_upstream"),
+            Self::ImageByAddress => f.write_str("image_by_address"),
+            Self::UnknownCoding => f.write_str("unknown_coding"),
             Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
             Self::Quota => f.write_str("quota"),
             Self::Credentials => f.write_str("credentials"),
@@ -520,6 +530,8 @@ impl ::std::str::FromStr for ErrorReason {
             "upstream_failed" => Ok(Self::UpstreamFailed),
             "model_not_offered" => Ok(Self::ModelNotOffered),
             "async_upstream" => Ok(Self::AsyncUpstream),
+            "image_by_address" => Ok(Self::ImageByAddress),
+            "unknown_coding" => Ok(Self::UnknownCoding),
             "text_instead_of_image" => Ok(Self::TextInsteadOfImage),
             "quota" => Ok(Self::Quota),
             "credentials" => Ok(Self::Credentials),

@@ -66,6 +66,8 @@ pub(crate) enum Error {
     NoAccounts,
     /// The upstream gave no image.
     Upstream(UpstreamFault),
+    /// A model of the upstream has written a text in place of an image, which begins with these words.
+    ModelText(UpstreamFault, String),
     /// The store does not answer.
     Unavailable,
     /// The disk has no space for the images of a request that are shown from the stored answer; nothing was spent.
@@ -150,7 +152,7 @@ impl Error {
             Self::PriceUnknown(_) => ApiErrorCode::PriceUnknown,
             Self::InProgress => ApiErrorCode::ImageInProgress,
             Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
-            Self::Upstream(_) => ApiErrorCode::UpstreamError,
+            Self::Upstream(_) | Self::ModelText(..) => ApiErrorCode::UpstreamError,
             Self::Unavailable | Self::StorageFull => ApiErrorCode::ServiceUnavailable,
             Self::Internal => ApiErrorCode::InternalError,
         }
@@ -181,7 +183,9 @@ impl Error {
             | Self::Unavailable
             | Self::StorageFull => true,
             Self::LimitReached(refusal) => !refusal.is_quota,
-            Self::Upstream(fault) => matches!(fault, UpstreamFault::Unreachable | UpstreamFault::Failed),
+            Self::Upstream(fault) | Self::ModelText(fault, _) => {
+                matches!(fault, UpstreamFault::Unreachable | UpstreamFault::Failed)
+            }
             Self::InvalidKey
             | Self::UndeclaredKeyHeader
             | Self::Denied
@@ -254,7 +258,7 @@ impl Error {
     fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(RejectionReason::as_str),
-            Self::Upstream(fault) => Some(fault.as_str()),
+            Self::Upstream(fault) | Self::ModelText(fault, _) => Some(fault.as_str()),
             _ => None,
         }
     }
@@ -296,6 +300,7 @@ impl std::fmt::Display for Error {
                 "The gateway has no disk space for the images of this request at the moment. Nothing was spent; send the \
                  same request again later.",
             ),
+            Self::ModelText(_, words) => write!(f, "{}: the model wrote \"{words}\"", self.code().message()),
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
             Self::AdminDecision(decision) => decision.fmt(f),

@@ -7,6 +7,7 @@ pub(crate) mod backup;
 mod catalog;
 pub(crate) mod config;
 mod console;
+mod content_coding;
 mod current_gateway;
 mod dialects;
 pub(crate) mod doctor;
@@ -150,9 +151,8 @@ impl Gateway {
     ) -> Result<Self, ServeError> {
         let (keys, people, replays) = (open_keys(store), open_people(config, store), Arc::clone(store) as _);
         let (node, vault) = (store.node_id().clone(), store.vault());
-        let addresses = AddressPolicy::for_services(config.allow_link_local);
-        // The client prepares TLS now if the settings need it, so that a problem fails the start and not every call.
-        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, addresses, needs_tls(config))?);
+        let request_budgets = RequestBudgets::new(&config.uploads);
+        let upstream = open_upstream(config, &request_budgets)?;
         let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
@@ -171,7 +171,7 @@ impl Gateway {
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
         let ledger =
             Ledger::start(Arc::clone(store) as _, node.clone(), Arc::clone(&metrics), Arc::clone(&prices)).await?;
-        let (spool, request_budgets) = open_spool(&config)?;
+        let spool = open_spool(&config, Arc::clone(&request_budgets))?;
         let free = spool.free_space(config.data_dir.clone());
         let replay = AnswerStore::open(&config.replay, free, replays, ledger.clone(), vault.clone(), node).await?;
         keys.spawn_refresh_task();
@@ -432,13 +432,17 @@ impl Gateway {
     }
 }
 
+/// Opens the client of the upstreams, which prepares TLS if the settings need it: a problem fails the start, not a call.
+fn open_upstream(config: &Config, budgets: &Arc<RequestBudgets>) -> Result<Arc<UpstreamClient>, ServeError> {
+    let (addresses, budgets) = (AddressPolicy::for_services(config.allow_link_local), Arc::clone(budgets));
+    Ok(Arc::new(UpstreamClient::new(config.deadlines.connect, addresses, budgets, needs_tls(config))?))
+}
+
 /// Opens the spool, and begins to check the free space of its disk.
-fn open_spool(config: &Config) -> Result<(Spool, Arc<RequestBudgets>), ServeError> {
-    let budgets = RequestBudgets::new(&config.uploads);
-    let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, Arc::clone(&budgets));
-    let spool = spool.map_err(ServeError::Spool)?;
+fn open_spool(config: &Config, budgets: Arc<RequestBudgets>) -> Result<Spool, ServeError> {
+    let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, budgets).map_err(ServeError::Spool)?;
     spool.start_space_checks();
-    Ok((spool, budgets))
+    Ok(spool)
 }
 
 fn groups_by_name(config: &Config) -> HashMap<String, GroupConfig> {

@@ -16,9 +16,11 @@ mod probe;
 mod size;
 
 #[cfg(feature = "gateway")]
-pub(crate) use self::probe::has_known_format;
+pub(crate) use self::probe::{FORMAT_BYTES, has_known_format};
 #[cfg(any(all(feature = "client", not(target_arch = "wasm32")), feature = "gateway"))]
 pub(crate) use base64::Base64Decoder;
+#[cfg(feature = "gateway")]
+pub(crate) use base64::{Base64Encoder, absent_padding};
 #[cfg(feature = "gateway")]
 pub(crate) use data_url::{DataUrlDecoder, DataUrlError};
 pub use format::{Format, UnknownFormat};

@@ -11,6 +11,10 @@ pub(crate) enum UpstreamFault {
     NoImage,
     /// The upstream makes images as tasks that end later, which the gateway cannot receive: class X.
     AsyncTask,
+    /// The upstream sent the address of the image in its place, and the image was not fetched from there: class X.
+    ImageByAddress,
+    /// The answer has a content coding that the gateway cannot decode: class X.
+    UnknownCoding,
     /// A model has answered with text, such as a question: class R, or class N if it states that it cannot draw.
     TextInsteadOfImage,
     /// The upstream itself reports a failure, and that nothing was made: class F or N. A repeat does not pay twice.
@@ -45,6 +49,8 @@ impl UpstreamFault {
             Self::Refused => "content_refused",
             Self::NoImage => "no_image_data",
             Self::AsyncTask => "async_upstream",
+            Self::ImageByAddress => "image_by_address",
+            Self::UnknownCoding => "unknown_coding",
             Self::TextInsteadOfImage => "text_instead_of_image",
             Self::Failed => "upstream_failed",
             Self::NotOffered => "model_not_offered",

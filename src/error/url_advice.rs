@@ -1,5 +1,5 @@
-//! What a caller probably meant by an address that does not exist: most such addresses come from a base URL with a part too
-//! much or too little, or belong to an operation that other services have.
+//! Advice about an address that does not exist: most such addresses come from a base URL with a part too much or too
+//! little, or belong to an operation that other services have.
 
 use crate::tables::{ADMIN_OPERATIONS, OPERATIONS};
 
@@ -124,9 +124,11 @@ fn unserved(words: &[&str]) -> Option<&'static str> {
 /// The address from which the words differ in the fewest characters.
 fn misspelled(words: &[&str]) -> Option<(&'static str, &'static str)> {
     let joined = words.join("/");
-    let distances = addresses().map(|(method, address)| {
-        let distance = edit_distance(&joined, &without_version(address).join("/"));
-        (distance, method, address)
+    let distances = addresses().filter_map(|(method, address)| {
+        let meant = without_version(address).join("/");
+        // Most addresses are compared by their lengths only: nobody must be able to make the gateway work with a long path.
+        let is_near = meant.len().abs_diff(joined.len()) <= MISSPELLED_MAX;
+        is_near.then(|| (edit_distance(&joined, &meant), method, address))
     });
     let nearest = distances.min_by_key(|(distance, ..)| *distance).filter(|(distance, ..)| *distance <= MISSPELLED_MAX);
     nearest.map(|(_, method, address)| (method, address))

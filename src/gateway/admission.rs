@@ -130,6 +130,12 @@ impl RequestBudgets {
         ByteShare::bounded(Arc::clone(self), |budgets| &budgets.unauthenticated_memory, subjects)
     }
 
+    /// Returns a share of the memory for the decoders of an answer. Nothing refuses it, because the answer may have been
+    /// paid for.
+    pub(crate) fn answer_memory(self: &Arc<Self>) -> ByteShare {
+        ByteShare::unbounded(Arc::clone(self), |budgets| &budgets.memory)
+    }
+
     /// Returns a share of the disk for an answer. Nothing refuses it, because the answer was paid for.
     pub(crate) fn answer_disk(self: &Arc<Self>) -> ByteShare {
         ByteShare::unbounded(Arc::clone(self), |budgets| &budgets.disk)

@@ -43,7 +43,9 @@ use std::time::Duration;
 use http::Uri;
 use resolve::{ConfigLayers, resolve, resolve_for_command};
 
-pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
+pub(crate) use account::{
+    AccountConfig, AccountCredentials, EndpointConfig, FailurePhrases, GrantConfig, OauthConfig, UpstreamConfig,
+};
 pub(crate) use address::ListenAddress;
 pub(crate) use address_policy::AddressPolicy;
 pub(crate) use alerts::{AlertConfig, EmailConfig, WebhookConfig};
@@ -62,8 +64,8 @@ pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, SmtpTls,
-    StoredContextPolicy, UpstreamProtocol,
+    FieldOperations, FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit,
+    SecondFactorPolicy, SmtpTls, StoredContextPolicy, UpstreamProtocol,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;

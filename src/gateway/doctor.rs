@@ -6,6 +6,7 @@
 //! [`check_online`] calls somebody else.
 
 mod accounts;
+mod answers;
 mod clock;
 mod data_dir;
 mod database;
@@ -102,6 +103,7 @@ pub(crate) async fn check(config: &Config) -> Vec<CheckResult> {
     let installation = InstallationContents { config, store: store.as_deref() };
     results.push(clock::check(&installation).await);
     results.extend(accounts::check(&installation).await);
+    results.extend(answers::check(&installation).await);
     results.push(prices::check(&installation).await);
     results.extend(ports::check(config));
     if let Some(store) = store {

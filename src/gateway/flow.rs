@@ -49,7 +49,9 @@ pub(crate) use image_estimate::estimate_image;
 pub(crate) use image_files::{LinkedImage, base_url, find_linked_image, link_paths};
 pub(crate) use image_generation::create_image;
 pub(crate) use image_models::{allowed_models, list_image_models};
-pub(crate) use image_run::{ImageFileBody, find_image_run, open_image};
+pub(crate) use image_run::{
+    IMAGE_OPERATIONS, ImageFileBody, find_image_run, find_image_run_by_id, list_image_runs, open_image,
+};
 pub(crate) use models::{list_models, retrieve_model};
 pub(crate) use request_failure::RequestFailure;
 pub(crate) use request_options::{RequestOptions, read_host};

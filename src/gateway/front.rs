@@ -11,7 +11,6 @@ mod body;
 mod captured;
 mod connection_activity;
 mod connections;
-mod content_coding;
 mod cors;
 mod dispatch;
 mod error_samples;

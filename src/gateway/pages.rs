@@ -63,6 +63,7 @@ mod sign_in;
 mod sign_in_code;
 mod site_origin;
 mod sort_links;
+mod stored_images;
 mod template_helpers;
 mod usage;
 mod usage_groups;

@@ -41,7 +41,7 @@ pub(crate) use answer_relay::UpstreamRelay;
 pub(crate) use answer_usage::{AnswerUsage, TokenCounts, sum_usage};
 pub(crate) use body::{ClosingFuture, RelayBody, RelayOutcome};
 pub(crate) use combined_answer::{SpooledImage, SpooledImageError, combine_images, spool_image};
-pub(crate) use event::{AnswerSummary, DeliveredImage};
+pub(crate) use event::{AnswerSummary, AnswerWithoutImage, DeliveredImage};
 pub(crate) use image_encoder::HEARTBEAT;
 pub(crate) use paced_body::PacedBody;
 pub(crate) use proof::{ProofError, ProvenAnswer};

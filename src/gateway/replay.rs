@@ -124,6 +124,7 @@ mod pending_work;
 mod sealed_file;
 mod stored_answer;
 mod unstored_answers;
+mod user_requests;
 
 #[cfg(test)]
 mod tests;

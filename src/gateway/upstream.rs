@@ -5,6 +5,7 @@
 //! callers see nothing about an account.
 
 mod failure_classification;
+mod fetched_answer;
 mod generation_call;
 mod image_download;
 mod image_tool;
@@ -20,9 +21,8 @@ mod simulator;
 mod transport;
 mod webhook_call;
 
-pub(crate) use failure_classification::{
-    IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer, is_refusal,
-};
+pub(crate) use failure_classification::{FaultScope, classify_imageless_answer, is_image_parameter, is_refusal};
+pub(crate) use fetched_answer::AddressedAnswer;
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
 pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
@@ -30,11 +30,13 @@ pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
 pub(crate) use webhook_call::WebhookClient;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::accounts::{AccountEndpoint, Lease};
+use super::admission::RequestBudgets;
 use super::config::AddressPolicy;
 use super::rules::TaskRef;
 use crate::tables::UPSTREAM_TLS_SECONDS;
@@ -51,9 +53,9 @@ pub(crate) struct UpstreamClient {
 // === impl UpstreamClient ===
 
 impl UpstreamClient {
-    /// Prepares the client; opens no connection. `connect_timeout` limits the name resolution and the connection
-    /// together. If `uses_tls` is true, the machine's certificates are read now, so that a missing certificate store
-    /// makes the start fail rather than every call.
+    /// Prepares the client; opens no connection. The decoders of answers are charged to `budgets`. `connect_timeout` limits
+    /// the name resolution and the connection together. If `uses_tls` is true, the machine's certificates are read now, so
+    /// that a missing certificate store makes the start fail rather than every call.
     ///
     /// # Errors
     ///
@@ -61,11 +63,13 @@ impl UpstreamClient {
     pub(crate) fn new(
         connect_timeout: Duration,
         addresses: AddressPolicy,
+        budgets: Arc<RequestBudgets>,
         uses_tls: bool,
     ) -> Result<Self, TransportError> {
         let settings = TransportSettings {
             connect_timeout,
             addresses,
+            budgets,
             tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
             ..TransportSettings::default()
         };

@@ -1,4 +1,4 @@
-//! Decodes an image from base64 text that arrives in pieces: the standard alphabet, full padding, and nothing after the
+//! Encodes an image that arrives in pieces, and decodes one from base64 text that arrives in pieces: the standard alphabet, full padding, and nothing after the
 //! padding. Spaces between the characters are skipped.
 
 use std::sync::LazyLock;
@@ -9,6 +9,8 @@ use base64::engine::GeneralPurpose;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use base64::engine::Simd;
 use base64::engine::general_purpose::PAD;
+#[cfg(feature = "gateway")]
+use base64::engine::general_purpose::STANDARD;
 
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
@@ -26,6 +28,38 @@ pub(crate) struct Base64Decoder {
     partial_group: Vec<u8>,
     /// True after padding, which nothing may follow.
     has_ended: bool,
+}
+
+/// The state of the encoder between pieces: the bytes of an incomplete group of three.
+#[cfg(feature = "gateway")]
+#[derive(Debug, Default)]
+pub(crate) struct Base64Encoder(Vec<u8>);
+
+// === impl Base64Encoder ===
+
+#[cfg(feature = "gateway")]
+impl Base64Encoder {
+    /// Returns the base64 of the next bytes, as far as it is certain.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+        self.0.extend_from_slice(bytes);
+        let incomplete = self.0.split_off(self.0.len() / 3 * 3);
+        STANDARD.encode(std::mem::replace(&mut self.0, incomplete))
+    }
+
+    /// Returns the base64 of the last bytes. The next image can follow.
+    pub(crate) fn finish(&mut self) -> String {
+        STANDARD.encode(std::mem::take(&mut self.0))
+    }
+}
+
+/// Returns the padding that is absent after this many characters of base64.
+#[cfg(feature = "gateway")]
+pub(crate) const fn absent_padding(length: usize) -> &'static [u8] {
+    match length % 4 {
+        2 => b"==",
+        3 => b"=",
+        _ => b"",
+    }
 }
 
 // === impl Base64Decoder ===
@@ -99,7 +133,7 @@ mod tests {
     #[test]
     fn pieces_of_every_length_give_the_same_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let text = base64::engine::general_purpose::STANDARD.encode(&bytes);
+        let text = STANDARD.encode(&bytes);
         let spaced = text.replace('A', " A ");
         for piece in 1..text.len() {
             assert_eq!(decode(&text, piece).unwrap(), bytes, "{piece}");

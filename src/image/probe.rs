@@ -116,7 +116,11 @@ pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
     properties.ok()
 }
 
-/// True if the head of a file, of at least twelve bytes, begins like one of the formats.
+/// The number of bytes of a file that show its format.
+#[cfg(feature = "gateway")]
+pub(crate) const FORMAT_BYTES: usize = 12;
+
+/// True if the head of a file, of at least [`FORMAT_BYTES`], begins like one of the formats.
 #[cfg(feature = "gateway")]
 pub(crate) fn has_known_format(head: &[u8]) -> bool {
     sniff(&head).is_ok_and(|format| format.is_some())

@@ -25,7 +25,7 @@ mod value_counter;
 mod visitor;
 
 #[cfg(feature = "gateway")]
-pub(crate) use reader::JsonReader;
+pub(crate) use reader::{JsonReader, PATH_DEPTH};
 pub(crate) use syntax_error::JsonSyntaxError;
 #[cfg(feature = "gateway")]
 pub(crate) use text_decoder::TextDecoder;

@@ -68,7 +68,7 @@ check 'edit with numbered images, read from a pipe' "$(call SIMULATED /images/ed
 printf '%s,"images":[{"image_url":"data:image/png;base64,%s"}]}' "$head" "$(base64 <"$PICTURES/first.png" | tr -d '\n')" >"$work/edit.json"
 check 'edit as JSON' "$(call SIMULATED /images/edits -H "$json" -d "@$work/edit.json")" 200 '"b64_json":"'
 
-check 'stream a generation' "$(call SIMULATED /images/generations -H "$json" -d "$head,\"stream\":true,\"partial_images\":2}")" 200 'event: image_generation.completed' 'data: {"type":"image_generation.completed"'
+check 'stream a generation' "$(call SIMULATED /images/generations -H "$json" -d "$head,\"stream\":true,\"partial_images\":2}")" 200 'event: image_generation.completed' '"type":"image_generation.completed"'
 check 'stream an edit' "$(call SIMULATED /images/edits "$@" -F stream=true -F "image=@$PICTURES/first.png")" 200 'event: image_edit.completed'
 check 'a stream that breaks' "$(call SCRIPTED /images/generations -H "$json" -d '{"model":"gpt-image-2","prompt":"[[events=p,cut]]","stream":true,"partial_images":1,"user":"broken"}')" 200 'event: error' '"code":"upstream_error"'
 

@@ -181,8 +181,7 @@ fn low_proxy_bounds(files: &Files) -> Vec<String> {
     }
     let body = number(value(files, NGINX, "", "client_max_body_size ")) << 20;
     check("client_max_body_size", body, limit("max_edit_form_body_bytes"));
-    let idle =
-        source_number("src/gateway/front/connections.rs", "const IDLE_DEADLINE: Duration = Duration::from_secs(");
+    let idle = source_number("src/gateway/front/connection_activity.rs", " idle: Duration::from_secs(");
     check("idle time of the gateway", idle, seconds(value(files, HAPROXY, "", "timeout http-keep-alive ")));
     lines
 }

@@ -55,6 +55,17 @@ const LIMITS: &[Phrase] = &[
             source_number(path, "const KEY_LIFETIME: Duration = Duration::from_secs(") / 3600
         }],
     ),
+    (
+        "or after {} seconds, and then looks again",
+        &[|_| source_number("src/gateway/pages/playground_run.rs", "const WAIT_MAX: Duration = Duration::from_secs(")],
+    ),
+    (
+        "up to {} such requests of the last {} hours",
+        &[
+            |_| source_number("src/gateway/pages/stored_images.rs", "const RECENT_MAX: u32 = "),
+            |_| source_number("src/gateway/pages/stored_images.rs", "const RECENT_AGE: TimeDelta = TimeDelta::hours("),
+        ],
+    ),
     ("at most {} keys are", &[|_| source_number("src/client/unfinished_calls.rs", "const MAX_KEYS: usize = ")]),
     (
         "has waited for {} seconds returns",
@@ -180,6 +191,32 @@ const SCHEMAS: &[Phrase] = &[
     ("`…` with `…` above {} (", &[|facts| facts.component_number("ImageCount", "default")]),
     ("With `…` only {} is possible", &[|facts| facts.component_number("ImageCount", "minimum")]),
     (
+        "states, at most {} days for a window",
+        &[|_| {
+            let days = "const STATED_WAIT_MAX: Duration = Duration::from_secs(";
+            source_number("src/gateway/accounts/cooldown.rs", days) / (24 * 3600)
+        }],
+    ),
+    (
+        "discarded for at most {} seconds, so that",
+        &[|_| source_number("src/gateway/front/connection_activity.rs", " discard: Duration::from_secs(")],
+    ),
+    (
+        "A rest of at most {} KiB is read",
+        &[|_| source_number("src/gateway/front/request_body.rs", "const SMALL_REST_MAX: u64 = ") / 1024],
+    ),
+    (
+        "sends nothing for {} seconds, or {} seconds have passed",
+        &[
+            |_| source_number("src/gateway/front/connection_activity.rs", " discard_idle: Duration::from_secs("),
+            |_| source_number("src/gateway/front/connection_activity.rs", " discard: Duration::from_secs("),
+        ],
+    ),
+    (
+        "and at most {}, are in this state at once",
+        &[|_| source_number("src/gateway/front/connections/closing.rs", "const CLOSING_CONNECTIONS_MAX: usize = ")],
+    ),
+    (
         "at most {} days",
         &[|_| source_number("src/gateway/keys.rs", "const LONGEST_GRACE: Duration = Duration::from_secs(") / 86_400],
     ),
@@ -223,18 +260,8 @@ const SOURCES: &[Phrase] = &[
     (
         "sends no request within {} seconds, or none for {} seconds",
         &[
-            |_| {
-                source_number(
-                    "src/gateway/front/connections.rs",
-                    "const HEAD_DEADLINE: Duration = Duration::from_secs(",
-                )
-            },
-            |_| {
-                source_number(
-                    "src/gateway/front/connections.rs",
-                    "const IDLE_DEADLINE: Duration = Duration::from_secs(",
-                )
-            },
+            |_| source_number("src/gateway/front/connection_activity.rs", " head: Duration::from_secs("),
+            |_| source_number("src/gateway/front/connection_activity.rs", " idle: Duration::from_secs("),
         ],
     ),
     (
@@ -298,7 +325,7 @@ const STATUSES: &[Phrase] = &[
     ("A {} of `…` names what does not", &[|facts| facts.status("service_unavailable")]),
     ("outcome is unknown ({} with", &[|facts| facts.status("upstream_error")]),
     // The statuses by which an upstream refuses an account.
-    ("answers {}, {}, {} or {} |", &[|_| 401, |_| 402, |_| 403, |_| 429]),
+    ("answers {}, {}, {} or {}, or states", &[|_| 401, |_| 402, |_| 403, |_| 429]),
     ("a {} or {} of the upstream", &[|_| 502, |_| 504]),
     // The statuses of Standard Webhooks.
     ("A status from {} to {} ends the delivery, and {} gives it up", &[|_| 200, |_| 299, |_| 410]),

@@ -25,7 +25,7 @@ macro_rules! components {
 
 components! {
     admin_reader of admin_types:
-    Account AccountActivity AccountChange AccountConcurrency AccountFailure AccountHeaders AccountKind AccountList
+    Account AccountActivity AccountChange AccountConcurrency AccountFailure AccountHeaders AccountImageUrls AccountKind AccountList
     AccountName AccountPriority AccountProtocol AccountSecretHeaders AccountSettings AccountSource AccountState AccountTest
     AccountTestResult AccountTier ActorKind Alert AlertDelivery AlertDeliveryState AlertList
     AuditDetails AuditEntry

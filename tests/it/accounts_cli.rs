@@ -76,8 +76,22 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 #[test]
 fn an_added_account_is_listed_and_its_key_is_never_shown() {
     let home = CliFixture::new();
-    let arguments =
-        ["--tier", "free", "--group", "default", "--group", "team", "--priority", "-3", "--large-concurrency", "1"];
+    let arguments = [
+        "--tier",
+        "free",
+        "--group",
+        "default",
+        "--group",
+        "team",
+        "--priority",
+        "-3",
+        "--large-concurrency",
+        "1",
+        "--refusal-phrase",
+        "not that one",
+        "--limit-phrase",
+        "come back tomorrow",
+    ];
     let added = home.add("kept", &arguments);
     assert_eq!(added.ok_stdout(), "kept added\n");
     assert!(added.stderr.contains("the group team is not in the settings"), "{added:#?}");

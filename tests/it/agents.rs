@@ -4,6 +4,7 @@
 mod codex;
 mod failures;
 mod images;
+mod injected;
 mod turns;
 
 use crate::kit::{Account, FakeUpstream, Gateway, RecordingProxy};
@@ -19,12 +20,21 @@ struct AgentFixture {
 
 impl AgentFixture {
     fn start() -> Self {
+        Self::with("")
+    }
+
+    /// The gateway adds the image tool to requests of agents.
+    fn with_injected_tool() -> Self {
+        Self::with("[[groups]]\nname = \"default\"\ninject_image_tool = true\n")
+    }
+
+    fn with(settings: &str) -> Self {
         let upstream = FakeUpstream::start();
         let accounts = [
             Account::for_upstream("draws", &upstream),
             Account::for_upstream("talks", &upstream).with_responses_protocol().with_free_tier(),
         ];
-        let gateway = Gateway::with("", &accounts);
+        let gateway = Gateway::with(settings, &accounts);
         let proxy = RecordingProxy::in_front_of(gateway.address());
         Self { upstream, gateway, proxy }
     }

@@ -58,6 +58,8 @@ mod money;
 mod mutated;
 mod nodes;
 mod oauth;
+mod odd_answers;
+mod odd_failures;
 mod odd_requests;
 mod pages;
 mod people_cli;

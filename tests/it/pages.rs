@@ -19,6 +19,8 @@ mod keyboard;
 mod limits;
 mod members;
 mod playground;
+mod playground_runs;
+mod playground_tour;
 mod prices;
 mod provider_sign_in;
 mod reference;

@@ -15,6 +15,7 @@ mod conversations;
 mod database_faults;
 mod first_starts;
 mod load;
+mod paid_answers;
 mod partition;
 mod response_budgets;
 mod revocations;

@@ -11,7 +11,7 @@ use crate::ci;
 use crate::postgres::PostgresServer;
 
 /// The scenarios: the names of the modules in `tests/it/soak`.
-const SCENARIOS: [&str; 10] = [
+const SCENARIOS: [&str; 11] = [
     "sigkills",
     "rolling_restarts",
     "revocations",
@@ -19,6 +19,7 @@ const SCENARIOS: [&str; 10] = [
     "budgets",
     "conversations",
     "response_budgets",
+    "paid_answers",
     "partition",
     "database_faults",
     "first_starts",

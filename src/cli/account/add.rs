@@ -29,6 +29,9 @@ pub(super) struct AccountAddCommand {
     /// The text model that runs the image tool of an account with the protocol `responses` [default: gpt-5.5]
     #[arg(long, value_name = "MODEL")]
     host_model: Option<String>,
+    /// The treatment of an answer that has the address of an image in place of the image [default: refuse]
+    #[arg(long, value_name = "WORD", value_parser = ["refuse", "fetch"])]
+    image_urls: Option<String>,
     /// The address of the upstream with its version, such as <https://api.openai.com/v1>
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -54,6 +57,12 @@ pub(super) struct AccountAddCommand {
     /// The maximum number of concurrent larger images [default: 2]
     #[arg(long, value_name = "N")]
     large_concurrency: Option<u32>,
+    /// A phrase with which the upstream refuses content, in addition to the known ones; may be given several times.
+    #[arg(long, value_name = "PHRASE")]
+    refusal_phrase: Vec<String>,
+    /// A phrase with which the upstream states a used-up window, in addition to the known ones; may be given several times.
+    #[arg(long, value_name = "PHRASE")]
+    limit_phrase: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -99,11 +108,13 @@ impl AccountAddCommand {
     /// out, so that it follows later changes of the default.
     fn settings(&self) -> Map<String, Value> {
         let to_value = |text: &Option<String>| text.clone().map(Value::from);
+        let to_list = |texts: &[String]| (!texts.is_empty()).then(|| Value::from(texts.to_vec()));
         let Self { tokens, .. } = self;
         let fields = [
             ("kind", Some(Value::from(self.kind.clone()))),
             ("protocol", to_value(&self.protocol)),
             ("host_model", to_value(&self.host_model)),
+            ("image_urls", to_value(&self.image_urls)),
             ("base_url", to_value(&self.base_url)),
             ("allow_http", self.allow_http.then(|| Value::from(true))),
             ("token_url", to_value(&tokens.token_url)),
@@ -113,10 +124,12 @@ impl AccountAddCommand {
             ("scope", to_value(&tokens.scope)),
             ("audience", to_value(&tokens.audience)),
             ("tier", to_value(&self.tier)),
-            ("groups", (!self.group.is_empty()).then(|| Value::from(self.group.clone()))),
+            ("groups", to_list(&self.group)),
             ("priority", self.priority.map(Value::from)),
             ("concurrency", self.concurrency.map(Value::from)),
             ("large_concurrency", self.large_concurrency.map(Value::from)),
+            ("refusal_phrases", to_list(&self.refusal_phrase)),
+            ("limit_phrases", to_list(&self.limit_phrase)),
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }

@@ -44,7 +44,7 @@ fn advice(error: &Error) -> Option<String> {
     let fixed = match (row.code, error.reason()) {
         (_, Some("content_refused")) => "change the prompt or the input image: the same ones will be refused again",
         (_, Some("text_instead_of_image")) => "say in the prompt that an image is wanted, and what it shows",
-        (_, Some("timeout" | "no_image_data" | "async_upstream")) => {
+        (_, Some("timeout" | "no_image_data" | "async_upstream" | "image_by_address" | "unknown_coding")) => {
             "an image may have been charged for: a repeat may be charged again"
         }
         (_, Some("quota" | "credentials" | "model_not_offered")) => {

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use super::oauth;
 use super::secret_mask::SecretMask;
 use super::token_cache::TokenCache;
-use crate::gateway::config::{self, AccountCredentials, BillingTier, UpstreamProtocol};
+use crate::gateway::config::{self, AccountCredentials, BillingTier, FailurePhrases, ImageUrlPolicy, UpstreamProtocol};
 
 /// An upstream account, ready for use.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct UpstreamAccount {
     priority: i32,
     groups: Vec<String>,
     slot_limits: SlotLimits,
+    phrases: FailurePhrases,
     implicit: bool,
 }
 
@@ -50,6 +51,7 @@ pub(crate) struct ResponsesEndpoint {
 pub(crate) struct UpstreamAddress {
     base: String,
     headers: HeaderMap,
+    fetches_images: bool,
 }
 
 /// The way in which a call is authenticated.
@@ -106,6 +108,10 @@ impl UpstreamAccount {
                 all: slot_count(settings.concurrency),
                 large: slot_count(settings.large_concurrency),
             },
+            phrases: match &settings.upstream {
+                config::UpstreamConfig::Simulator => FailurePhrases::default(),
+                config::UpstreamConfig::Api(endpoint) => endpoint.phrases.clone(),
+            },
             implicit: settings.implicit,
         }
     }
@@ -118,6 +124,11 @@ impl UpstreamAccount {
     /// The endpoint of the account's calls.
     pub(crate) const fn endpoint(&self) -> &AccountEndpoint {
         &self.endpoint
+    }
+
+    /// The phrases of errors that the operator has added.
+    pub(crate) const fn phrases(&self) -> &FailurePhrases {
+        &self.phrases
     }
 
     pub(super) const fn auth(&self) -> &AccountAuth {
@@ -266,8 +277,11 @@ impl AccountEndpoint {
 
     fn new(settings: &config::UpstreamConfig) -> Self {
         let config::UpstreamConfig::Api(endpoint) = settings else { return Self::Simulator };
-        let address =
-            UpstreamAddress { base: without_trailing_slash(&endpoint.base_url), headers: endpoint.headers.clone() };
+        let address = UpstreamAddress {
+            base: without_trailing_slash(&endpoint.base_url),
+            headers: endpoint.headers.clone(),
+            fetches_images: endpoint.image_urls == ImageUrlPolicy::Fetch,
+        };
         match endpoint.protocol {
             UpstreamProtocol::Images => Self::Images(address),
             UpstreamProtocol::Responses => {
@@ -302,6 +316,11 @@ impl UpstreamAddress {
     /// Returns the address of one operation; `path` begins with a slash.
     pub(crate) fn join(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+
+    /// True if the images whose addresses an answer states are fetched.
+    pub(crate) const fn fetches_images(&self) -> bool {
+        self.fetches_images
     }
 
     /// Additional headers that the operator has configured.

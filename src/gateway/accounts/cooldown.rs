@@ -1,16 +1,18 @@
 //! Computes how long an account is not asked after its upstream has refused it. No I/O; the time is an argument.
 //!
-//! Within the process the end of a cooldown is a monotonic instant; the wall clock is used only for stored values. The
-//! module implements U14 to U18 of the failure catalogue.
+//! Within the process the end of a cooldown is a monotonic instant; the wall clock is used only for stored values.
+//! Upstreams count images and texts apart, so a limit stops only the kind of work that has met it. The module implements
+//! U14 to U18 of the failure catalogue.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest cooldown for a usage window: a week and a day.
-const EXHAUSTED_MAX: Duration = Duration::from_secs(8 * 24 * 3600);
-/// The longest cooldown for throttling (our choice).
-const THROTTLED_MAX: Duration = Duration::from_secs(15 * 60);
+/// The longest cooldown for a usage window (our choice): as long as any wait that is valid, because the upstream knows
+/// when the window opens. An operator can enable the account earlier.
+const EXHAUSTED_MAX: Duration = STATED_WAIT_MAX;
+/// The longest cooldown for throttling (our choice): a day, the longest period in which upstreams count requests.
+const THROTTLED_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A stated wait above this limit is ignored as invalid (our choice): no upstream has windows of more than a year.
 const STATED_WAIT_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 /// The shortest and the longest cooldown if the upstream states no usable wait (U15).
@@ -33,6 +35,10 @@ pub(crate) enum CooldownCause {
     Exhausted,
     /// The account received too many requests in a short time.
     Throttled,
+    /// The usage window of the account for texts is used up.
+    TextExhausted,
+    /// The account received too many requests for texts in a short time.
+    TextThrottled,
     /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
     /// cause.
     Unfit,
@@ -42,12 +48,31 @@ pub(crate) enum CooldownCause {
     Token,
 }
 
-/// The cooldown of one account, and the failures that led to it.
+/// The kinds of work that an upstream limits apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WorkKind {
+    /// Requests to the image endpoints.
+    #[default]
+    Images,
+    /// Responses of text models, which may use the image tool.
+    Text,
+}
+
+/// The cooldowns of one account, and the failures that led to them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccountCooldown {
+    /// The cooldown of the whole account, because of its credentials.
+    whole: CooldownWindow,
+    images: CooldownWindow,
+    text: CooldownWindow,
+    refusals: FailureStreak,
+}
+
+/// The cooldown of one kind of work or of the whole account.
+#[derive(Clone, Copy, Debug, Default)]
+struct CooldownWindow {
     period: Option<CooldownPeriod>,
     failures: FailureStreak,
-    refusals: FailureStreak,
 }
 
 /// A cooldown that has begun.
@@ -80,19 +105,45 @@ pub(super) struct FailureStreak {
 // === impl AccountCooldown ===
 
 impl AccountCooldown {
-    /// Returns the current cooldown, if there is one.
-    pub(super) fn current(&self, now: Instant) -> Option<CooldownPeriod> {
-        self.period.filter(|period| now < period.until)
+    /// Returns the current cooldown that stops this kind of work, if there is one.
+    pub(super) fn current(&self, work: WorkKind, now: Instant) -> Option<CooldownPeriod> {
+        let window = match work {
+            WorkKind::Images => &self.images,
+            WorkKind::Text => &self.text,
+        };
+        last_period([&self.whole, window], now)
     }
 
-    /// Records that the usage window is used up; `stated` is the wait that the upstream has stated.
-    pub(super) fn note_exhausted(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
-        self.begin_with_stated_wait(CooldownCause::Exhausted, stated, EXHAUSTED_MAX, timing);
+    /// True if a cooldown stops this kind of work.
+    pub(super) fn stops(&self, work: WorkKind, now: Instant) -> bool {
+        let window = match work {
+            WorkKind::Images => &self.images,
+            WorkKind::Text => &self.text,
+        };
+        self.whole.is_current(now) || window.is_current(now)
     }
 
-    /// Records that the account received requests too fast.
-    pub(super) fn note_throttled(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
-        self.begin_with_stated_wait(CooldownCause::Throttled, stated, THROTTLED_MAX, timing);
+    /// Returns the current cooldown of any kind that ends last, if there is one.
+    pub(super) fn last(&self, now: Instant) -> Option<CooldownPeriod> {
+        last_period([&self.whole, &self.images, &self.text], now)
+    }
+
+    /// Records that the usage window for this kind of work is used up; `stated` is the wait that the upstream has stated.
+    pub(super) fn note_exhausted(&mut self, work: WorkKind, stated: Option<Duration>, timing: AttemptTiming) {
+        let cause = match work {
+            WorkKind::Images => CooldownCause::Exhausted,
+            WorkKind::Text => CooldownCause::TextExhausted,
+        };
+        self.window(cause).begin_with_stated_wait(cause, stated, timing);
+    }
+
+    /// Records that the account received requests for this kind of work too fast.
+    pub(super) fn note_throttled(&mut self, work: WorkKind, stated: Option<Duration>, timing: AttemptTiming) {
+        let cause = match work {
+            WorkKind::Images => CooldownCause::Throttled,
+            WorkKind::Text => CooldownCause::TextThrottled,
+        };
+        self.window(cause).begin_with_stated_wait(cause, stated, timing);
     }
 
     /// Records that the credentials were refused, and returns the number of refusals in a row, including this refusal.
@@ -100,19 +151,24 @@ impl AccountCooldown {
     pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
         let step = self.refusals.record_failure(timing);
         let pause = if status == 403 { doubled(UNFIT_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
-        self.extend_until(timing.now + pause.min(UNFIT_MAX), CooldownCause::Unauthorized);
+        self.whole.extend_until(timing.now + pause.min(UNFIT_MAX), CooldownCause::Unauthorized);
         self.refusals.count
     }
 
     /// Records that no token is available at present.
     pub(super) fn note_missing_token(&mut self, timing: AttemptTiming) {
-        let pause = self.next_pause(timing);
-        self.extend_until(timing.now + pause, CooldownCause::Token);
+        let pause = self.whole.next_pause(timing);
+        self.whole.extend_until(timing.now + pause, CooldownCause::Token);
     }
 
-    /// Records the success of a call that was granted at this time. Failures that were counted later stay.
-    pub(super) fn note_success(&mut self, granted_at: Instant) {
-        for streak in [&mut self.failures, &mut self.refusals] {
+    /// Records the success of a call of this kind of work that was granted at this time. Failures that were counted later
+    /// stay.
+    pub(super) fn note_success(&mut self, work: WorkKind, granted_at: Instant) {
+        let window = match work {
+            WorkKind::Images => &mut self.images,
+            WorkKind::Text => &mut self.text,
+        };
+        for streak in [&mut self.whole.failures, &mut window.failures, &mut self.refusals] {
             let _is_cleared = streak.clear_after_success(granted_at);
         }
     }
@@ -120,13 +176,13 @@ impl AccountCooldown {
     /// Records that the credentials are valid: earlier refusals no longer count.
     pub(super) fn clear_unauthorized(&mut self) {
         self.refusals = FailureStreak::default();
-        self.period = self.period.filter(|period| period.cause != CooldownCause::Unauthorized);
+        self.whole.period = self.whole.period.filter(|period| period.cause != CooldownCause::Unauthorized);
     }
 
     /// Adopts a cooldown that the store holds, such as one of another node, with its remaining time. The time is
     /// capped, because it was computed with two wall clocks.
     pub(super) fn adopt(&mut self, cause: CooldownCause, remaining: Duration, now: Instant) {
-        self.period =
+        self.window(cause).period =
             (!remaining.is_zero()).then(|| CooldownPeriod { until: now + remaining.min(cause.max_duration()), cause });
     }
 
@@ -135,15 +191,31 @@ impl AccountCooldown {
         *self = Self::default();
     }
 
-    fn begin_with_stated_wait(
-        &mut self,
-        cause: CooldownCause,
-        stated: Option<Duration>,
-        maximum: Duration,
-        timing: AttemptTiming,
-    ) {
+    const fn window(&mut self, cause: CooldownCause) -> &mut CooldownWindow {
+        match cause {
+            CooldownCause::Exhausted | CooldownCause::Throttled => &mut self.images,
+            CooldownCause::TextExhausted | CooldownCause::TextThrottled => &mut self.text,
+            CooldownCause::Unfit | CooldownCause::Unauthorized | CooldownCause::Token => &mut self.whole,
+        }
+    }
+}
+
+/// Returns the current period of these windows that ends last.
+fn last_period<'a>(windows: impl IntoIterator<Item = &'a CooldownWindow>, now: Instant) -> Option<CooldownPeriod> {
+    let periods = windows.into_iter().filter_map(|window| window.period).filter(|period| now < period.until);
+    periods.max_by_key(|period| period.until)
+}
+
+// === impl CooldownWindow ===
+
+impl CooldownWindow {
+    fn is_current(&self, now: Instant) -> bool {
+        self.period.is_some_and(|period| now < period.until)
+    }
+
+    fn begin_with_stated_wait(&mut self, cause: CooldownCause, stated: Option<Duration>, timing: AttemptTiming) {
         let stated = stated.filter(|stated| !stated.is_zero() && *stated <= STATED_WAIT_MAX);
-        let pause = stated.map_or_else(|| self.next_pause(timing), |stated| stated.min(maximum));
+        let pause = stated.map_or_else(|| self.next_pause(timing), |stated| stated.min(cause.max_duration()));
         self.extend_until(timing.now + pause, cause);
     }
 
@@ -199,22 +271,35 @@ impl CooldownCause {
         match self {
             Self::Exhausted => "exhausted",
             Self::Throttled => "throttled",
+            Self::TextExhausted => "text_exhausted",
+            Self::TextThrottled => "text_throttled",
             Self::Unfit => "unfit",
             Self::Unauthorized => "unauthorized",
             Self::Token => "token",
         }
     }
 
+    /// True if a usage window is used up.
+    pub(super) const fn is_exhausted(self) -> bool {
+        matches!(self, Self::Exhausted | Self::TextExhausted)
+    }
+
+    /// True if a limit of the upstream is the cause.
+    pub(super) const fn is_limit(self) -> bool {
+        self.is_exhausted() || matches!(self, Self::Throttled | Self::TextThrottled)
+    }
+
     /// Parses a stored value, which another version of this program may have written.
     pub(super) fn parse(text: Option<&str>) -> Self {
-        let all = [Self::Exhausted, Self::Throttled, Self::Unfit, Self::Unauthorized, Self::Token];
+        let windows = [Self::Exhausted, Self::Throttled, Self::TextExhausted, Self::TextThrottled];
+        let all = windows.into_iter().chain([Self::Unfit, Self::Unauthorized, Self::Token]);
         all.into_iter().find(|cause| Some(cause.as_str()) == text).unwrap_or(Self::Throttled)
     }
 
     const fn max_duration(self) -> Duration {
         match self {
-            Self::Exhausted => EXHAUSTED_MAX,
-            Self::Throttled => THROTTLED_MAX,
+            Self::Exhausted | Self::TextExhausted => EXHAUSTED_MAX,
+            Self::Throttled | Self::TextThrottled => THROTTLED_MAX,
             Self::Unfit | Self::Unauthorized => UNFIT_MAX,
             Self::Token => PAUSE_MAX,
         }

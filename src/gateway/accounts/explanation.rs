@@ -116,7 +116,7 @@ fn availability(
     if !member.may_serve(requirements) {
         return AccountAvailability::OtherGroup;
     }
-    if let Some(cooldown) = member.current_cooldown(now) {
+    if let Some(cooldown) = member.cooldown_of(requirements.work(), now) {
         return AccountAvailability::Resting {
             cause: cooldown.cause,
             seconds: whole_seconds(cooldown.until.saturating_duration_since(now)),
@@ -140,7 +140,7 @@ impl AccountPool {
             name: member.account.name().to_owned(),
             used_slots: member.taken_slots,
             slots: member.account.slot_limits().all,
-            is_cooling_down: member.current_cooldown(now).is_some(),
+            is_cooling_down: member.last_cooldown(now).is_some(),
             is_disabled: member.disabled_reason.is_some(),
         };
         (inner.members.iter().map(account).collect(), inner.waiting())

@@ -34,10 +34,10 @@ pub(crate) enum AccountFeedback {
         /// 401 or 403.
         status: u16,
     },
-    /// The account is not paid for, or does not have the requested model. It gets no requests for this model for a
-    /// while.
+    /// The account is not paid for, or does not have the requested model or the tool for it. It gets no requests for this
+    /// model for a while.
     ModelUnavailable {
-        /// 402 or 404.
+        /// The status of the answer; 200 if only a text of a model says so.
         status: u16,
     },
     /// The account refused a response with the image tool that the gateway had added, and accepted it without the tool. It

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::account::{AccountEndpoint, UpstreamAccount};
+use super::cooldown::WorkKind;
 use super::pool::{AccountPool, AccountRequirements};
 use super::pool_member::PoolMember;
 use super::secret_mask::SecretMask;
@@ -41,6 +42,8 @@ pub(crate) struct LeaseGrant {
     pub(super) granted_at: Instant,
     /// The requested model; `None` for a command.
     pub(super) model: Option<Arc<str>>,
+    /// The kind of work of the request.
+    pub(super) work: WorkKind,
     /// The user who sent the request, or its API key if the key has no user.
     pub(super) caller: UserId,
 }
@@ -108,7 +111,8 @@ impl AccountSlot {
         granted_at: Instant,
     ) -> Self {
         let caller = UserId::from(UserId::NOBODY);
-        let grant = LeaseGrant { member_id: member.id, granted_at, model: requirements.model.clone(), caller };
+        let (model, work) = (requirements.model.clone(), requirements.work());
+        let grant = LeaseGrant { member_id: member.id, granted_at, model, work, caller };
         Self {
             pool: Some(Arc::clone(pool)),
             account: Arc::clone(&member.account),

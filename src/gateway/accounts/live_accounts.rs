@@ -144,7 +144,7 @@ fn state(member: &PoolMember, now: Instant, utc_now: DateTime<Utc>) -> LiveAccou
     if member.disabled_reason.is_some() {
         return LiveAccountState::Disabled;
     }
-    if let Some(cooldown) = member.current_cooldown(now) {
+    if let Some(cooldown) = member.last_cooldown(now) {
         let until = utc_now + cooldown.until.saturating_duration_since(now);
         return LiveAccountState::Cooling { until, cause: cooldown.cause };
     }

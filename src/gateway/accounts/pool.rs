@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::account::UpstreamAccount;
-use super::cooldown::AttemptTiming;
+use super::cooldown::{AttemptTiming, WorkKind};
 use super::health::HealthStatus;
 use super::lease::{AccountSlot, LeaseGrant};
 use super::pool_member::{AccountRowContent, PoolMember, UnsavedChange};
@@ -82,6 +82,18 @@ pub(super) struct AccountRequirements {
     pub(super) tried_accounts: Vec<String>,
     /// The seed that decides between equal accounts; `None` if the pool chooses one.
     pub(super) tie_seed: Option<u64>,
+}
+
+// === impl AccountRequirements ===
+
+impl AccountRequirements {
+    /// The kind of work of the request; a command is like a request for images.
+    pub(super) const fn work(&self) -> WorkKind {
+        match self.protocol {
+            Some(UpstreamProtocol::Responses) => WorkKind::Text,
+            Some(UpstreamProtocol::Images) | None => WorkKind::Images,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::AccountFeedback;
 use super::account::{AccountAuth, SlotLimits, UpstreamAccount};
-use super::cooldown::{AccountCooldown, AttemptTiming, CooldownCause, CooldownPeriod, REFUSALS_BEFORE_CHECK};
+use super::cooldown::{AccountCooldown, AttemptTiming, CooldownCause, CooldownPeriod, REFUSALS_BEFORE_CHECK, WorkKind};
 use super::health::{AccountHealth, DoubtfulCall, HealthStatus};
 use super::lease::LeaseGrant;
 use super::pool::AccountRequirements;
@@ -116,8 +116,19 @@ impl PoolMember {
             && (!requirements.needs_native || self.account.is_native(requirements.protocol))
     }
 
-    pub(super) fn current_cooldown(&self, now: Instant) -> Option<CooldownPeriod> {
-        self.cooldown.current(now)
+    /// Returns the cooldown that ends last, whatever work it stops.
+    pub(super) fn last_cooldown(&self, now: Instant) -> Option<CooldownPeriod> {
+        self.cooldown.last(now)
+    }
+
+    /// Returns the cooldown that stops this kind of work.
+    pub(super) fn cooldown_of(&self, work: WorkKind, now: Instant) -> Option<CooldownPeriod> {
+        self.cooldown.current(work, now)
+    }
+
+    /// True if cooldowns stop every kind of work.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        [WorkKind::Images, WorkKind::Text].into_iter().all(|work| self.cooldown.stops(work, now))
     }
 
     /// True if the account remembers a cooldown of this model, even one that has ended.
@@ -132,7 +143,7 @@ impl PoolMember {
 
     /// True if the account can grant any slot.
     pub(super) fn can_grant_slot(&self, now: Instant) -> bool {
-        self.disabled_reason.is_none() && self.has_free_slot(false, now) && self.current_cooldown(now).is_none()
+        self.disabled_reason.is_none() && self.has_free_slot(false, now) && !self.rests(now)
     }
 
     /// The slots that this node may use now.
@@ -150,7 +161,7 @@ impl PoolMember {
         let status = self.health.status(now);
         AccountCandidate {
             is_eligible: self.may_serve(requirements)
-                && self.current_cooldown(now).is_none()
+                && !self.cooldown.stops(requirements.work(), now)
                 && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
             is_ejected: matches!(status, HealthStatus::Ejected { .. }),
             has_free_slot: self.has_free_slot(requirements.is_large, now)
@@ -179,21 +190,22 @@ impl PoolMember {
         timing: AttemptTiming,
         utc_now: DateTime<Utc>,
     ) {
-        let (before, model) = (self.current_cooldown(timing.now), grant.model.as_ref());
+        let (before, model) = (self.last_cooldown(timing.now), grant.model.as_ref());
         match feedback {
             AccountFeedback::Success => {
                 self.recent_calls.note_success(timing.now.saturating_duration_since(timing.granted_at), timing.now);
                 self.health.note_success(timing.now);
-                self.cooldown.note_success(timing.granted_at);
+                self.cooldown.note_success(grant.work, timing.granted_at);
                 model.into_iter().for_each(|model| self.unfit_models.note_success(model, timing.granted_at));
                 if self.stored_cooldown_end.is_some() && before.is_none() {
                     self.queue_change(AccountChange::EndCooldown);
                 }
             }
-            AccountFeedback::Exhausted { wait } => self.cooldown.note_exhausted(wait, timing),
-            AccountFeedback::Throttled { wait } => self.cooldown.note_throttled(wait, timing),
-            AccountFeedback::ModelUnavailable { .. } => {
-                model.into_iter().for_each(|model| self.unfit_models.note_unavailable(model, timing));
+            AccountFeedback::Exhausted { wait } => self.cooldown.note_exhausted(grant.work, wait, timing),
+            AccountFeedback::Throttled { wait } => self.cooldown.note_throttled(grant.work, wait, timing),
+            AccountFeedback::ModelUnavailable { status } => {
+                let is_text = status == 200;
+                model.into_iter().for_each(|model| self.unfit_models.note_unavailable(model, is_text, timing));
             }
             AccountFeedback::AddedToolRefused => self.added_tool.note_refusal(timing),
             AccountFeedback::Unauthorized { status } => {
@@ -229,14 +241,14 @@ impl PoolMember {
     /// Notes that a credential check was answered with 403: the upstream knows the credentials, but they do not permit
     /// the call of the check.
     pub(super) fn note_forbidden(&mut self, timing: AttemptTiming, utc_now: DateTime<Utc>) {
-        let before = self.current_cooldown(timing.now);
+        let before = self.last_cooldown(timing.now);
         self.cooldown.note_unauthorized(403, timing);
         self.queue_cooldown_change(before, timing.now, utc_now);
     }
 
     /// Notes that no token is available at present.
     pub(super) fn note_missing_token(&mut self, timing: AttemptTiming, utc_now: DateTime<Utc>) {
-        let before = self.current_cooldown(timing.now);
+        let before = self.last_cooldown(timing.now);
         self.cooldown.note_missing_token(timing);
         self.queue_cooldown_change(before, timing.now, utc_now);
     }
@@ -249,7 +261,7 @@ impl PoolMember {
     /// Notes that the credentials were checked and are valid: the callers' requests caused the refusals.
     pub(super) fn confirm_credentials(&mut self, now: Instant) {
         self.cooldown.clear_unauthorized();
-        if self.current_cooldown(now).is_none() {
+        if self.last_cooldown(now).is_none() {
             self.queue_change(AccountChange::EndCooldown);
         }
     }
@@ -267,7 +279,7 @@ impl PoolMember {
     }
 
     fn queue_cooldown_change(&mut self, before: Option<CooldownPeriod>, now: Instant, utc_now: DateTime<Utc>) {
-        let cooldown = self.current_cooldown(now).filter(|cooldown| before != Some(*cooldown));
+        let cooldown = self.last_cooldown(now).filter(|cooldown| before != Some(*cooldown));
         if let Some(CooldownPeriod { until, cause }) = cooldown {
             let until = Timestamp::from(utc_now + (until - now));
             self.queue_change(AccountChange::StartCooldown { until, cause: cause.as_str().to_owned() });

@@ -167,7 +167,7 @@ impl AccountPoolState {
     fn next_share(&self, index: usize, others: Option<&OtherNodeSlots>, now: Instant) -> (SlotShare, SlotShare) {
         let member = &self.members[index];
         let limits = member.account.slot_limits();
-        let is_usable = member.current_cooldown(now).is_none();
+        let is_usable = !member.rests(now);
         let waiting = |large: bool| match is_usable {
             true => self.waiting_for(member, large),
             false => 0,

@@ -113,8 +113,10 @@ fn endpoint(credentials: AccountCredentials) -> config::UpstreamConfig {
         base_url: "https://images.example/v1".parse().unwrap(),
         protocol: UpstreamProtocol::Images,
         host_model: String::new(),
+        image_urls: config::ImageUrlPolicy::Refuse,
         credentials,
         headers: http::HeaderMap::new(),
+        phrases: config::FailurePhrases::default(),
     })
 }
 

@@ -47,13 +47,15 @@ impl UnfitModels {
         self.0.contains_key(model)
     }
 
-    /// Notes that the account does not have the model.
-    pub(super) fn note_unavailable(&mut self, model: &Arc<str>, timing: AttemptTiming) {
+    /// Notes that the account does not have the model. If only a text of a model says so, the cooldown is the shortest
+    /// one, because a caller can make a model write anything.
+    pub(super) fn note_unavailable(&mut self, model: &Arc<str>, is_text: bool, timing: AttemptTiming) {
         if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {
             let first = self.0.iter().min_by_key(|(_, cooldown)| cooldown.until).map(|(model, _)| Arc::clone(model));
             let _forgotten = first.and_then(|model| self.0.remove(&model));
         }
-        self.0.entry(Arc::clone(model)).or_insert_with(|| ModelCooldown::new(timing)).extend(timing);
+        let longest = if is_text { FIRST_COOLDOWN } else { LONGEST_COOLDOWN };
+        self.0.entry(Arc::clone(model)).or_insert_with(|| ModelCooldown::new(timing)).extend(longest, timing);
     }
 
     /// Notes that a call for this model, granted at this time, has succeeded.
@@ -80,7 +82,7 @@ impl AddedToolCooldown {
 
     /// Notes that the account has refused a request with the tool, and has accepted it without the tool.
     pub(super) fn note_refusal(&mut self, timing: AttemptTiming) {
-        self.0.get_or_insert_with(|| ModelCooldown::new(timing)).extend(timing);
+        self.0.get_or_insert_with(|| ModelCooldown::new(timing)).extend(LONGEST_COOLDOWN, timing);
     }
 
     /// Removes the cooldown.
@@ -96,8 +98,8 @@ impl ModelCooldown {
         Self { until: timing.now, failures: FailureStreak::default() }
     }
 
-    fn extend(&mut self, timing: AttemptTiming) {
-        let until = timing.now + doubled(FIRST_COOLDOWN, self.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
+    fn extend(&mut self, longest: Duration, timing: AttemptTiming) {
+        let until = timing.now + doubled(FIRST_COOLDOWN, self.failures.record_failure(timing)).min(longest);
         self.until = self.until.max(until);
     }
 }
@@ -117,7 +119,7 @@ mod tests {
         let model: Arc<str> = "m".into();
         let mut now = 0;
         for expected in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
-            unfit.note_unavailable(&model, timing_at(begin, now, now));
+            unfit.note_unavailable(&model, false, timing_at(begin, now, now));
             assert!(unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + expected - 1)));
             assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + expected)));
             assert!(
@@ -131,17 +133,28 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_a_model_counts_for_a_minute_at_most() {
+        let (mut unfit, begin, model) = (UnfitModels::default(), Instant::now(), Arc::<str>::from("m"));
+        for now in [0, 60, 120, 180] {
+            unfit.note_unavailable(&model, true, timing_at(begin, now, now));
+            assert!(unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + 59)));
+            assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + 60)));
+        }
+    }
+
+    #[test]
     fn failures_of_concurrent_calls_count_once() {
         let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
-        (0..8).for_each(|_| unfit.note_unavailable(&"m".into(), timing_at(begin, 0, 5)));
+        (0..8).for_each(|_| unfit.note_unavailable(&"m".into(), false, timing_at(begin, 0, 5)));
         assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(65)));
     }
 
     #[test]
     fn the_number_of_remembered_models_is_bounded() {
         let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
-        (0..1000)
-            .for_each(|number| unfit.note_unavailable(&format!("m{number}").into(), timing_at(begin, number, number)));
+        (0..1000).for_each(|number| {
+            unfit.note_unavailable(&format!("m{number}").into(), false, timing_at(begin, number, number));
+        });
         assert_eq!(unfit.0.len(), MODELS_MAX);
         assert!(
             unfit.is_cooling_down(Some("m999"), begin + Duration::from_secs(1000)),

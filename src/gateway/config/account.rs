@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use http::{HeaderMap, Uri};
 
 use super::ConfigSecret;
-use super::raw::{BillingTier, ClientAuth, CredentialKind, GrantKind, UpstreamProtocol};
+use super::raw::{BillingTier, ClientAuth, CredentialKind, GrantKind, ImageUrlPolicy, UpstreamProtocol};
 
 /// One upstream account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +47,23 @@ pub(crate) struct EndpointConfig {
     pub(crate) protocol: UpstreamProtocol,
     /// The text model that runs the image tool; only the protocol `responses` uses it.
     pub(crate) host_model: String,
+    /// The treatment of the address of an image in place of the image.
+    pub(crate) image_urls: ImageUrlPolicy,
     /// The credentials for a request.
     pub(crate) credentials: AccountCredentials,
     /// Further headers for each request; secret values are marked as sensitive.
     pub(crate) headers: HeaderMap,
+    /// The phrases of errors that only this upstream has.
+    pub(crate) phrases: FailurePhrases,
+}
+
+/// Phrases of the errors and texts of an upstream that operators add to the known ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FailurePhrases {
+    /// The phrases that refuse content.
+    pub(crate) refusals: Vec<String>,
+    /// The phrases that state that the usage window is used up.
+    pub(crate) limits: Vec<String>,
 }
 
 /// The credentials for a request.

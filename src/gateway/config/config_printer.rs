@@ -8,9 +8,9 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FilterConfig,
-    FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig, QualityLimit,
-    RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, StoredContextPolicy, UploadLimits,
+    AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FailurePhrases,
+    FilterConfig, FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig,
+    QualityLimit, RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, StoredContextPolicy, UploadLimits,
     UpstreamConfig, UpstreamProtocol, duration,
 };
 
@@ -234,6 +234,7 @@ impl ConfigPrinter<'_> {
             if endpoint.protocol == UpstreamProtocol::Responses {
                 self.line(path, "host_model", &quoted(&endpoint.host_model));
             }
+            self.line(path, "image_urls", &quoted(endpoint.image_urls.as_str()));
             self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
             match &endpoint.credentials {
                 AccountCredentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),
@@ -245,9 +246,14 @@ impl ConfigPrinter<'_> {
         self.line(path, "priority", &account.priority.to_string());
         self.line(path, "concurrency", &account.concurrency.to_string());
         self.line(path, "large_concurrency", &account.large_concurrency.to_string());
-        if let UpstreamConfig::Api(endpoint) = &account.upstream
-            && !endpoint.headers.is_empty()
-        {
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { return };
+        let FailurePhrases { refusals, limits } = &endpoint.phrases;
+        for (name, phrases) in [("refusal_phrases", refusals), ("limit_phrases", limits)] {
+            if !phrases.is_empty() {
+                self.line(path, name, &list(phrases));
+            }
+        }
+        if !endpoint.headers.is_empty() {
             self.line(path, "headers", &headers(&endpoint.headers));
         }
     }

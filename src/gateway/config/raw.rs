@@ -19,7 +19,8 @@ pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FilterFilePolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy, UpstreamProtocol,
+    FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
+    UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, GrantKind};
 pub(super) use duration_text::RawDuration;
@@ -241,6 +242,10 @@ pub(super) struct RawAccount {
     /// The text model that runs the image tool if an account with the protocol `responses` serves the image endpoints.
     /// It reads the prompt and is charged in addition to the image. Default: `gpt-5.5`.
     pub(super) host_model: Option<String>,
+    /// The treatment of an answer that has the address of an image in place of the image. With `fetch`, the gateway fetches
+    /// it: from any host on port 443 with `https`, from those of `remote_images`, and from the host of `base_url`; never
+    /// from a private network that `remote_images` does not name. Default: `refuse`.
+    pub(super) image_urls: Option<ImageUrlPolicy>,
     /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
     pub(super) base_url: Option<String>,
     /// Allows a plain `http` `base_url` or `token_url` on another machine: credentials and images are then sent
@@ -277,6 +282,14 @@ pub(super) struct RawAccount {
     /// The maximum number of concurrent larger images. Default: 2.
     #[schemars(range(min = 1, max = 10000))]
     pub(super) large_concurrency: Option<u32>,
+    /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not
+    /// sent to another account. Compared without regard to case and to traditional characters. Default: none.
+    #[schemars(length(max = 64))]
+    pub(super) refusal_phrases: Option<Vec<String>>,
+    /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known
+    /// ones. Default: none.
+    #[schemars(length(max = 64))]
+    pub(super) limit_phrases: Option<Vec<String>>,
     /// Additional headers for each request to the upstream. Secret values are written as secrets.
     pub(super) headers: Option<BTreeMap<String, RawHeader>>,
 }

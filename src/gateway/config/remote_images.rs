@@ -11,6 +11,9 @@ use super::address;
 /// The port of `https`.
 const HTTPS_PORT: u16 = 443;
 
+/// The default of `remote_images.timeout` (our choice): a large image from a slow host.
+pub(super) const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The addresses from which images are fetched, and the time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteImageConfig {
@@ -37,6 +40,22 @@ enum HostNames {
     Below(String),
     /// This name or address.
     Exactly(String),
+}
+
+// === impl RemoteImageConfig ===
+
+impl RemoteImageConfig {
+    /// Returns the addresses from which the images of answers are fetched: the hosts and networks that the settings name
+    /// for callers, and every name on the port of `https`.
+    pub(crate) fn for_answers(named: Option<&Self>) -> Self {
+        let mut config = named.cloned().unwrap_or_else(|| Self {
+            hosts: Vec::new(),
+            networks: Arc::default(),
+            timeout: DEFAULT_FETCH_TIMEOUT,
+        });
+        config.hosts.push(HostPattern { names: HostNames::All, port: HTTPS_PORT });
+        config
+    }
 }
 
 // === impl HostPattern ===

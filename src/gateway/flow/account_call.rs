@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use super::attempt_context::AttemptContext;
 use super::attempt_deadlines::AttemptDeadlines;
 use super::fan_out_progress::FanOutProgress;
-use crate::gateway::accounts::Lease;
+use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::relay::{
-    AnswerTimeouts, AnswerUsage, ProofError, ProvenAnswer, RequestedAnswer, RequestedResponse, SpooledImageError,
-    UpstreamRelay,
+    AnswerTimeouts, AnswerUsage, AnswerWithoutImage, ProofError, ProvenAnswer, RequestedAnswer, RequestedResponse,
+    SpooledImageError, UpstreamRelay,
 };
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::{
-    AttemptFailure, FailureCause, FailureClass, IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, classify_imageless_answer,
+    AddressedAnswer, AttemptFailure, FailureCause, FailureClass, FaultScope, ReplyBody, classify_imageless_answer,
 };
 use crate::tables;
 
@@ -70,15 +70,23 @@ async fn call_until_image(
     // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
     let timeouts = AnswerTimeouts { idle, event_idle: max_silence, deadline: end };
-    let (simulated, request_id) = (reply.is_simulated, reply.request_id);
+    let (simulated, request_id, status) = (reply.is_simulated, reply.request_id, reply.status);
     let is_fan_out = fan_out.is_some();
-    let mut proof = match task {
-        TaskRef::Images(job) if reply.is_from_image_tool => {
-            UpstreamRelay::for_image_tool(reply.body, requested_answer(job, is_fan_out), timeouts)
-        }
-        TaskRef::Images(job) => UpstreamRelay::for_images(reply.body, requested_answer(job, is_fan_out), timeouts),
-        TaskRef::Response(job) => UpstreamRelay::for_response(reply.body, requested_response(job), timeouts),
+    let is_from_image_tool = reply.is_from_image_tool;
+    let phrases = lease.account().phrases();
+    let fault_scope = match task {
+        TaskRef::Images(job) if is_from_image_tool => FaultScope::for_image_tool(job.has_renamed_user(), phrases),
+        TaskRef::Images(job) => FaultScope::for_images(job.has_renamed_user(), phrases),
+        TaskRef::Response(_) => FaultScope::for_response(phrases),
     };
+    let relay = |body| match task {
+        TaskRef::Images(job) if is_from_image_tool => {
+            UpstreamRelay::for_image_tool(body, requested_answer(job, is_fan_out), timeouts)
+        }
+        TaskRef::Images(job) => UpstreamRelay::for_images(body, requested_answer(job, is_fan_out), timeouts),
+        TaskRef::Response(job) => UpstreamRelay::for_response(body, requested_response(job), timeouts),
+    };
+    let mut proof = relay(reply.body);
     let mut proof_result = tokio::select! {
         biased;
         result = proof.read_until_proven() => result,
@@ -89,14 +97,63 @@ async fn call_until_image(
     if matches!(proof_result, Err(ProofError::Timeout)) && proof.is_proven() {
         proof_result = proof.read_until_proven().await;
     }
+    if let Err(ProofError::NoImage(answer)) = &proof_result {
+        let is_by_address = is_by_address(answer, fault_scope);
+        let fetched = match task {
+            TaskRef::Images(job) if is_by_address => {
+                fetch_images(context, lease, job, (answer, is_from_image_tool), end).await
+            }
+            TaskRef::Images(_) | TaskRef::Response(_) => None,
+        };
+        if let Some(mut fetched) = fetched.map(relay) {
+            // If an image cannot be fetched, the answer that stated the addresses decides.
+            let is_proven = fetched.read_until_proven().await.is_ok();
+            (proof, proof_result) = if is_proven { (fetched, Ok(())) } else { (proof, proof_result) };
+        }
+    }
     let failed_call = match proof_result {
         Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), is_simulated: simulated, request_id }),
-        Err(error) => classify_proof_error(error, task),
+        Err(error) => classify_proof_error(error, fault_scope),
     };
     let mut reported_call =
         if matches!(task, TaskRef::Response(_)) { report_model_as_unknown(failed_call) } else { failed_call };
-    reported_call.failure.request_id = request_id;
+    let failure = &mut reported_call.failure;
+    (failure.request_id, failure.status) = (request_id, failure.status.and(Some(status)));
     Err(reported_call)
+}
+
+/// Fetches the images whose addresses an answer states, if its account allows it.
+async fn fetch_images(
+    context: AttemptContext<'_>,
+    lease: &Lease,
+    job: &Job,
+    (answer, is_from_image_tool): (&AnswerWithoutImage, bool),
+    until: Instant,
+) -> Option<ReplyBody> {
+    let is_allowed = lease.endpoint().address().is_some_and(UpstreamAddress::fetches_images);
+    if !is_allowed {
+        return None;
+    }
+    let most = if lease.endpoint().makes_single_image() { 1 } else { usize::try_from(job.count()).unwrap_or(1) };
+    let addresses = &answer.addresses[..answer.addresses.len().min(most)];
+    let answer = AddressedAnswer { addresses, members: &answer.members, is_from_image_tool };
+    let remote = context.gateway.config().remote_images.as_ref();
+    context.gateway.upstream().fetch_images(lease, answer, remote, until).await.ok()
+}
+
+/// True if all that an answer lacks is the images at the addresses that it states.
+fn is_by_address(answer: &AnswerWithoutImage, fault_scope: FaultScope<'_>) -> bool {
+    classify_answer(answer, fault_scope).cause == FailureCause::ImageByAddress
+}
+
+/// Classifies a complete answer without an image.
+fn classify_answer(answer: &AnswerWithoutImage, fault_scope: FaultScope<'_>) -> AttemptFailure {
+    let has_image_substitute = answer.has_image_substitute || !answer.addresses.is_empty();
+    let mut failure = classify_imageless_answer(&answer.members, has_image_substitute, fault_scope);
+    if failure.cause == FailureCause::NoImage && !answer.addresses.is_empty() {
+        failure.cause = FailureCause::ImageByAddress;
+    }
+    failure
 }
 
 /// Reports a model that the account does not offer as unknown, because the caller of a response chose it.
@@ -108,15 +165,11 @@ fn report_model_as_unknown(mut failed_call: FailedCall) -> FailedCall {
 }
 
 /// Classifies an answer without an image.
-fn classify_proof_error(error: ProofError, task: TaskRef<'_>) -> FailedCall {
+fn classify_proof_error(error: ProofError, fault_scope: FaultScope<'_>) -> FailedCall {
     match error {
         ProofError::NoImage(answer) => {
-            let fault_scope = match task {
-                TaskRef::Images(_) => IMAGE_FAULT_SCOPE,
-                TaskRef::Response(_) => RESPONSE_FAULT_SCOPE,
-            };
+            let failure = classify_answer(&answer, fault_scope);
             let usage = answer.usage.filter(|usage| usage.total > 0 || !usage.charges.is_empty());
-            let failure = classify_imageless_answer(&answer.members, answer.has_image_substitute, fault_scope);
             FailedCall { failure, usage }
         }
         ProofError::Malformed => ambiguous_failure(FailureCause::NoImage),

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use serde_json::Value;
 use tokio::time::{Instant, Sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::gateway_answer::{AnswerBodyError, GatewayAnswer, GatewayAnswerBody};
 use crate::error::{Error, UpstreamFault, error_event};
@@ -28,6 +29,8 @@ type PendingAnswer = Pin<Box<dyn Future<Output = Result<GatewayAnswer, Error>> +
 pub(crate) struct EarlyStream {
     state: EarlyStreamState,
     heartbeat: Pin<Box<Sleep>>,
+    /// Tells the job that the caller of a stream that had begun has left.
+    _departure: DropGuard,
 }
 
 enum EarlyStreamState {
@@ -39,13 +42,15 @@ enum EarlyStreamState {
     Ended,
 }
 
-/// Returns the answer to a request for a stream, or a stream that waits for the answer.
+/// Returns the answer to a request for a stream, or a stream that waits for the answer. If the caller of such a stream
+/// leaves, `departure` is cancelled.
 ///
 /// # Errors
 ///
 /// Returns the error of the job if it fails before the first heartbeat is due.
 pub(super) async fn begin_stream(
     answer: impl Future<Output = Result<GatewayAnswer, Error>> + Send + 'static,
+    departure: CancellationToken,
 ) -> Result<GatewayAnswer, Error> {
     let mut answer: PendingAnswer = Box::pin(answer);
     match timeout(HEARTBEAT_INTERVAL, &mut answer).await {
@@ -53,6 +58,7 @@ pub(super) async fn begin_stream(
         Err(_) => Ok(GatewayAnswer::from_early_stream(EarlyStream {
             state: EarlyStreamState::PendingAnswer(answer),
             heartbeat: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            _departure: departure.drop_guard(),
         })),
     }
 }

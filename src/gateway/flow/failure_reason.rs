@@ -8,18 +8,24 @@ use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
     match error {
-        // No account was asked: the words, patterns or moderation service of the group refused the request.
-        Error::Upstream(UpstreamFault::Refused) if last.is_none() => "filter",
-        Error::Upstream(UpstreamFault::Unreachable) => last.map_or("network", from_account_failure),
-        Error::Upstream(UpstreamFault::NotOffered) => "missing",
-        Error::Upstream(UpstreamFault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",
-        Error::Upstream(fault) => fault.as_str(),
+        Error::Upstream(fault) | Error::ModelText(fault, _) => from_fault(*fault, last),
         Error::UsageLimit(_) => "quota",
         Error::RateLimited { .. } => "throttled",
         Error::NoAccounts => "no_accounts",
         Error::Unavailable | Error::StorageFull => "unavailable",
         Error::Internal => "internal",
         _ => "upstream_rejected",
+    }
+}
+
+fn from_fault(fault: UpstreamFault, last: Option<&AttemptFailure>) -> &'static str {
+    match fault {
+        // No account was asked: the words, patterns or moderation service of the group refused the request.
+        UpstreamFault::Refused if last.is_none() => "filter",
+        UpstreamFault::Unreachable => last.map_or("network", from_account_failure),
+        UpstreamFault::NotOffered => "missing",
+        UpstreamFault::Broken if last.is_some_and(|last| last.status.is_some()) => "broken",
+        fault => fault.as_str(),
     }
 }
 
@@ -79,6 +85,8 @@ const fn from_account_failure(last: &AttemptFailure) -> &'static str {
         (FailureCause::Failed, _) => UpstreamFault::Failed.as_str(),
         (FailureCause::NoImage, _) => UpstreamFault::NoImage.as_str(),
         (FailureCause::AsyncTask, _) => UpstreamFault::AsyncTask.as_str(),
+        (FailureCause::ImageByAddress, _) => UpstreamFault::ImageByAddress.as_str(),
+        (FailureCause::UnknownCoding, _) => UpstreamFault::UnknownCoding.as_str(),
         (FailureCause::TextInsteadOfImage, _) => UpstreamFault::TextInsteadOfImage.as_str(),
         (FailureCause::Unreachable, Some(401 | 403)) => "credentials",
         _ => "network",

@@ -5,10 +5,11 @@ use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::relay::{PacedBody, StoredImage};
 use crate::gateway::replay::{AnswerReader, AnswerView, ReplayError};
+use crate::gateway::store::{RequestId, Timestamp, UserId};
 use crate::image::Format;
 
 /// The operations that make images.
-const OPERATIONS: [&str; 2] = ["create_image", "edit_image"];
+pub(crate) const IMAGE_OPERATIONS: [&str; 2] = ["create_image", "edit_image"];
 
 /// The file of an image, for a caller that reads it at the minimum rate.
 pub(crate) type ImageFileBody = PacedBody<StoredImage<AnswerReader>>;
@@ -24,13 +25,39 @@ pub(crate) async fn find_image_run(
     caller: &Caller,
     idempotency_key: &str,
 ) -> Result<Option<AnswerView>, Error> {
-    for operation in OPERATIONS {
+    for operation in IMAGE_OPERATIONS {
         let found = gateway.replay().find_request(caller, operation, idempotency_key).await;
         if let Some(found) = found.map_err(|error| lookup_error(&error))? {
             return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// Returns the request for images with this id; `None` if its answer is not kept. The caller of this function decides who
+/// may see it.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(crate) async fn find_image_run_by_id(gateway: &Gateway, id: &RequestId) -> Result<Option<AnswerView>, Error> {
+    let found = gateway.replay().find_request_by_id(id).await;
+    found.map_err(|error| lookup_error(&error))
+}
+
+/// Returns at most `limit` requests for images of the user that began at `since` or later and whose answers are kept or in
+/// progress, newest first.
+///
+/// # Errors
+///
+/// Returns [`Error::Unavailable`] if the store cannot be read.
+pub(crate) async fn list_image_runs(
+    gateway: &Gateway,
+    user: &UserId,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<RequestId>, Error> {
+    gateway.replay().list_image_requests(user, since, limit).await.map_err(|error| lookup_error(&error))
 }
 
 /// Returns the file of the image with this index, from 0; `None` if the answer has no such image or is not kept.

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tokio_util::sync::CancellationToken;
+
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
 use super::{RequestOptions, answer_size, cost_estimate, delivery, request_limits};
@@ -22,27 +24,31 @@ pub(super) struct JobContext {
     pub(super) task: SharedTask,
     /// The data by which a retry that the client makes by itself is recognized.
     registration: OnceLock<JobRegistration>,
+    /// Cancelled when the caller of a stream that had begun has left.
+    pub(super) departure: CancellationToken,
 }
 
 // === impl JobContext ===
 
 impl JobContext {
     pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
-        Self { gateway: Arc::clone(gateway), caller, options, task, registration: OnceLock::new() }
+        let (registration, departure) = (OnceLock::new(), CancellationToken::new());
+        Self { gateway: Arc::clone(gateway), caller, options, task, registration, departure }
     }
 
     /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
-    /// called before the job begins.
+    /// called before the job begins. A stream is never stored while its caller reads it.
     pub(super) async fn job_registration(&self) -> JobRegistration {
         let (request_id, marks_retries) = (self.options.request_id.clone(), self.options.marks_retries());
         let link_window = self.wants_links().then_some(LINK_LIFETIME);
         let registration = JobRegistration { request_id, marks_retries, fingerprint: None, link_window };
         let registration = self.gateway.replay().with_fingerprint(&self.caller, &self.task, registration).await;
-        self.registration.get_or_init(|| registration).clone()
+        let marks_retries = marks_retries && !self.task.is_stream();
+        self.registration.get_or_init(|| JobRegistration { marks_retries, ..registration }).clone()
     }
 
     /// True if the caller gets links to the images.
-    fn wants_links(&self) -> bool {
+    pub(super) fn wants_links(&self) -> bool {
         matches!(&self.task, SharedTask::Images(job) if job.adaptations().asks_for_urls())
     }
 
@@ -71,20 +77,26 @@ impl JobContext {
     }
 
     /// Runs the whole job, beginning with its intent. `answer_sender` knows if the caller still waits; without it,
-    /// the job is never abandoned.
+    /// the job is never abandoned. If the caller of a stream that had begun leaves, the job ends as cancelled.
     pub(super) async fn run(
         self: &Arc<Self>,
         answer_sender: Option<&AnswerSender<GatewayAnswer>>,
     ) -> Result<GatewayAnswer, Error> {
-        let record = self.open_record(answer_sender).await?;
-        self.make_answer(record, answer_sender).await
+        let mut record = self.open_record(answer_sender).await?;
+        if !self.departure_cancels() {
+            return self.make_answer(record, answer_sender).await;
+        }
+        record.set_drop_outcome(JobOutcome::cancelled());
+        tokio::select! {
+            biased;
+            answer = self.make_answer(record, answer_sender) => answer,
+            () = self.departure.cancelled() => Err(Error::Unavailable),
+        }
     }
 
-    /// Runs the whole job for a caller whose departure cancels it. Dropping this future records the job as cancelled.
-    pub(super) async fn run_until_caller_leaves(self: &Arc<Self>) -> Result<GatewayAnswer, Error> {
-        let mut record = self.open_record(None).await?;
-        record.set_drop_outcome(JobOutcome::cancelled());
-        self.make_answer(record, None).await
+    /// True if the job ends when its caller leaves: it is a stream, and the caller has no key with which it could ask again.
+    fn departure_cancels(&self) -> bool {
+        self.task.is_stream() && self.options.idempotency_key.is_none()
     }
 
     /// Returns the fallback policy: that of the request, or else that of the group. A response has no fallback.

@@ -17,6 +17,8 @@ use crate::tables::RETRY_AFTER_MAX_SECONDS;
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
 /// The message for a response whose model the upstream does not know.
 const UNKNOWN_MODEL: &str = "The upstream does not know this model or denies access to it.";
+/// The status of an answer with a text in place of an image.
+const STATUS_OF_TEXT: u16 = 200;
 /// The `Retry-After` of a caller if every slot is taken, in seconds (our choice).
 const BUSY_WAIT: u32 = 2;
 
@@ -52,14 +54,14 @@ pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: D
     let failures = if others.is_empty() { failures } else { &others };
     let StopReason { refusal, blames_request } = stop;
     match failures.last() {
-        Some(last) if last.class != FailureClass::N || blames_request => error_for_cause(&last.cause, last.class),
+        Some(last) if last.class != FailureClass::N || blames_request => error_for_failure(last),
         last => match refusal {
             Some(LeaseRefusal::Busy) => Error::RateLimited { retry_after: BUSY_WAIT },
             Some(LeaseRefusal::Stopping) => Error::Unavailable,
             Some(LeaseRefusal::NoneLeft | LeaseRefusal::InCooldown { .. }) | None => {
                 limit_error(failures, refusal, now)
                     .or_else(|| operator_fault(failures))
-                    .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| error_for_cause(&last.cause, last.class)))
+                    .unwrap_or_else(|| last.map_or(Error::NoAccounts, error_for_failure))
             }
         },
     }
@@ -120,6 +122,10 @@ pub(super) fn account_finding(failure: &AttemptFailure) -> AccountFinding {
         (FailureCause::Unreachable, FailureClass::N, Some(status @ (401 | 403))) => {
             AccountFeedback::Unauthorized { status }
         }
+        // A text of a model that cannot draw here or now.
+        (FailureCause::TextInsteadOfImage, FailureClass::N, _) => {
+            return AccountFinding::Suspected(AccountFeedback::ModelUnavailable { status: STATUS_OF_TEXT });
+        }
         (_, FailureClass::F, _) => return AccountFinding::Suspected(AccountFeedback::Failed),
         // After class X no other account is asked, so only other requests can show the cause.
         (FailureCause::Timeout, FailureClass::X, _) => AccountFeedback::Doubtful,
@@ -151,11 +157,14 @@ pub(super) fn is_request_to_blame(failures: &[AttemptFailure]) -> bool {
 pub(super) fn failed_outcome(error: &Error, last: Option<Box<AttemptFailure>>) -> JobOutcome {
     let (code, last) = (error.code().as_str(), last.as_deref());
     let outcome = match (error, last.map(|last| last.class)) {
-        (Error::Upstream(UpstreamFault::Refused), _) => JobOutcome::refused(code),
+        (Error::Upstream(UpstreamFault::Refused) | Error::ModelText(UpstreamFault::Refused, _), _) => {
+            JobOutcome::refused(code)
+        }
         (_, Some(FailureClass::X)) => JobOutcome::interrupted(Some(code.to_owned())),
         _ => JobOutcome::failed(code),
     };
-    outcome.with_reason(failure_reason::from_error(error, last), last.and_then(|last| last.upstream_message.clone()))
+    let words = last.and_then(|last| last.upstream_message.clone().or_else(|| last.model_text.clone()));
+    outcome.with_reason(failure_reason::from_error(error, last), words)
 }
 
 /// Converts the class to that of the record.
@@ -165,6 +174,14 @@ pub(super) const fn attempt_class(class: FailureClass) -> ledger::AttemptClass {
         FailureClass::F => ledger::AttemptClass::F,
         FailureClass::X => ledger::AttemptClass::X,
         FailureClass::R => ledger::AttemptClass::R,
+    }
+}
+
+/// Returns the error for one failure, with the words of a model if they are all that there is.
+fn error_for_failure(failure: &AttemptFailure) -> Error {
+    match (error_for_cause(&failure.cause, failure.class), &failure.model_text) {
+        (Error::Upstream(fault), Some(words)) => Error::ModelText(fault, words.clone()),
+        (error, _) => error,
     }
 }
 
@@ -193,6 +210,8 @@ fn error_for_cause(cause: &FailureCause, class: FailureClass) -> Error {
         FailureCause::Forbidden | FailureCause::Blocked => Error::Upstream(UpstreamFault::Rejected),
         FailureCause::NoImage => Error::Upstream(UpstreamFault::NoImage),
         FailureCause::AsyncTask => Error::Upstream(UpstreamFault::AsyncTask),
+        FailureCause::ImageByAddress => Error::Upstream(UpstreamFault::ImageByAddress),
+        FailureCause::UnknownCoding => Error::Upstream(UpstreamFault::UnknownCoding),
         FailureCause::TextInsteadOfImage => Error::Upstream(UpstreamFault::TextInsteadOfImage),
         FailureCause::NotOffered if class == FailureClass::N => Error::Upstream(UpstreamFault::NotOffered),
         FailureCause::Failed if matches!(class, FailureClass::N | FailureClass::F) => {

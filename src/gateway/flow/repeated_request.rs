@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
@@ -14,15 +15,18 @@ use super::job_context::JobContext;
 use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
-use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration};
+use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration, ReplayError};
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.
 const TYPICAL_ANSWER_BYTES: u64 = 2 << 20;
+/// The wait for the answer of a stream, which has no answer deadline (our choice): longer than any job.
+const NO_ANSWER_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Answers a request. A plain job continues after its caller has left, because it may have been paid for, and after its
 /// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an
-/// idempotency key, with which the caller can request the answer again.
+/// idempotency key, with which the caller can request the answer again; a client that counts its retries may also ask again
+/// for images whose stream had not begun.
 ///
 /// # Errors
 ///
@@ -31,9 +35,11 @@ const TYPICAL_ANSWER_BYTES: u64 = 2 << 20;
 /// [`Error::Unavailable`] if an earlier request cannot be looked up or the intent cannot be recorded.
 pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.task.is_stream() {
-        return early_stream::begin_stream(answer_stream(context)).await;
+        let departure = context.departure.clone();
+        return early_stream::begin_stream(answer_stream(context), departure).await;
     }
-    let deadline = Instant::now() + context.gateway.answer_deadline();
+    let longest = context.gateway.answer_deadline();
+    let deadline = Instant::now() + context.options.answer_deadline.map_or(longest, |own| own.min(longest));
     if context.options.idempotency_key.is_none() {
         return answer_without_key(context, deadline).await;
     }
@@ -43,8 +49,10 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
 async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.options.idempotency_key.is_some() {
         answer_with_key(context).await
+    } else if context.options.counts_retries() && matches!(context.task, SharedTask::Images(_)) {
+        answer_without_key(context, Instant::now() + NO_ANSWER_DEADLINE).await
     } else {
-        context.run_until_caller_leaves().await
+        context.run(None).await
     }
 }
 
@@ -64,9 +72,13 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             let reader = claim.answer_reader();
             let gateway = Arc::clone(&context.gateway);
             let job = async move {
+                // Links to images in memory would end before they say.
+                if !context.wants_links() {
+                    claim.keep_in_memory();
+                }
                 let result = match context.reserve_answer_space().await {
                     Ok(space) => {
-                        claim.use_space(space);
+                        space.into_iter().for_each(|space| claim.use_space(space));
                         context.run(None).await
                     }
                     Err(error) => Err(error),
@@ -82,9 +94,9 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
     }
 }
 
-/// Answers a plain request without an idempotency key. A retry that the client makes by itself gets the answer to the
-/// earlier request, and so does a retry after `image_in_progress`, on any node. Any other request begins a new job, which
-/// continues if the caller leaves, so that a later retry gets the answer that was paid for.
+/// Answers a request without an idempotency key: a plain one, or a stream until it begins. A retry that the client makes
+/// by itself gets the answer to the earlier request, and so does a retry after `image_in_progress`, on any node. Any other
+/// request begins a new job, which continues if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
     let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, &registration)).await;

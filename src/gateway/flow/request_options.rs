@@ -1,5 +1,7 @@
 //! The options that a request states in its headers, which are read and checked once.
 
+use std::time::Duration;
+
 use http::HeaderMap;
 use http::header::HOST;
 use http::uri::Authority;
@@ -42,6 +44,8 @@ pub(crate) struct RequestOptions {
     pub(super) fallback: Option<FallbackPolicy>,
     /// True if the caller gets the images only from the stored answer, so disk space is reserved before anything is spent.
     pub(super) needs_stored_answer: bool,
+    /// The time within which the answer must begin, if it is shorter than that of the gateway.
+    pub(super) answer_deadline: Option<Duration>,
     /// The deployment that the path names, which stands for the model if the body names none.
     pub(super) deployment: Option<String>,
 }
@@ -68,6 +72,7 @@ impl RequestOptions {
             host: read_host(headers),
             fallback: read_fallback(headers)?,
             needs_stored_answer: false,
+            answer_deadline: None,
             deployment: None,
         })
     }
@@ -99,6 +104,7 @@ impl RequestOptions {
             fallback: None,
             deployment: None,
             needs_stored_answer: false,
+            answer_deadline: None,
         }
     }
 
@@ -112,6 +118,12 @@ impl RequestOptions {
         Self { needs_stored_answer: true, ..self }
     }
 
+    /// Limits the time until the caller of a plain request gets its answer or
+    /// [`Error::InProgress`].
+    pub(crate) fn with_answer_deadline(self, deadline: Duration) -> Self {
+        Self { answer_deadline: Some(deadline), ..self }
+    }
+
     /// Returns the fallback policy for images: that of the request, or else that of the group.
     pub(super) fn fallback_policy(&self, gateway: &Gateway, caller: &Caller) -> FallbackPolicy {
         self.fallback.unwrap_or_else(|| gateway.fallback_policy(caller.group_name()))
@@ -121,6 +133,11 @@ impl RequestOptions {
     /// requests.
     pub(super) fn marks_retries(&self) -> bool {
         self.agent_turn.is_some() || self.retry_count.is_some()
+    }
+
+    /// True if the client states for each request how often it has sent it before.
+    pub(super) const fn counts_retries(&self) -> bool {
+        self.retry_count.is_some()
     }
 
     /// True if the client states that the request is a retry, or is an agent that may have sent the request before.

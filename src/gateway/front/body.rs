@@ -21,11 +21,11 @@ use serde::de::DeserializeOwned;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::content_coding::{BodyDecoder, WindowTooLarge};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::admission::{
     Admission, BudgetExceeded, ByteShare, CountedJson, EXPANSION_MAX, JSON_VALUES_MAX, JsonTextBuilder, JsonTextError,
 };
+use crate::gateway::content_coding::{BodyDecoder, ContentCoding, WindowTooLarge, coding_names};
 use crate::gateway::spool::{Spool, SpooledBytes};
 use crate::gateway::work::Work;
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
@@ -172,7 +172,7 @@ impl IncomingBody {
         error_reason: RejectionReason,
     ) -> Result<Self, Error> {
         let headers = request.headers();
-        let decoder = BodyDecoder::from_headers(headers, admission)?;
+        let decoder = body_decoder(headers, admission)?;
         if announced_bytes(headers).is_some_and(|length| length > max_bytes) {
             return Err(too_large(max_bytes));
         }
@@ -359,6 +359,23 @@ impl Drop for IncomingBody {
         // The decoded bytes may be held until the request ends.
         self.expansion.take().into_iter().for_each(|share| self.admission.hold(share));
     }
+}
+
+/// Returns the decoder for a body with these headers; `None` if the body has no coding. Coding agents send `zstd`, other
+/// clients `gzip`. No known client applies two codings, and a body with two is refused.
+///
+/// # Errors
+///
+/// Returns 415 for an unsupported coding, and for more than one, and 429 or 503 if a budget does not allow the memory of
+/// the decoder.
+fn body_decoder(headers: &HeaderMap, admission: &Admission) -> Result<Option<BodyDecoder>, Error> {
+    let mut names = coding_names(headers);
+    let Some(name) = names.next() else { return Ok(None) };
+    let coding = ContentCoding::from_name(name)
+        .filter(|coding| matches!(coding, ContentCoding::Gzip | ContentCoding::Zstd))
+        .filter(|_| names.next().is_none());
+    let decoder = BodyDecoder::new(coding.ok_or(Error::UnsupportedEncoding)?, admission.memory());
+    decoder.map(Some).map_err(|error| spool_error(&error))
 }
 
 /// Returns the length that the client has announced for the body, if it has.

@@ -133,7 +133,7 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         } else {
             Err(HttpError::for_not_found(None, String::new()))
         };
-        // Whatever answers GET answers HEAD (RFC 9110, section 9.3.2); the connection leaves out the body.
+        // Every route of GET answers HEAD (RFC 9110, section 9.3.2); the connection leaves out the body.
         let route = match route {
             Err(error) if request.method() == Method::HEAD => {
                 server.router.lookup_route(&Method::GET, path.into(), None).map_err(|_| error)

@@ -12,6 +12,7 @@ use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
 use crate::gateway::accounts::{
     AccountEndpoint, AccountExplanation, Accounts, CredentialService, Lease, UpstreamAddress,
 };
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::config::{self, AddressPolicy, Config};
 use crate::gateway::store::{NodeId, Store, StoreError, random_base62};
 use crate::gateway::upstream::{ServiceCallError, TransportError, UpstreamClient};
@@ -141,8 +142,9 @@ async fn with_lease<T>(
 
 fn upstream_client(config: &Config) -> Result<Arc<UpstreamClient>, TransportError> {
     // The client reads the certificates of the machine when it needs them.
-    UpstreamClient::new(config.deadlines.connect, AddressPolicy::for_services(config.allow_link_local), false)
-        .map(Arc::new)
+    let (addresses, budgets) =
+        (AddressPolicy::for_services(config.allow_link_local), RequestBudgets::new(&config.uploads));
+    UpstreamClient::new(config.deadlines.connect, addresses, budgets, false).map(Arc::new)
 }
 
 /// Opens the accounts of the file and the store as a server does, but without background tasks, because a command ends

@@ -6,7 +6,7 @@ use http::header::ACCEPT;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-/// What a client accepts; at least one of the two.
+/// The forms that a client accepts; at least one of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptedForm {
     /// One JSON value.

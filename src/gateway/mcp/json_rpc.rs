@@ -1,5 +1,5 @@
-//! What a client gets that cannot be answered by a method: messages that are no JSON-RPC messages, and answers of the
-//! library in plain text, become errors of JSON-RPC (section 5.1 of JSON-RPC 2.0).
+//! Answers that no method gives: messages that are no JSON-RPC messages, and answers of the library in plain text, become
+//! errors of JSON-RPC (section 5.1 of JSON-RPC 2.0).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -13,9 +13,10 @@ use crate::error::{Error, RejectionReason};
 use crate::gateway::console::Console;
 
 /// The fields for settings that can change without the secrets.
-const SETTING_FIELDS: [SettingField; 6] = [
+const SETTING_FIELDS: [SettingField; 9] = [
     SettingField::new("protocol", "accounts.protocol", "/protocol", SettingFieldKind::Text),
     SettingField::new("host_model", "accounts.host_model", "/host_model", SettingFieldKind::Text),
+    SettingField::new("image_urls", "accounts.image_urls", "/image_urls", SettingFieldKind::Text),
     SettingField::new("tier", "accounts.tier", "/tier", SettingFieldKind::Text),
     SettingField::new("priority", "accounts.priority", "/priority", SettingFieldKind::Number),
     SettingField::new("concurrency", "accounts.concurrency", "/concurrency", SettingFieldKind::Number),
@@ -25,6 +26,8 @@ const SETTING_FIELDS: [SettingField; 6] = [
         "/large_concurrency",
         SettingFieldKind::Number,
     ),
+    SettingField::new("refusal_phrases", "accounts.refusal_phrases", "/refusal_phrases", SettingFieldKind::Lines),
+    SettingField::new("limit_phrases", "accounts.limit_phrases", "/limit_phrases", SettingFieldKind::Lines),
 ];
 /// The fields for the addresses to which the secrets are sent, and for the requests to the token endpoint.
 const ADDRESS_FIELDS: [SettingField; 8] = [
@@ -57,6 +60,7 @@ pub(super) enum SettingsPart {
 pub(super) struct AccountWords {
     pub(super) kinds: Vec<String>,
     pub(super) protocols: Vec<String>,
+    pub(super) image_urls: Vec<String>,
     pub(super) tiers: Vec<String>,
     pub(super) grants: Vec<String>,
     pub(super) client_auths: Vec<String>,
@@ -70,6 +74,7 @@ impl AccountWords {
         Self {
             kinds: words("kind"),
             protocols: words("protocol"),
+            image_urls: words("image_urls"),
             tiers: words("tier"),
             grants: words("grant"),
             client_auths: words("client_auth"),

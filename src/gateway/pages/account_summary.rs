@@ -7,6 +7,8 @@ use crate::wire::admin::types;
 
 /// The cause of a cooldown for which the usage window of the account is used up.
 const EXHAUSTED: &str = "exhausted";
+/// The word for a usage window of texts that is used up.
+const TEXT_EXHAUSTED: &str = "text_exhausted";
 
 /// An account with everything that a page says about its state.
 pub(super) struct AccountSummary {
@@ -133,7 +135,8 @@ fn state_text(account: &types::Account) -> StateText {
         types::AccountState::Resting => {
             let cause = account.cooling_cause.as_deref().unwrap_or_default();
             let note = cause_text(cause);
-            let label = if cause == EXHAUSTED { "accounts.quota_used" } else { "state.resting" };
+            let label =
+                if [EXHAUSTED, TEXT_EXHAUSTED].contains(&cause) { "accounts.quota_used" } else { "state.resting" };
             let detail = account.cooling_cause.clone().filter(|_| note.is_none());
             StateText { note, detail, ..text("warn", label) }
         }
@@ -163,6 +166,8 @@ fn cause_text(cause: &str) -> Option<&'static str> {
     Some(match cause {
         EXHAUSTED => "accounts.cause_exhausted",
         "throttled" => "accounts.cause_throttled",
+        TEXT_EXHAUSTED => "accounts.cause_text_exhausted",
+        "text_throttled" => "accounts.cause_text_throttled",
         "unfit" => "accounts.cause_unfit",
         "unauthorized" => "accounts.cause_unauthorized",
         "token" => "accounts.cause_token",
@@ -210,7 +215,7 @@ mod tests {
         let text = |fields: Value| AccountSummary::new(account(&fields)).state;
         let quota = text(json!({"state": "resting", "cooling_cause": "exhausted", "cooling_until": until}));
         assert_eq!((quota.label, quota.until.is_some()), ("accounts.quota_used", true));
-        for cause in ["throttled", "unfit", "unauthorized", "token"] {
+        for cause in ["throttled", "text_exhausted", "text_throttled", "unfit", "unauthorized", "token"] {
             let state = text(json!({"state": "resting", "cooling_cause": cause, "cooling_until": until}));
             assert!(state.note.is_some() && state.detail.is_none(), "{cause}");
         }

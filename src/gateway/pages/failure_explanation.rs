@@ -88,6 +88,8 @@ fn event_of_reason(reason: RecordReason, record: &Record) -> (&'static str, Resp
         RecordReason::UpstreamFailed => ("why.upstream_failed", ResponsibleParty::Upstream),
         RecordReason::NoImageData => ("why.no_image_data", ResponsibleParty::Upstream),
         RecordReason::AsyncUpstream => ("why.async_upstream", ResponsibleParty::Configuration),
+        RecordReason::ImageByAddress => ("why.image_by_address", ResponsibleParty::Configuration),
+        RecordReason::UnknownCoding => ("why.unknown_coding", ResponsibleParty::Upstream),
         RecordReason::TextInsteadOfImage => ("why.text_instead_of_image", ResponsibleParty::Request),
         RecordReason::DeliveryMismatch => ("why.delivery_mismatch", ResponsibleParty::Upstream),
         RecordReason::OutcomeUnknown => ("why.stopped", ResponsibleParty::Gateway),

@@ -45,7 +45,8 @@ impl FormNonces {
         Self(vault)
     }
 
-    /// Issues a nonce for one session. `session` is the token against forged forms, which differs for each session.
+    /// Issues a nonce for one session. `session` is the token against forged forms, which differs for each session; or a
+    /// text that no session has, for a form that stays valid in every session of its user.
     ///
     /// # Errors
     ///
@@ -57,13 +58,19 @@ impl FormNonces {
 
     /// Checks the nonce of a form; `None` if it has expired or is not valid.
     pub(super) fn verify(&self, session: &str, nonce: &str, now: DateTime<Utc>) -> Option<FormNonce> {
-        let (head, signature) = nonce.rsplit_once('.')?;
+        let (head, _) = nonce.rsplit_once('.')?;
         let issued = DateTime::from_timestamp(head.split('.').next()?.parse().ok()?, 0)?;
         let expires_at = issued.checked_add_signed(LIFETIME)?;
-        let is_signed = verify_slices_are_equal(self.sign(head, session).as_bytes(), signature.as_bytes()).is_ok();
         let claimed_until = expires_at.checked_add_signed(CLOCK_MARGIN)?;
         let scope = self.0.keyed_hash(CLAIM, head.as_bytes());
-        (is_signed && expires_at > now).then_some(FormNonce { scope, claimed_until })
+        (self.is_issued(session, nonce) && expires_at > now).then_some(FormNonce { scope, claimed_until })
+    }
+
+    /// True if the nonce was issued for this session, at any time.
+    pub(super) fn is_issued(&self, session: &str, nonce: &str) -> bool {
+        nonce.rsplit_once('.').is_some_and(|(head, signature)| {
+            verify_slices_are_equal(self.sign(head, session).as_bytes(), signature.as_bytes()).is_ok()
+        })
     }
 
     fn sign(&self, head: &str, session: &str) -> String {
@@ -107,11 +114,13 @@ mod tests {
     fn a_nonce_of_another_session_or_installation_is_not_valid() {
         let nonce = nonces(1).issue("session", now()).unwrap();
         assert_eq!(nonces(1).verify("another", &nonce, now()), None);
+        assert!(nonces(1).is_issued("session", &nonce) && !nonces(1).is_issued("another", &nonce));
         assert_eq!(nonces(2).verify("session", &nonce, now()), None);
         let postdated = nonce.replacen("1800000000", "1800001000", 1);
         let overflow = format!("{}.x.y", i64::MAX);
         for forged in ["", ".", "a.b.c", "9999999999.x.y", &overflow, &postdated, &nonce[1..]] {
             assert_eq!(nonces(1).verify("session", forged, now()), None, "{forged}");
+            assert!(forged == overflow || !nonces(1).is_issued("session", forged), "{forged}");
         }
     }
 }

@@ -321,9 +321,24 @@ impl<'a> PageContext<'a> {
         self.pages.nonces.issue(&self.csrf, Utc::now()).map_err(no_randomness)
     }
 
-    /// True if this nonce was issued in this session and has not expired.
-    pub(super) fn is_valid_nonce(&self, nonce: &str) -> bool {
-        self.pages.nonces.verify(&self.csrf, nonce, Utc::now()).is_some()
+    /// Issues the nonce of a request for images, which is valid in every session of the user.
+    pub(super) fn issue_run_nonce(&self) -> Result<String, PageError> {
+        self.pages.nonces.issue(&self.run_owner(), Utc::now()).map_err(no_randomness)
+    }
+
+    /// True if this nonce of a request for images was issued to the signed-in user and has not expired.
+    pub(super) fn is_valid_run_nonce(&self, nonce: &str) -> bool {
+        self.pages.nonces.verify(&self.run_owner(), nonce, Utc::now()).is_some()
+    }
+
+    /// True if this nonce of a request for images was issued to the signed-in user, at any time.
+    pub(super) fn is_own_run_nonce(&self, nonce: &str) -> bool {
+        self.pages.nonces.is_issued(&self.run_owner(), nonce)
+    }
+
+    /// The text for which these nonces are issued. No session has it.
+    fn run_owner(&self) -> String {
+        format!("requests of {}", self.own_user_id().map(|user| user.to_string()).unwrap_or_default())
     }
 
     /// Checks the nonce of a submitted form, and claims its use; `None` if the nonce has expired or is not valid.

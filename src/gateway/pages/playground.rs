@@ -17,6 +17,7 @@ use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::playground_call::{self, ImageCall};
 use super::playground_run::PlaygroundRun;
+use super::stored_images;
 use crate::error::Error;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::config::ImageModelSpec;
@@ -45,6 +46,8 @@ const DEFAULTS: [(&str, &str); 4] =
     [("size", "auto"), ("quality", "auto"), ("background", "auto"), ("output_format", "png")];
 /// The sizes that the form proposes (our choice).
 const SIZES: [&str; 7] = ["auto", "1024x1024", "1536x1024", "1024x1536", "2048x2048", "3840x2160", "2160x3840"];
+/// The seconds after which a page without a script looks again for the outcome of a request (our choice).
+const LOOK_AGAIN_SECONDS: &str = "2";
 /// The maximum number of keys that the form offers (our choice).
 const KEYS_MAX: i64 = 100;
 
@@ -60,6 +63,8 @@ pub(super) struct PlaygroundPage {
     rules: SizeRules,
     preview: Option<RequestPreview>,
     run: Option<PlaygroundRun>,
+    /// The newest requests of the user whose answers are kept or in progress.
+    recent: Vec<types::Record>,
 }
 
 /// The numbers of the four size rules.
@@ -157,7 +162,7 @@ async fn render_page(
     let template = PlaygroundPage {
         page: context.layout("playground"),
         form,
-        nonce: context.issue_form_nonce()?,
+        nonce: context.issue_run_nonce()?,
         keys: own_keys(context).await?,
         models: context.gateway.image_models().all().map(|model| (**model).clone()).collect(),
         sizes: &SIZES,
@@ -170,6 +175,7 @@ async fn render_page(
         },
         preview,
         run,
+        recent: stored_images::recent_records(context).await?,
     };
     Ok(render(status, &template))
 }
@@ -257,6 +263,11 @@ async fn estimate(
 // === impl PlaygroundPage ===
 
 impl PlaygroundPage {
+    /// True if the page shows a request that is in progress.
+    fn is_running(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_running)
+    }
+
     /// The words of all models for one property, each with the models that have it.
     fn words<'a>(&'a self, of: impl Fn(&'a ImageModelSpec) -> &'a [String]) -> Vec<(&'a str, String)> {
         let mut words: Vec<&str> = Vec::new();

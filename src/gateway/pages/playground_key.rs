@@ -44,6 +44,11 @@ pub(super) async fn chosen_key(context: &PageContext<'_>) -> Result<Result<types
     }))
 }
 
+/// Returns the key that the playground has created for the user, if there is one that can be used now.
+pub(super) async fn created_key(context: &PageContext<'_>) -> Result<Option<types::Key>, PageError> {
+    Ok(playground::own_keys(context).await?.into_iter().find(|key| key.name == KEY_NAME))
+}
+
 /// Returns the key that an earlier form has created, or creates it. Must be called in the turn of the user.
 async fn find_or_create_key(gateway: &Gateway, actor: &Actor, own: &ListKeysQuery) -> Result<types::Key, Error> {
     let console = gateway.console();

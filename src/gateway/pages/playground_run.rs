@@ -1,12 +1,14 @@
 //! Sends the form of the playground as a request for images, and shows its outcome.
 //!
 //! The nonce of the form is the idempotency key of the request. So a form that is sent twice is one request, also on
-//! another node, and the answer is kept for a while: the pictures of a page without a script come from it. A nonce is
-//! valid in one session only, and so are the pictures.
+//! another node, and the answer is kept for a while: the pictures of a page come from it. The address of that page is known
+//! before the form is sent, and is valid in every session of the user.
+
+use std::time::Duration;
 
 use chrono::Utc;
 use http::StatusCode;
-use http::header::{CONTENT_DISPOSITION, CONTENT_LOCATION, REFRESH};
+use http::header::CONTENT_LOCATION;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
@@ -14,15 +16,15 @@ use super::http_messages::{PageBody, PageResponse};
 use super::limit_bars::refusal_text;
 use super::page_context::PageContext;
 use super::page_error::PageError;
-use super::playground;
-use super::playground_key::chosen_key;
+use super::playground::{self, NEW_KEY};
+use super::playground_key::{chosen_key, created_key};
+use super::stored_images::image_response;
 use crate::error::Error;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::flow::{self, GatewayAnswer, RequestOptions};
 use crate::gateway::front::json_text_error;
 use crate::gateway::replay::AnswerView;
 use crate::gateway::spool::EditForm;
-use crate::image::Format;
 use crate::wire::admin::types;
 
 /// The number of intermediate images that the script asks for (our choice), unless the model makes fewer.
@@ -34,14 +36,19 @@ const JSON: &str = "application/json";
 /// The status and the code of an error that cost nothing.
 const UNAVAILABLE: u16 = StatusCode::SERVICE_UNAVAILABLE.as_u16();
 const SERVICE_UNAVAILABLE: &str = "service_unavailable";
-/// The seconds after which a page without a script looks again for the outcome of a request (our choice).
-const LOOK_AGAIN_SECONDS: &str = "2";
+/// The time after which a browser without a script gets the page of a request that is in progress (our choice): short for
+/// a person who waits, and longer than the simulator takes.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A request that was sent, and its outcome.
 pub(super) struct PlaygroundRun {
-    /// The id of the key.
+    /// The id of the key, or [`NEW_KEY`].
     pub(super) key: String,
-    /// The record; `None` if the request ended without cost, or was never sent.
+    /// The path of the page that shows the request.
+    pub(super) path: String,
+    /// True if the request is in progress.
+    pub(super) is_running: bool,
+    /// The record; `None` if the request ended without cost, or was never sent, or is about to get its record.
     pub(super) record: Option<types::Record>,
     /// The paths of the images that are kept.
     pub(super) images: Vec<String>,
@@ -65,7 +72,7 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
         ..EditForm::default()
     });
     let nonce = context.request.form_field("nonce").to_owned();
-    if !context.is_valid_nonce(&nonce) {
+    if !context.is_valid_run_nonce(&nonce) {
         let text = context.texts.get("error.stale");
         return playground::render_refusal(context, StatusCode::UNPROCESSABLE_ENTITY, text).await;
     }
@@ -91,8 +98,7 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
         }
         Ok(answer) => {
             // The answer is stored while it is read; the next page shows it.
-            let read = answer.body.collect().await;
-            if let Err(error) = read {
+            if let Err(error) = answer.body.collect().await {
                 tracing::warn!(%error, "the answer for a page broke off");
             }
             Ok(PageResponse::redirect(&run_path(&key.id, &nonce)))
@@ -109,28 +115,30 @@ pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, Pa
     }
 }
 
-/// Shows the outcome of a request of this session.
+/// Shows a request of the user and its outcome.
 pub(super) async fn show(context: &PageContext<'_>, key: &str, nonce: &str) -> Result<PageResponse, PageError> {
     let (key, run) = find_run(context, key, nonce).await?;
-    let mut outcome = PlaygroundRun { key: key.id.clone(), record: None, images: Vec::new() };
-    let mut is_running = false;
+    let path = run_path(&key, nonce);
+    let mut outcome = PlaygroundRun { key, path, is_running: false, record: None, images: Vec::new() };
     if let Some(run) = run {
-        let is_answer_running = run.is_running;
-        let record = context.console().retrieve_record(context.actor()?, run.id.request_id.as_str()).await?;
-        if run.is_successful() {
-            let path = run_path(&key.id, nonce);
-            outcome.images = (0..record.delivered.len()).map(|index| format!("{path}/{index}")).collect();
-        }
+        outcome.record = match context.console().retrieve_record(context.actor()?, run.id.request_id.as_str()).await {
+            Ok(record) => Some(record),
+            // The record is opened just after the claim of the request.
+            Err(Error::NotFound(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
         // The record is closed before the answer is kept.
-        is_running = is_answer_running || record.state == types::RecordState::Running;
-        outcome.record = Some(record);
+        let is_open = outcome.record.as_ref().is_some_and(|record| record.state == types::RecordState::Running);
+        outcome.is_running = run.is_running || is_open;
+        if run.is_successful() {
+            let count = outcome.record.as_ref().map_or(0, |record| record.delivered.len());
+            outcome.images = (0..count).map(|index| format!("{}/{index}", outcome.path)).collect();
+        }
     }
-    let response = playground::render_run(context, outcome).await?;
-    // A page without a script looks again, and so does the script if it has lost the answer.
-    Ok(if is_running { response.with_header(REFRESH, LOOK_AGAIN_SECONDS) } else { response })
+    playground::render_run(context, outcome).await
 }
 
-/// Sends the file of an image of a request of this session.
+/// Sends the file of an image of a request of the user.
 pub(super) async fn send_image(
     context: &PageContext<'_>,
     key: &str,
@@ -140,28 +148,34 @@ pub(super) async fn send_image(
     let index: usize = index.parse().map_err(|_| PageError::NotFound)?;
     let (_, run) = find_run(context, key, nonce).await?;
     let image = flow::open_image(context.gateway, run.ok_or(PageError::NotFound)?, index).await;
-    let (format, body) = image.ok_or(PageError::NotFound)?;
-    let response = PageResponse::with_body(StatusCode::OK, content_type(format), PageBody::Image(Box::new(body)));
-    Ok(response
-        .with_header(CONTENT_DISPOSITION, &format!("inline; filename=\"imagate-{index}.{}\"", format.extension())))
+    Ok(image_response(image.ok_or(PageError::NotFound)?, index))
 }
 
-/// Returns the request of this session that was sent with this key and nonce, if it is known.
+/// Returns the id of the key, and the request of the user that was sent with this key and nonce, if it is known. The first
+/// request of a new user makes its key, so its address has [`NEW_KEY`].
 async fn find_run(
     context: &PageContext<'_>,
     key: &str,
     nonce: &str,
-) -> Result<(types::Key, Option<AnswerView>), PageError> {
-    if !context.is_valid_nonce(nonce) {
+) -> Result<(String, Option<AnswerView>), PageError> {
+    if !context.is_own_run_nonce(nonce) {
         return Err(PageError::NotFound);
     }
-    let key = context.console().retrieve_key(context.actor()?, key).await?;
+    let key = if key == NEW_KEY {
+        let Some(key) = created_key(context).await? else { return Ok((NEW_KEY.to_owned(), None)) };
+        key
+    } else {
+        context.console().retrieve_key(context.actor()?, key).await?
+    };
+    let is_own = context.own_user_id().is_some_and(|user| user.as_str() == key.user);
     let caller = playground::own_caller(context, &key).await.map_err(|error| match error {
+        // The key cannot be used any more. The list of recent requests leads to the pictures that it has made.
+        Error::InvalidKey if is_own => PageError::Redirect(playground::PATH.to_owned()),
         Error::InvalidKey => PageError::NotFound,
         error => error.into(),
     })?;
     let run = flow::find_image_run(context.gateway, &caller, nonce).await?;
-    Ok((key, run))
+    Ok((key.id, run))
 }
 
 /// Sends the request under a key of the user.
@@ -186,7 +200,10 @@ async fn begin(
     gateway.keys().note_request(&caller);
     let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce, &context.request.admission);
     // A page without a script, and one that is loaded again, show the images of the stored answer.
-    let options = options.with_stored_answer();
+    let mut options = options.with_stored_answer();
+    if !context.request.wants_events {
+        options = options.with_answer_deadline(WAIT_MAX);
+    }
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
         let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
@@ -249,6 +266,15 @@ fn run_path(key: &str, nonce: &str) -> String {
 // === impl PlaygroundRun ===
 
 impl PlaygroundRun {
+    /// The state as the script reads it: `unknown` if the request ended without cost, or was never sent.
+    pub(super) const fn state(&self) -> &'static str {
+        match (self.is_running, &self.record) {
+            (true, _) => "running",
+            (false, Some(_)) => "ended",
+            (false, None) => "unknown",
+        }
+    }
+
     /// Compares the delivered images with the request. Nothing is compared if no image was delivered.
     pub(super) fn comparison(&self) -> Vec<ComparedProperty> {
         let Some(record) = self.record.as_ref().filter(|record| !record.delivered.is_empty()) else {
@@ -274,14 +300,5 @@ impl PlaygroundRun {
                 ComparedProperty { label, requested, delivered, is_match }
             })
             .collect()
-    }
-}
-
-const fn content_type(format: Format) -> &'static str {
-    match format {
-        Format::Png => "image/png",
-        Format::Jpeg => "image/jpeg",
-        Format::Webp => "image/webp",
-        Format::Gif => "image/gif",
     }
 }

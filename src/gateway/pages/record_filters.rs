@@ -46,7 +46,7 @@ const STATES: [types::RecordState; 6] = [
 ];
 
 /// The reasons that the list can be filtered by.
-const REASONS: [types::RecordReason; 19] = [
+const REASONS: [types::RecordReason; 21] = [
     types::RecordReason::Filter,
     types::RecordReason::ContentRefused,
     types::RecordReason::UpstreamRejected,
@@ -56,6 +56,8 @@ const REASONS: [types::RecordReason; 19] = [
     types::RecordReason::UpstreamFailed,
     types::RecordReason::NoImageData,
     types::RecordReason::AsyncUpstream,
+    types::RecordReason::ImageByAddress,
+    types::RecordReason::UnknownCoding,
     types::RecordReason::TextInsteadOfImage,
     types::RecordReason::DeliveryMismatch,
     types::RecordReason::OutcomeUnknown,

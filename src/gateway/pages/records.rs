@@ -3,6 +3,7 @@
 use askama::Template;
 use chrono::Utc;
 use http::StatusCode;
+use http::header::REFRESH;
 
 use super::account_availability::AccountAvailability;
 use super::attempt_timeline::{self, TimelineCall};
@@ -14,12 +15,15 @@ use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::record_filters::{self, RecordFilters, UNSUCCESSFUL};
 use super::sort_links::SortLinks;
+use super::stored_images::{self, StoredImages};
 use super::usage::csv_download;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
 /// The maximum number of records on one page (our choice).
 const PER_PAGE: i64 = 50;
+/// The seconds after which the page of a request that is in progress is loaded again (our choice).
+const LOOK_AGAIN_SECONDS: &str = "5";
 /// The maximum number of calls that an explanation names (our choice); the timeline has all of them.
 const NAMED_CALLS_MAX: usize = 8;
 
@@ -46,6 +50,8 @@ struct RecordPage {
     explanation: Option<FailureExplanation>,
     /// The time at which the accounts of the group can be asked again, if the failure depended on them.
     availability: Option<AccountAvailability>,
+    /// The images, for the user whose request it was.
+    kept: StoredImages,
     calls: Vec<TimelineCall>,
     images: String,
     /// The tokens of the image model, with input and output each split into images and text.
@@ -103,10 +109,12 @@ pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<P
         host_tokens: record.host_usage.as_ref().map(TokenBreakdown::from_usage),
         availability: availability(context, &record, explanation.as_ref()).await?,
         calls: attempt_timeline::calls(&record),
+        kept: stored_images::of_record(context, &record).await?,
         explanation,
         record,
     };
-    Ok(render(StatusCode::OK, &template))
+    let response = render(StatusCode::OK, &template);
+    Ok(if template.kept.is_running { response.with_header(REFRESH, LOOK_AGAIN_SECONDS) } else { response })
 }
 
 /// Returns the time at which the accounts of the group can be asked again, if the request failed because of them. Only

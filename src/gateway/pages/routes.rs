@@ -9,7 +9,7 @@ use super::page_error::PageError;
 use super::{
     account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person,
     playground, playground_run, preferences, prices, profile, provider_sign_in, records, second_factor, sign_in,
-    sign_in_code, usage,
+    sign_in_code, stored_images, usage,
 };
 
 /// A page, or the target of a form.
@@ -50,6 +50,8 @@ pub(super) enum PageRoute {
     Records,
     RecordsCsv,
     Record(String),
+    /// The record and the index of an image.
+    RecordImage(String, String),
     People,
     Invite,
     Person(String),
@@ -186,6 +188,7 @@ fn get_route(segments: &[&str]) -> Option<PageRoute> {
         ["records"] => PageRoute::Records,
         ["records.csv"] => PageRoute::RecordsCsv,
         ["records", record] if !record.is_empty() => PageRoute::Record(record.to_owned()),
+        ["records", record, "images", image] => PageRoute::RecordImage(record.to_owned(), image.to_owned()),
         ["people"] => PageRoute::People,
         ["people", user] if !user.is_empty() => PageRoute::Person(user.to_owned()),
         ["alerts"] => PageRoute::Alerts,
@@ -337,6 +340,7 @@ async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result
         PageRoute::Records => records::show(context).await,
         PageRoute::RecordsCsv => records::download_csv(context).await,
         PageRoute::Record(id) => records::show_record(context, &id).await,
+        PageRoute::RecordImage(record, image) => stored_images::send_record_image(context, &record, &image).await,
         PageRoute::People => people::show(context).await,
         PageRoute::Invite => people::invite(context).await,
         PageRoute::Person(id) => person::show(context, &id).await,

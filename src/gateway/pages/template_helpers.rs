@@ -220,6 +220,8 @@ impl PageLayout {
             types::RecordReason::UpstreamFailed => "reason.upstream_failed",
             types::RecordReason::NoImageData => "reason.no_image_data",
             types::RecordReason::AsyncUpstream => "reason.async_upstream",
+            types::RecordReason::ImageByAddress => "reason.image_by_address",
+            types::RecordReason::UnknownCoding => "reason.unknown_coding",
             types::RecordReason::TextInsteadOfImage => "reason.text_instead_of_image",
             types::RecordReason::DeliveryMismatch => "reason.delivery_mismatch",
             types::RecordReason::OutcomeUnknown => "reason.outcome_unknown",

@@ -116,7 +116,7 @@ impl UpstreamRelay {
         is_stream: bool,
         encoder: Box<dyn AnswerEncoder>,
     ) -> Self {
-        let decoder = AnswerDecoder::new(schema);
+        let decoder = AnswerDecoder::for_upstream(schema);
         Self { upstream, decoder, encoder, is_stream, is_image_answer: true, body_end: None }
     }
 
@@ -137,6 +137,7 @@ impl UpstreamRelay {
                         Err(error) => self.end_body(Err(error)),
                     },
                     Ok(None) => {
+                        self.decoder.end_body(&mut *self.encoder);
                         let form = self.decoder.form();
                         let end = self.decoder.finish().map_err(RelayError::from);
                         let end = end.and_then(|()| self.encoder.finish_body(form));
@@ -167,10 +168,12 @@ impl UpstreamRelay {
 
     /// Returns the content of a complete answer in which no image was found.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
-        match self.decoder.image_tool() {
+        let answer = match self.decoder.image_tool() {
             Some(tool) => tool.without_image(),
             None => self.encoder.without_image(self.decoder.form()),
-        }
+        };
+        let addresses = self.decoder.image_addresses().to_vec();
+        answer.map(|answer| AnswerWithoutImage { addresses, ..answer })
     }
 
     /// The upstream's model works before the first byte, and between events. Otherwise the upstream only has to send what

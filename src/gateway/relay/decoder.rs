@@ -7,16 +7,21 @@
 mod ciphertext;
 mod image_text;
 mod json_visitor;
+mod picture_places;
+mod picture_search;
+mod picture_text;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
 
 pub(super) use self::ciphertext::CIPHERTEXT;
 use self::ciphertext::CiphertextHash;
 use self::image_text::ImageText;
 use self::json_visitor::{DecoderVisitor, event_name};
-use super::event::{AnswerForm, FrameContent, RelayEvent, RelayEventSink};
+use self::picture_search::PictureSearch;
+use super::event::{AnswerForm, FrameContent, ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use super::image_tool::ImageToolContent;
 use super::relay_error::MalformedAnswer;
+use crate::image::{Base64Encoder, FORMAT_BYTES, has_known_format};
 use crate::stream::json::{CaptureLimits, JsonReader, JsonSyntaxError};
 use crate::stream::sse::{SseFramer, SseSpan};
 
@@ -34,6 +39,9 @@ pub(super) struct AnswerDecoder {
     input: DecoderInput,
     text: ImageText,
     ciphertext: CiphertextHash,
+    pictures: PictureSearch,
+    /// The first bytes of an answer that may be an image.
+    head: BytesMut,
     has_progressed: bool,
 }
 
@@ -52,7 +60,12 @@ pub(super) enum AnswerSchema {
 enum DecoderInput {
     Unknown,
     Json(JsonReader),
-    Events { framer: SseFramer, data: EventData },
+    /// The answer is an image.
+    Raw(Base64Encoder),
+    Events {
+        framer: SseFramer,
+        data: EventData,
+    },
 }
 
 /// The data of the current event.
@@ -75,14 +88,28 @@ impl AnswerDecoder {
             input: DecoderInput::Unknown,
             text: ImageText::default(),
             ciphertext: CiphertextHash::default(),
+            pictures: PictureSearch::default(),
+            head: BytesMut::new(),
             has_progressed: false,
         }
+    }
+
+    /// Makes a decoder for an answer of an upstream. It also finds images at other places than those of the contract,
+    /// unless the answer is passed on.
+    pub(super) fn for_upstream(schema: AnswerSchema) -> Self {
+        let is_wanted = !matches!(schema, AnswerSchema::Response);
+        Self { pictures: PictureSearch { is_wanted, ..PictureSearch::default() }, ..Self::new(schema) }
+    }
+
+    /// The web addresses that stood in place of images.
+    pub(super) fn image_addresses(&self) -> &[String] {
+        &self.pictures.addresses
     }
 
     pub(super) const fn form(&self) -> AnswerForm {
         match self.input {
             DecoderInput::Unknown => AnswerForm::Unknown,
-            DecoderInput::Json(_) => AnswerForm::Json,
+            DecoderInput::Json(_) | DecoderInput::Raw(_) => AnswerForm::Json,
             DecoderInput::Events { .. } => AnswerForm::Events,
         }
     }
@@ -111,12 +138,21 @@ impl AnswerDecoder {
                 self.has_progressed |= matches!(self.schema, AnswerSchema::Images);
                 return Ok(piece.len());
             };
+            if self.pictures.is_wanted && (!self.head.is_empty() || may_begin_image(piece[0])) {
+                return self.read_head(piece, sink);
+            }
             self.input = self.schema.begin_input(*first);
+        }
+        if let DecoderInput::Raw(image) = &mut self.input {
+            self.has_progressed = true;
+            let base64 = image.push(piece).into();
+            self.push_raw(base64, sink);
+            return Ok(piece.len());
         }
         if let DecoderInput::Events { .. } = self.input {
             return self.read_events(piece, sink);
         }
-        let Self { schema, input: DecoderInput::Json(reader), text, ciphertext, .. } = self else {
+        let Self { schema, input: DecoderInput::Json(reader), text, ciphertext, pictures, .. } = self else {
             return Ok(piece.len());
         };
         self.has_progressed = true;
@@ -124,7 +160,8 @@ impl AnswerDecoder {
             let is_blank = piece.iter().all(u8::is_ascii_whitespace);
             return if is_blank { Ok(piece.len()) } else { Err(JsonSyntaxError::Surplus.into()) };
         }
-        let length = reader.push(piece, &mut DecoderVisitor { schema, text, ciphertext, framer: None, piece, sink })?;
+        let length = reader
+            .push(piece, &mut DecoderVisitor { schema, text, ciphertext, framer: None, pictures, piece, sink })?;
         if reader.is_done() {
             schema.push(RelayEvent::AnswerEnded, sink);
         }
@@ -133,7 +170,7 @@ impl AnswerDecoder {
 
     fn read_events(&mut self, piece: &Bytes, sink: &mut dyn RelayEventSink) -> Result<usize, MalformedAnswer> {
         let limits = self.schema.limits();
-        let Self { schema, input: DecoderInput::Events { framer, data }, text, ciphertext, .. } = self else {
+        let Self { schema, input: DecoderInput::Events { framer, data }, text, ciphertext, pictures, .. } = self else {
             return Ok(0);
         };
         let (length, span) = framer.next(piece);
@@ -141,7 +178,8 @@ impl AnswerDecoder {
             SseSpan::Data => {
                 self.has_progressed = true;
                 if let Some(reader) = data.begin_object(&piece[..length], limits) {
-                    let mut visitor = DecoderVisitor { schema, text, ciphertext, framer: Some(framer), piece, sink };
+                    let framer = Some(&*framer);
+                    let mut visitor = DecoderVisitor { schema, text, ciphertext, framer, pictures, piece, sink };
                     reader.push_last(&piece[..length], &mut visitor)?;
                 }
                 return Ok(length);
@@ -155,12 +193,53 @@ impl AnswerDecoder {
         Ok(length)
     }
 
+    /// Reads the first bytes of an answer that may be an image.
+    fn read_head(&mut self, piece: &Bytes, sink: &mut dyn RelayEventSink) -> Result<usize, MalformedAnswer> {
+        let length = piece.len().min(FORMAT_BYTES - self.head.len());
+        self.head.extend_from_slice(&piece[..length]);
+        if self.head.len() < FORMAT_BYTES {
+            return Ok(length);
+        }
+        let mut head = std::mem::take(&mut self.head).freeze();
+        if has_known_format(&head) {
+            self.input = DecoderInput::Raw(Base64Encoder::default());
+            if let AnswerSchema::Images = self.schema {
+                self.schema.push(RelayEvent::ItemBegun { event: None }, sink);
+            }
+        } else {
+            self.input = self.schema.begin_input(head[0]);
+        }
+        while !head.is_empty() {
+            let length = self.read(&head, sink)?;
+            head.advance(length);
+        }
+        Ok(length)
+    }
+
+    fn push_raw(&mut self, base64: Bytes, sink: &mut dyn RelayEventSink) {
+        if !base64.is_empty() {
+            self.schema.push(RelayEvent::ImageBytes { place: ImagePlace::Item, base64 }, sink);
+        }
+    }
+
+    /// Ends the body: an answer that is an image ends with it.
+    pub(super) fn end_body(&mut self, sink: &mut dyn RelayEventSink) {
+        let DecoderInput::Raw(image) = &mut self.input else { return };
+        let base64 = image.finish().into();
+        self.push_raw(base64, sink);
+        self.schema.push(RelayEvent::ImageEnded { place: ImagePlace::Item }, sink);
+        if let AnswerSchema::Images = self.schema {
+            self.schema.push(RelayEvent::Ended { scope: MemberScope::Item }, sink);
+        }
+        self.schema.push(RelayEvent::AnswerEnded, sink);
+    }
+
     /// Checks that the body may end here, as far as its JSON is concerned.
     pub(super) fn finish(&self) -> Result<(), JsonSyntaxError> {
         match &self.input {
             DecoderInput::Unknown => Err(JsonSyntaxError::Truncated),
             DecoderInput::Json(reader) => reader.finish(),
-            DecoderInput::Events { .. } => Ok(()),
+            DecoderInput::Raw(_) | DecoderInput::Events { .. } => Ok(()),
         }
     }
 
@@ -185,7 +264,7 @@ impl AnswerDecoder {
     pub(super) fn closing_text(&self) -> Option<String> {
         match &self.input {
             DecoderInput::Events { data: EventData::Object(reader), .. } => reader.closing_text(),
-            DecoderInput::Unknown | DecoderInput::Json(_) | DecoderInput::Events { .. } => None,
+            DecoderInput::Unknown | DecoderInput::Json(_) | DecoderInput::Raw(_) | DecoderInput::Events { .. } => None,
         }
     }
 }
@@ -232,6 +311,11 @@ impl EventData {
     fn finish(self) -> Result<bool, JsonSyntaxError> {
         if let Self::Object(reader) = self { reader.finish().map(|()| true) } else { Ok(false) }
     }
+}
+
+/// True if an image, but no other answer, may begin with this byte: PNG, JPEG, WebP and GIF.
+const fn may_begin_image(first: u8) -> bool {
+    matches!(first, 0x89 | 0xff | b'R' | b'G')
 }
 
 #[cfg(test)]

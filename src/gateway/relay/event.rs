@@ -15,6 +15,8 @@ pub(super) enum RelayEvent<'a> {
     /// An item of the image endpoints begins. `event` is `None` for an element of `data`; for an event it is the value
     /// of its `event:` line, empty if that line has not come before the data.
     ItemBegun { event: Option<String> },
+    /// The next image of an event begins, which has several.
+    ElementBegun,
     /// A member other than the image.
     Member { scope: MemberScope, name: &'a str, value: Value },
     /// A member that is too large to hold, or whose value cannot be parsed.
@@ -113,6 +115,8 @@ pub(crate) struct AnswerWithoutImage {
     pub(crate) has_image_substitute: bool,
     /// The tokens that were charged nevertheless.
     pub(crate) usage: Option<AnswerUsage>,
+    /// The web addresses of images that stand in their place.
+    pub(crate) addresses: Vec<String>,
 }
 
 /// Members that state whether there is an image, of which kind it is, or what it costs. An answer is refused if one of

@@ -45,7 +45,7 @@ pub(super) fn pieces(body: &str, cut: usize) -> ReplyBody {
 /// Returns a body in pieces of `cut` bytes that breaks off at its end.
 pub(super) fn broken_body(body: &str, cut: usize) -> ReplyBody {
     let pieces = body.as_bytes().chunks(cut).map(|piece| Ok(Bytes::copy_from_slice(piece)));
-    ReplyBody::Scripted(pieces.chain([Err(ReplyError)]).collect())
+    ReplyBody::Scripted(pieces.chain([Err(ReplyError::BROKEN)]).collect())
 }
 
 /// Returns a body whose pieces come when the test sends them.

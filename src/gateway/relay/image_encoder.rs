@@ -106,6 +106,15 @@ impl ImageEncoder {
         self.ready.push_back(base64);
     }
 
+    /// Begins the next image of an event. The members before it belong to the first, those after it to the last.
+    fn begin_element(&mut self) {
+        if self.item.has_ended && !self.requested.stream {
+            let event_name = self.item.event_name.clone();
+            self.end_item();
+            self.item = ImageItem { event_name, ..ImageItem::default() };
+        }
+    }
+
     fn end_image(&mut self) {
         if self.item.has_begun && !self.item.has_ended {
             self.item.has_ended = true;
@@ -228,6 +237,7 @@ impl RelayEventSink for ImageEncoder {
             }
             _ if self.has_all_images() => {}
             RelayEvent::ItemBegun { event } => self.item = ImageItem { event_name: event, ..ImageItem::default() },
+            RelayEvent::ElementBegun => self.begin_element(),
             RelayEvent::Member { name, value, .. } => {
                 self.has_image_substitute |= answer_members::is_image_substitute(name, &value);
                 self.item.members.insert(name.to_owned(), value);
@@ -349,7 +359,7 @@ impl AnswerEncoder for ImageEncoder {
         };
         let usage = answer_usage::usage_from_answer(&[members]);
         let has_image_substitute = self.has_image_substitute;
-        Some(AnswerWithoutImage { members: members.clone(), has_image_substitute, usage })
+        Some(AnswerWithoutImage { members: members.clone(), has_image_substitute, usage, addresses: Vec::new() })
     }
 }
 

@@ -11,6 +11,7 @@ use super::answer_charges::ToolCallCounter;
 use super::answer_members;
 use super::answer_usage::{self, AnswerUsage};
 use super::event::{AnswerWithoutImage, FrameContent, ImagePlace, MemberScope, RelayEvent, RelayEventSink};
+use crate::gateway::upstream::is_image_parameter;
 use crate::stream::json::ValueInterest;
 
 /// The most items without an image that are kept (our choice): they may state why there is no image.
@@ -44,6 +45,8 @@ const EVENT_MEMBERS: [&str; 9] =
 /// The members of the response itself that state its result.
 const RESPONSE_MEMBERS: [&str; 7] =
     ["created_at", "error", "incomplete_details", "service_tier", "status", "tool_usage", "usage"];
+/// The members of another answer in place of a response, such as a task or a chat, which may state why there is no image.
+const FOREIGN_MEMBERS: [&str; 6] = ["choices", "data", "id", "message", "task_id", "task_status"];
 /// The member with a model: in the response that of the text model, in its only tool that of the image model.
 const MODEL: &str = "model";
 /// The members that describe an image.
@@ -137,6 +140,14 @@ impl ImageToolContent {
         }
     }
 
+    /// True if an image at another place than those of the contract is wanted: only the first, and none in the event of an
+    /// intermediate image, or of another tool.
+    pub(super) fn wants_found_image(&self) -> bool {
+        let kind = self.item.get("type").and_then(Value::as_str).unwrap_or(IMAGE_CALL_TYPE);
+        let is_other_tool = kind != IMAGE_CALL_TYPE && (kind.ends_with("_call") || kind.ends_with("_output"));
+        matches!(self.image, FinalImageState::None) && self.partial != PartialImageState::Current && !is_other_tool
+    }
+
     /// Returns the part of a member that is wanted.
     pub(super) fn interest(&self, scope: MemberScope, name: &str) -> ValueInterest {
         let is_read = match scope {
@@ -145,7 +156,7 @@ impl ImageToolContent {
                 return if is_wanted { ValueInterest::Optional } else { ValueInterest::Skip };
             }
             MemberScope::Item => true,
-            MemberScope::Answer => name == MODEL || RESPONSE_MEMBERS.contains(&name),
+            MemberScope::Answer => name == MODEL || RESPONSE_MEMBERS.contains(&name) || FOREIGN_MEMBERS.contains(&name),
             MemberScope::Tool => name == MODEL,
             MemberScope::Event => EVENT_MEMBERS.contains(&name),
         };
@@ -169,6 +180,7 @@ impl ImageToolContent {
             RelayEvent::FrameEnded { content: FrameContent::Object, .. } => self.end_event(sink),
             RelayEvent::AnswerEnded => self.end_response(sink),
             RelayEvent::ItemBegun { .. }
+            | RelayEvent::ElementBegun
             | RelayEvent::UnfinishedStatus { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::Ended { .. }
@@ -198,8 +210,11 @@ impl ImageToolContent {
         if !self.is_over {
             return None;
         }
+        // In a response that has failed, only what the contract states counts.
+        let foreign = FOREIGN_MEMBERS.iter().filter(|_| self.failure.is_none());
         let mut members: Map<String, Value> = RESPONSE_MEMBERS
             .iter()
+            .chain(foreign)
             .filter_map(|name| Some(((*name).to_owned(), self.response.get(*name).filter(|value| !value.is_null())?)))
             .map(|(name, value)| (name, value.clone()))
             .collect();
@@ -210,7 +225,7 @@ impl ImageToolContent {
         let is_completed_call = |item: &Value| item["type"] == IMAGE_CALL_TYPE && item["status"] == "completed";
         let has_image_substitute =
             self.partial != PartialImageState::None || self.items_without_image.iter().any(is_completed_call);
-        Some(AnswerWithoutImage { members, has_image_substitute, usage: self.usage() })
+        Some(AnswerWithoutImage { members, has_image_substitute, usage: self.usage(), addresses: Vec::new() })
     }
 
     fn add_member(&mut self, scope: MemberScope, name: &str, value: Value) {
@@ -322,11 +337,12 @@ impl ImageToolContent {
         let stated_error =
             [event.get("error"), self.response.get("error")].into_iter().flatten().find_map(Value::as_object);
         let mut failure = stated_error.cloned().unwrap_or_else(|| std::mem::take(&mut event));
-        // An error about a field of the tool is about a field of the caller's request. The field `model` is left out:
-        // the gateway chose the model of the call.
+        // An error about a field of the tool is about a field of the caller's request.
         let param = failure.remove("param");
-        let param = param.as_ref().and_then(Value::as_str).filter(|param| *param != MODEL);
-        let param = param.map(|param| param.strip_prefix(TOOL_PREFIX).unwrap_or(param));
+        let field =
+            |param: &str| param.strip_prefix(TOOL_PREFIX).filter(|field| is_image_parameter(field)).map(str::to_owned);
+        let param =
+            param.as_ref().and_then(Value::as_str).map(|param| field(param).unwrap_or_else(|| param.to_owned()));
         failure.extend(param.map(|param| ("param".to_owned(), param.into())));
         self.failure = Some(failure);
         self.finish_image(sink);

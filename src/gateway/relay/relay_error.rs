@@ -32,6 +32,8 @@ pub(crate) enum MalformedAnswer {
     Json(#[from] JsonSyntaxError),
     #[error("the data of an image is not base64")]
     Base64,
+    #[error("the answer cannot be decoded")]
+    Coding,
 }
 
 impl From<JsonSyntaxError> for RelayError {

@@ -356,7 +356,12 @@ impl AnswerEncoder for ResponsePassthrough {
 
     fn without_image(&self, _: AnswerForm) -> Option<AnswerWithoutImage> {
         let (has_image_substitute, usage) = (self.observer.has_image(), self.observer.usage());
-        self.observer.failure().map(|members| AnswerWithoutImage { members, has_image_substitute, usage })
+        self.observer.failure().map(|members| AnswerWithoutImage {
+            members,
+            has_image_substitute,
+            usage,
+            addresses: Vec::new(),
+        })
     }
 }
 

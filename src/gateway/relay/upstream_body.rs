@@ -9,7 +9,7 @@ use http_body::Body as _;
 use tokio::time::{Instant, Sleep};
 
 use super::pace::Pace;
-use super::relay_error::RelayError;
+use super::relay_error::{MalformedAnswer, RelayError};
 use crate::gateway::upstream::{ReplyBody, ReplyError};
 
 /// The most time that one wait counts for (our choice): the wait may have been longer because the caller did not read.
@@ -86,7 +86,10 @@ impl UpstreamBodyReader {
             }
         };
         let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
-        let frame = frame.map_err(|ReplyError| RelayError::Connection)?;
+        let frame = frame.map_err(|error| match error {
+            ReplyError { is_undecodable: true } => MalformedAnswer::Coding.into(),
+            ReplyError { is_undecodable: false } => RelayError::Connection,
+        })?;
         self.bytes_since_yield += frame.data_ref().map_or(0, Bytes::len).max(FRAME_MIN);
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
         self.remaining_bytes = self.remaining_bytes.checked_sub(data.len() as u64).ok_or(RelayError::TooLarge)?;

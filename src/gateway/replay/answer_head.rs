@@ -33,6 +33,7 @@ pub(crate) trait RecordableAnswer: Send + 'static {
 /// error cost nothing, so a repeat runs a new job.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
+        Error::ModelText(fault, _) => is_final(&Error::Upstream(*fault)),
         Error::Upstream(
             UpstreamFault::Unreachable
             | UpstreamFault::Failed
@@ -45,6 +46,8 @@ pub(super) fn is_final(error: &Error) -> bool {
             UpstreamFault::Refused
             | UpstreamFault::NoImage
             | UpstreamFault::AsyncTask
+            | UpstreamFault::ImageByAddress
+            | UpstreamFault::UnknownCoding
             | UpstreamFault::TextInsteadOfImage
             | UpstreamFault::Broken
             | UpstreamFault::Timeout

@@ -26,6 +26,8 @@ pub(super) struct AnswerRecorder {
     output: Option<RecorderFile>,
     /// The memory for what cannot be written; `None` if the answer may be passed on to its present readers only.
     memory: Option<Arc<UnstoredAnswers>>,
+    /// True if space was reserved for the answer: its caller has no other way to it, so it may take the memory of others.
+    has_space: bool,
 }
 
 /// The file of a stored answer.
@@ -77,14 +79,14 @@ impl AnswerRecorder {
             let pending = Some(PendingFile { name, key, head, frames: Arc::clone(&frames) });
             RecorderFile { folder: Arc::clone(folder), frames, next_frame: 0, space: None, pending }
         });
-        Self { answer: Arc::clone(answer), output, memory: None }
+        Self { answer: Arc::clone(answer), output, memory: None, has_space: false }
     }
 
-    /// Uses the space that was reserved for the answer, and keeps in memory what cannot be written nevertheless.
-    pub(super) fn keep_all(&mut self, space: AnswerSpace, memory: &Arc<UnstoredAnswers>) {
-        self.memory = Some(Arc::clone(memory));
+    /// Uses the space that was reserved for the answer, if any, and keeps in memory what cannot be written.
+    pub(super) fn keep_all(&mut self, space: Option<AnswerSpace>, memory: &Arc<UnstoredAnswers>) {
+        (self.memory, self.has_space) = (Some(Arc::clone(memory)), space.is_some());
         if let Some(output) = &mut self.output {
-            output.space = Some(space);
+            output.space = space;
         }
     }
 
@@ -133,7 +135,8 @@ impl AnswerRecorder {
             Some(free) => bytes - free,
             None => bytes.saturating_add(self.answer.tail().len() as u64),
         };
-        let reservation = memory.reserve(missing.max(MEMORY_STEP_BYTES)).or_else(|| memory.reserve(missing));
+        let reserve = |bytes| memory.reserve(bytes, self.has_space);
+        let reservation = reserve(missing.max(MEMORY_STEP_BYTES)).or_else(|| reserve(missing));
         let Some(reservation) = reservation else {
             self.memory = None;
             return false;

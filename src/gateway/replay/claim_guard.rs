@@ -32,8 +32,10 @@ pub(crate) struct ClaimGuard {
     answers: Arc<AnswerStore>,
     live: Arc<LiveClaim>,
     row: ReplayClaim,
-    /// The disk space for the answer, if the caller gets it only from the stored answer.
+    /// The disk space that was reserved for the answer.
     space: Option<AnswerSpace>,
+    /// True if the answer is kept in memory for a while if it cannot be written.
+    is_kept_in_memory: bool,
     /// Keeps the store open until the claim is completed or released.
     _pending: PendingGuard,
 }
@@ -43,7 +45,7 @@ pub(crate) struct ClaimGuard {
 impl ClaimGuard {
     pub(super) fn new(answers: Arc<AnswerStore>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
         let _pending = answers.begin_work();
-        Self { answers, live, row, space: None, _pending }
+        Self { answers, live, row, space: None, is_kept_in_memory: false, _pending }
     }
 
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
@@ -97,8 +99,13 @@ impl ClaimGuard {
 
     /// Uses space that was reserved before anything was spent. The answer is then kept until it is fetched, even if it
     /// cannot be written.
-    pub(crate) fn use_space(&mut self, space: Option<AnswerSpace>) {
-        self.space = space;
+    pub(crate) fn use_space(&mut self, space: AnswerSpace) {
+        (self.space, self.is_kept_in_memory) = (Some(space), true);
+    }
+
+    /// Keeps the answer in memory for a while if it cannot be written: it was paid for, and its caller may have left.
+    pub(crate) const fn keep_in_memory(&mut self) {
+        self.is_kept_in_memory = true;
     }
 
     /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After
@@ -139,8 +146,9 @@ impl ClaimGuard {
     {
         let (folder, answer) = (&self.answers.folder, &self.live.answer);
         let mut recorder = AnswerRecorder::begin(folder, answer, (&self.live.owner, None), head).await;
-        let must_be_kept = self.space.is_some();
-        self.space.take().into_iter().for_each(|space| recorder.keep_all(space, &self.answers.unstored));
+        if self.is_kept_in_memory {
+            recorder.keep_all(self.space.take(), &self.answers.unstored);
+        }
         if let Err(error) = recorder.record_body(body).await {
             tracing::warn!(%error, "an answer broke off and is not stored");
             self.answers.end_live_claim(&self.row.scope, &self.live);
@@ -154,7 +162,7 @@ impl ClaimGuard {
             None => false,
         };
         if !is_stored {
-            self.answers.keep_unstored(self.row.request_id.clone(), answer, must_be_kept);
+            self.answers.keep_unstored(self.row.request_id.clone(), answer, self.is_kept_in_memory);
         }
         self.answers.end_live_claim(&self.row.scope, &self.live);
         recorder.mark_complete();

@@ -42,11 +42,11 @@ impl UnstoredAnswers {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves memory, and drops the oldest answers for it if necessary. `None` if the running answers use too much.
-    pub(super) fn reserve(&self, bytes: u64) -> Option<DiskReservation> {
+    /// Reserves memory. If `may_drop`, drops the oldest answers for it if necessary. `None` if there is none left.
+    pub(super) fn reserve(&self, bytes: u64, may_drop: bool) -> Option<DiskReservation> {
         loop {
             let reservation = self.budget.try_reserve_blocks(bytes);
-            if reservation.is_some() || self.kept().pop_front().is_none() {
+            if reservation.is_some() || !may_drop || self.kept().pop_front().is_none() {
                 return reservation;
             }
         }

@@ -32,6 +32,7 @@ pub(crate) struct Job {
     model_spec: Arc<ImageModelSpec>,
     adaptations: Adaptations,
     model_alias: Option<ModelAlias>,
+    has_renamed_user: bool,
 }
 
 /// The input of an edit.
@@ -77,6 +78,7 @@ impl Job {
             model_spec,
             adaptations: Adaptations::default(),
             model_alias: None,
+            has_renamed_user: object.get("safety_identifier").is_some_and(Value::is_string),
         }
     }
 
@@ -122,6 +124,11 @@ impl Job {
     /// adapted requests are equal.
     pub(crate) const fn adaptations(&self) -> &Adaptations {
         &self.adaptations
+    }
+
+    /// True if the gateway sends the caller's `safety_identifier` as `user`.
+    pub(crate) const fn has_renamed_user(&self) -> bool {
+        self.has_renamed_user
     }
 
     /// Sets the turn of the agent's conversation that the job is part of.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{JobState, NodeId, RequestId, SharedAnswers, StoreError, Timestamp};
+use super::{JobState, NodeId, RequestId, SharedAnswers, StoreError, Timestamp, UserId};
 
 /// The database operations that recognize repeated requests. The claims are written with the records.
 #[async_trait]
@@ -16,6 +16,18 @@ pub(crate) trait ReplayStore: Send + Sync {
         fingerprint: &[u8; 32],
         now: Timestamp,
     ) -> Result<Vec<StoredReplay>, StoreError>;
+
+    /// Returns the claim of the request with this id, expired or not. If it has several, one with an answer is returned.
+    async fn find_replay_of_request(&self, request_id: &RequestId) -> Result<Option<StoredReplay>, StoreError>;
+
+    /// Returns at most `limit` requests for images with a claim, newest first, from the newest records of the user that
+    /// began at `since` or later.
+    async fn image_requests_with_replay(
+        &self,
+        user: &UserId,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<RequestId>, StoreError>;
 
     /// Returns every claim, oldest first.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the stored claims"))]

@@ -8,6 +8,7 @@ mod answer_signals;
 mod code_meaning;
 mod imageless_answer;
 mod message_redaction;
+mod model_text;
 mod sentences;
 mod stated_wait;
 
@@ -20,6 +21,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
 use super::reply::{AttemptFailure, BoundContext, FailureCause, FailureClass};
+use crate::gateway::config::FailurePhrases;
 use crate::tables::IMAGE_EDIT_FIELDS;
 use answer_signals::AnswerSignals;
 pub(crate) use imageless_answer::classify_imageless_answer;
@@ -29,7 +31,7 @@ const DECLINED_MESSAGE: &str = "The upstream rejected the request without naming
 const TOO_LARGE_MESSAGE: &str = "The request is too large for the limits of the upstream.";
 const PICTURE_MESSAGE: &str = "The upstream cannot use an image of the request.";
 /// The members of a call for an image that only the gateway writes. The protocol `images` has some of them as parameters
-/// of the caller, and [`CallerFaultScope::is_parameter`] knows those.
+/// of the caller; [`FaultScope::written`] names those that the gateway writes all the same.
 const GATEWAY_MEMBERS: [&str; 8] =
     ["model", "tools", "tool_choice", "parallel_tool_calls", "stream", "store", "instructions", "include"];
 /// The codes that some upstreams send with every success.
@@ -39,28 +41,65 @@ const OVERLOADED_STATUS: u16 = 529;
 /// The longest name of a parameter that is accepted from an upstream, in bytes (our choice).
 const MAX_PARAM_LENGTH: usize = 200;
 
-/// Decides which errors of an upstream are the fault of the caller.
+/// The prefix of the fields of the image tool in the messages of an upstream.
+const TOOL_PREFIX: &str = "tools[0].";
+
+/// Decides which errors of an upstream are the fault of the caller, and which sentences of an account count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CallerFaultScope {
+pub(crate) struct FaultScope<'a> {
     /// True if the caller wrote the body, and so chose its model, files and tools.
-    pub(super) is_body_from_caller: bool,
-    /// Returns whether the caller knows a parameter of this name.
-    pub(super) is_parameter: fn(&str) -> bool,
+    is_body_from_caller: bool,
+    /// The parameters of callers that the gateway has written or checked: an upstream that rejects one does not offer it.
+    written: &'static [&'static str],
+    /// The phrases that the operator has added for the account.
+    phrases: &'a FailurePhrases,
 }
 
-/// The scope for an image job: the rules have checked its model, and the gateway wrote the body.
-pub(crate) const IMAGE_FAULT_SCOPE: CallerFaultScope =
-    CallerFaultScope { is_body_from_caller: false, is_parameter: is_image_parameter };
-/// The scope for a response, whose body the caller wrote.
-pub(crate) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
-    CallerFaultScope { is_body_from_caller: true, is_parameter: is_response_parameter };
+// === impl FaultScope ===
+
+impl<'a> FaultScope<'a> {
+    /// Returns the scope of an image job at an upstream that offers the image endpoints: the rules have checked its model.
+    pub(crate) const fn for_images(has_renamed_user: bool, phrases: &'a FailurePhrases) -> Self {
+        let written: &[&str] = if has_renamed_user { &["model", "user"] } else { &["model"] };
+        Self { is_body_from_caller: false, written, phrases }
+    }
+
+    /// Returns the scope of an image job as a response with the image tool: the gateway writes the whole body.
+    pub(crate) const fn for_image_tool(has_renamed_user: bool, phrases: &'a FailurePhrases) -> Self {
+        let written: &[&str] =
+            if has_renamed_user { &["model", "n", "stream", "user"] } else { &["model", "n", "stream"] };
+        Self { is_body_from_caller: false, written, phrases }
+    }
+
+    /// Returns the scope of a response, whose body the caller wrote.
+    pub(crate) const fn for_response(phrases: &'a FailurePhrases) -> Self {
+        Self { is_body_from_caller: true, written: &[], phrases }
+    }
+
+    /// True if the caller knows a parameter of this name, and has written it.
+    fn is_parameter(self, param: &str) -> bool {
+        if self.is_body_from_caller {
+            is_response_parameter(param)
+        } else {
+            let field = param.strip_prefix(TOOL_PREFIX).unwrap_or(param);
+            is_image_parameter(field) && !self.written.contains(&param_root(field))
+        }
+    }
+
+    /// True if only the gateway has written a member of this name.
+    fn is_written_by_gateway(self, member: &str) -> bool {
+        let is_field = |field: &str| self.written.contains(&field) || GATEWAY_MEMBERS.contains(&field);
+        let field = member.strip_prefix(TOOL_PREFIX).unwrap_or(member);
+        !self.is_body_from_caller && !self.is_parameter(member) && (is_field(param_root(member)) || is_field(field))
+    }
+}
 
 /// Classifies an answer whose status is not a success; `body` is its JSON value, if it has one.
 pub(super) fn classify_status(
     status: StatusCode,
     headers: &HeaderMap,
     body: Option<&Value>,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> AttemptFailure {
     let error = body.and_then(error_object);
     let (class, cause) = classify_error(status, headers, error, fault_scope);
@@ -78,9 +117,9 @@ fn classify_error(
     status: StatusCode,
     headers: &HeaderMap,
     body: Option<&Map<String, Value>>,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> (FailureClass, FailureCause) {
-    let mut signals = body.map(AnswerSignals::from_members).unwrap_or_default();
+    let mut signals = body.map(|body| AnswerSignals::from_members(body, fault_scope.phrases)).unwrap_or_default();
     if signals.is_refused {
         return (FailureClass::R, FailureCause::Refused);
     }
@@ -98,8 +137,6 @@ fn classify_error(
         }
     }
     match status {
-        // A success that is not 200: the answer is not read, and may belong to an image.
-        200..=299 => imageless_answer::ambiguous_failure(body),
         // A 401 is about the account's own credentials, whatever the body says.
         401 => (FailureClass::N, FailureCause::Unreachable),
         429 => classify_account_limit(&signals, headers, body),
@@ -139,7 +176,7 @@ fn classify_statement(
     headers: &HeaderMap,
     body: Option<&Map<String, Value>>,
     is_oversized: bool,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> Option<(FailureClass, FailureCause)> {
     Some(match signals {
         _ if signals.unknown_model && !signals.is_account_limit() => {
@@ -147,6 +184,7 @@ fn classify_statement(
         }
         _ if is_oversized => declined_failure(TOO_LARGE_MESSAGE),
         _ if signals.is_account_limit() || signals.overloaded => classify_account_limit(signals, headers, body),
+        _ if signals.misses_tool && !fault_scope.is_body_from_caller => (FailureClass::N, FailureCause::NotOffered),
         _ if signals.forbidden => (FailureClass::N, FailureCause::Forbidden),
         _ if signals.picture_fault => picture_failure(body.and_then(error_detail).as_deref(), fault_scope),
         _ => return None,
@@ -154,10 +192,10 @@ fn classify_statement(
 }
 
 /// Classifies a picture of the caller that cannot be used: no account could use it.
-fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: CallerFaultScope) -> (FailureClass, FailureCause) {
+fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: FaultScope<'_>) -> (FailureClass, FailureCause) {
     let stated = detail.and_then(|detail| detail.get("param")).and_then(Value::as_str);
     let pictures = if fault_scope.is_body_from_caller { "input" } else { "image" };
-    let param = Some(stated.filter(|param| (fault_scope.is_parameter)(param)).unwrap_or(pictures).to_owned());
+    let param = Some(stated.filter(|param| fault_scope.is_parameter(param)).unwrap_or(pictures).to_owned());
     let message = safe_message(detail).unwrap_or_else(|| PICTURE_MESSAGE.to_owned());
     (FailureClass::R, FailureCause::Rejected { param, message })
 }
@@ -166,10 +204,10 @@ fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: CallerFault
 fn bound_context_failure(
     signals: &AnswerSignals,
     detail: Option<&Map<String, Value>>,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> (FailureClass, FailureCause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
-    let param = text("param").filter(|param| (fault_scope.is_parameter)(param)).map(str::to_owned);
+    let param = text("param").filter(|param| fault_scope.is_parameter(param)).map(str::to_owned);
     let message = safe_message(detail).unwrap_or_else(|| DECLINED_MESSAGE.to_owned());
     let kind = signals.bound_context.unwrap_or(BoundContext::Stored);
     (FailureClass::N, FailureCause::BoundElsewhere { kind, param, message })
@@ -181,7 +219,7 @@ fn declined_failure(message: &str) -> (FailureClass, FailureCause) {
 
 /// Returns the cause for an unknown model. The rules have checked the model of an image job, but not that of a
 /// response, which the caller chooses.
-const fn unknown_model_cause(fault_scope: CallerFaultScope) -> FailureCause {
+const fn unknown_model_cause(fault_scope: FaultScope<'_>) -> FailureCause {
     if fault_scope.is_body_from_caller { FailureCause::UnknownModel } else { FailureCause::NotOffered }
 }
 
@@ -233,7 +271,7 @@ fn is_success_code(code: &Value) -> bool {
 fn classify_rejection(
     detail: Option<&Map<String, Value>>,
     signals: &AnswerSignals,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> (FailureClass, FailureCause) {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let safe_message = safe_message(detail);
@@ -241,7 +279,7 @@ fn classify_rejection(
         (FailureClass::R, FailureCause::Rejected { param: param.map(str::to_owned), message })
     };
     match text("param") {
-        Some(param) if (fault_scope.is_parameter)(param) => {
+        Some(param) if fault_scope.is_parameter(param) => {
             let message = safe_message.unwrap_or_else(|| format!("The upstream rejected the parameter '{param}'."));
             reject(Some(param), message)
         }
@@ -257,25 +295,25 @@ fn classify_rejection(
 }
 
 /// True if an error names a parameter that callers know.
-fn names_parameter(detail: &Map<String, Value>, fault_scope: CallerFaultScope) -> bool {
-    detail.get("param").and_then(Value::as_str).is_some_and(|param| (fault_scope.is_parameter)(param))
+fn names_parameter(detail: &Map<String, Value>, fault_scope: FaultScope<'_>) -> bool {
+    detail.get("param").and_then(Value::as_str).is_some_and(|param| fault_scope.is_parameter(param))
 }
 
 /// True if an error names a member that only the gateway has written, as its parameter or in quotation marks.
-fn names_gateway_member(detail: &Map<String, Value>, fault_scope: CallerFaultScope) -> bool {
+fn names_gateway_member(detail: &Map<String, Value>, fault_scope: FaultScope<'_>) -> bool {
     let text = |key: &str| detail.get(key).and_then(Value::as_str);
-    let is_named = |member: &str| match text("param") {
-        Some(param) => param_root(param) == member,
+    match text("param").filter(|param| !param.is_empty()) {
+        Some(param) => fault_scope.is_written_by_gateway(param),
         None => text("message").is_some_and(|message| {
-            ['\'', '"', '`'].iter().any(|mark| message.contains(&format!("{mark}{member}{mark}")))
+            let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '[' | ']');
+            let parts = message.split(['\'', '"', '`']).skip(1).step_by(2);
+            parts.filter(|part| part.chars().all(is_name)).any(|part| fault_scope.is_written_by_gateway(part))
         }),
-    };
-    !fault_scope.is_body_from_caller
-        && GATEWAY_MEMBERS.iter().any(|member| !(fault_scope.is_parameter)(member) && is_named(member))
+    }
 }
 
 /// True for the parameters of the image endpoints.
-pub(super) fn is_image_parameter(param: &str) -> bool {
+pub(crate) fn is_image_parameter(param: &str) -> bool {
     let root = param_root(param);
     root == "image" || IMAGE_EDIT_FIELDS.iter().any(|field| field.name == root)
 }
@@ -301,7 +339,8 @@ fn param_root(param: &str) -> &str {
 
 /// True if an error is a refusal of the content, in any wording.
 pub(crate) fn is_refusal(members: &Map<String, Value>) -> bool {
-    let signals = AnswerSignals::from_members(members);
+    let phrases = FailurePhrases::default();
+    let signals = AnswerSignals::from_members(members, &phrases);
     signals.is_refused || signals.reads_like_refusal()
 }
 

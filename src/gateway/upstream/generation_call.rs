@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::failure_classification::{self, CallerFaultScope};
+use super::failure_classification::{self, FaultScope};
 use super::masked_body::MaskedBody;
 use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
-use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport, compression};
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport};
 use crate::gateway::accounts::SecretMask;
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 
@@ -30,29 +30,24 @@ pub(super) async fn send_request(
     (transport, secrets): (&Transport, Arc<SecretMask>),
     request: Result<Request<RequestBody>, impl std::fmt::Display>,
     until: Instant,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> Result<Reply, AttemptFailure> {
     let request = request.map_err(|error| {
         tracing::error!(%error, "an upstream request could not be built");
         AttemptFailure::new(FailureClass::N, FailureCause::Unreachable)
     })?;
     let response = transport.send(request, until).await.map_err(|error| classify_send_error(&error))?;
-    if response.status() != StatusCode::OK {
+    if !response.status().is_success() {
         return Err(classify_error_response(response, &secrets, fault_scope).await);
     }
-    if let Some(coding) = compression(response.headers()) {
-        // An upstream's header can have any value, so only a known coding goes into the log.
-        let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
-        tracing::warn!(coding, "the upstream compressed an answer although the request did not allow it");
-        let request_id = request_id(response.headers(), &secrets);
-        return Err(AttemptFailure {
-            request_id,
-            ..AttemptFailure::new(FailureClass::X, FailureCause::Broken).with_status(200)
-        });
+    let (status, request_id) = (response.status().as_u16(), request_id(response.headers(), &secrets));
+    if response.body().has_unknown_coding() {
+        tracing::warn!("the upstream's answer has a content coding that cannot be decoded");
+        let failure = AttemptFailure::new(FailureClass::X, FailureCause::UnknownCoding).with_status(status);
+        return Err(AttemptFailure { request_id, ..failure });
     }
-    let request_id = request_id(response.headers(), &secrets);
     let body = ReplyBody::Network(Box::new(MaskedBody::new(response.into_body(), secrets)));
-    Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id })
+    Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id, status })
 }
 
 /// Returns the upstream's id of a call, by which the support of the upstream can find the call. Characters that do not
@@ -75,11 +70,11 @@ fn classify_send_error(error: &SendError) -> AttemptFailure {
     }
 }
 
-/// Classifies an answer whose status is not 200.
+/// Classifies an answer whose status is not a success.
 async fn classify_error_response(
     response: Response<ResponseBody>,
     secrets: &SecretMask,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> AttemptFailure {
     let (head, body) = response.into_parts();
     let body = read_error_body(body).await;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::service_calls::{ServiceCall, ServiceCallError};
-use super::transport::{ResponseBody, Transport, TransportError, TransportSettings, compression};
+use super::transport::{ResponseBody, Transport, TransportError, TransportSettings};
 use crate::gateway::config::{AddressPolicy, RemoteImageConfig};
 use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
@@ -61,7 +61,7 @@ pub(crate) enum DownloadError {
     /// The answer is a redirect without an address, or one too many.
     #[error("the host '{0}' redirects too often.")]
     Redirects(String),
-    /// The answer is too large, encoded, or broke off.
+    /// The answer is too large, or broke off.
     #[error("the host '{host}' sent no image: {reason}.")]
     UnusableBody {
         /// The host.
@@ -92,7 +92,7 @@ impl ImageDownloader {
         config.map(|config| Self::new(config).map(Arc::new)).transpose()
     }
 
-    fn new(config: &RemoteImageConfig) -> Result<Self, TransportError> {
+    pub(super) fn new(config: &RemoteImageConfig) -> Result<Self, TransportError> {
         let settings = TransportSettings {
             addresses: AddressPolicy::PublicAnd(Arc::clone(&config.networks)),
             max_idle_per_origin: 0,
@@ -120,11 +120,21 @@ impl ImageDownloader {
         writer: SpoolWriter,
         until: Instant,
     ) -> Result<Arc<SpooledFile>, DownloadError> {
+        let (response, host) = self.open(address, until).await?;
+        read_image(response, &host, writer, until).await
+    }
+
+    /// Returns the answer for an address, with the host that gives it, when its head has arrived.
+    pub(super) async fn open(
+        &self,
+        address: &str,
+        until: Instant,
+    ) -> Result<(Response<ResponseBody>, String), DownloadError> {
         let mut address = self.check(Url::parse(address).map_err(|_| DownloadError::InvalidAddress)?)?;
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send(&address, until).await?;
             match response.status().as_u16() {
-                200 => return read_image(response, &address.host, writer, until).await,
+                200 => return Ok((response, address.host)),
                 301 | 302 | 303 | 307 | 308 => address = self.check(redirect_target(&address, &response)?)?,
                 status => return Err(DownloadError::Status { host: address.host, status }),
             }
@@ -180,10 +190,7 @@ async fn read_image(
     until: Instant,
 ) -> Result<Arc<SpooledFile>, DownloadError> {
     let unusable = |reason| DownloadError::UnusableBody { host: host.to_owned(), reason };
-    let (head, mut body) = response.into_parts();
-    if compression(&head.headers).is_some() {
-        return Err(unusable("the answer is compressed"));
-    }
+    let mut body = response.into_body();
     let (mut chunks, mut chunk_bytes) = (Vec::<Bytes>::new(), 0);
     loop {
         let frame = timeout_at(until, body.frame()).await.map_err(|_| DownloadError::Timeout(host.to_owned()))?;

@@ -13,18 +13,15 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::failure_classification::CallerFaultScope;
 use super::reply::{AttemptFailure, FailureCause, Reply};
 use super::transport::{RequestBody, Transport};
-use super::{failure_classification, generation_call};
+use super::{FaultScope, generation_call};
 use crate::gateway::accounts::{Lease, ResponsesEndpoint};
 use crate::gateway::rules::{EditInput, Job};
 use crate::gateway::spool::{BodyPart, ImageUpload};
 
 /// The instructions of the text model, which must pass the prompt on unchanged, as the image endpoints do.
 const INSTRUCTIONS: &str = "Call the image generation tool once. Give it the user's text as its prompt, unchanged.";
-/// The fields of the call that the gateway writes itself, although the image endpoints have fields of the same names.
-const UNFORWARDED_FIELDS: [&str; 3] = ["model", "n", "stream"];
 /// The upstream's prefix for the fields of the tool.
 const TOOL_PREFIX: &str = "tools[0].";
 
@@ -37,8 +34,7 @@ pub(super) async fn send(
     until: Instant,
 ) -> Result<Reply, AttemptFailure> {
     let request = build_request(host, lease.authorization(), job);
-    let fault_scope =
-        CallerFaultScope { is_parameter: is_caller_parameter, ..failure_classification::IMAGE_FAULT_SCOPE };
+    let fault_scope = FaultScope::for_image_tool(job.has_renamed_user(), lease.account().phrases());
     let reply = generation_call::send_request((transport, lease.secret_mask()), request, until, fault_scope)
         .await
         .map_err(restore_caller_field_names)?;
@@ -108,15 +104,6 @@ fn split_fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
     tool.insert("type".to_owned(), "image_generation".into());
     tool.insert("action".to_owned(), action.into());
     (tool, call)
-}
-
-/// True if a caller of the image endpoints can have set the parameter: a field of those endpoints, with or without the
-/// prefix of the tool, but no field of the call that the gateway writes itself.
-fn is_caller_parameter(param: &str) -> bool {
-    match param.strip_prefix(TOOL_PREFIX) {
-        Some(field) => failure_classification::is_image_parameter(field),
-        None => failure_classification::is_image_parameter(param) && !UNFORWARDED_FIELDS.contains(&param),
-    }
 }
 
 /// Removes the prefix of the tool, which the caller does not know.
@@ -249,9 +236,5 @@ mod tests {
             AttemptFailure::new(super::super::FailureClass::R, cause).with_status(400)
         };
         assert_eq!(restore_caller_field_names(rejected("tools[0].size")), rejected("size"));
-        assert!(is_caller_parameter("tools[0].quality") && is_caller_parameter("user"));
-        assert!(
-            !is_caller_parameter("model") && !is_caller_parameter("tools[1].size") && !is_caller_parameter("store")
-        );
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use super::fetched_answer::FetchedAnswer;
 use super::masked_body::MaskedBody;
 use super::simulated_upstream::{SimulatedBody, SimulatedResponse};
-use super::transport::ResponseBody;
+use super::transport::{BodyErrorKind, ResponseBody};
 
-/// An answer with status 200. The relay checks whether it contains an image.
+/// An answer that states success. The relay checks whether it contains an image.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// The body, as it arrives.
@@ -22,6 +23,8 @@ pub(crate) struct Reply {
     pub(crate) is_from_image_tool: bool,
     /// The upstream's id of this call.
     pub(crate) request_id: Option<String>,
+    /// The status of the answer: 2xx.
+    pub(crate) status: u16,
 }
 
 /// The body of a reply, from any source.
@@ -29,6 +32,8 @@ pub(crate) struct Reply {
 pub(crate) enum ReplyBody {
     /// Bytes from a socket.
     Network(Box<MaskedBody<ResponseBody>>),
+    /// An answer whose images were fetched from their addresses.
+    Fetched(Box<FetchedAnswer>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
     /// Bytes of a response from the simulator.
@@ -44,7 +49,10 @@ pub(crate) enum ReplyBody {
 /// The error of a body that broke off. The reason is logged at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the upstream's answer broke off")]
-pub(crate) struct ReplyError;
+pub(crate) struct ReplyError {
+    /// True if the bytes have come, but cannot be decoded.
+    pub(crate) is_undecodable: bool,
+}
 
 /// The class of a failure. A retry depends only on one question: may an image have been made already?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +80,8 @@ pub(crate) struct AttemptFailure {
     pub(crate) request_id: Option<String>,
     /// The upstream's message about the failure, as far as it is safe to show.
     pub(crate) upstream_message: Option<String>,
+    /// The first words that a model has written in place of an image, as far as they are safe to show.
+    pub(crate) model_text: Option<String>,
 }
 
 /// The reason why an attempt gave no image.
@@ -87,6 +97,10 @@ pub(crate) enum FailureCause {
     NoImage,
     /// The answer names a task in place of an image: the image is made later, and never received.
     AsyncTask,
+    /// The answer has the address of an image in place of the image, and the image was not fetched from there.
+    ImageByAddress,
+    /// The answer has a content coding that cannot be decoded.
+    UnknownCoding,
     /// The answer has the text of a model in place of an image, such as a question. In class N, the model states that it
     /// cannot draw here or now.
     TextInsteadOfImage,
@@ -170,13 +184,20 @@ impl FailureClass {
 impl AttemptFailure {
     /// Returns a failure without a status.
     pub(crate) const fn new(class: FailureClass, cause: FailureCause) -> Self {
-        Self { class, cause, status: None, request_id: None, upstream_message: None }
+        Self { class, cause, status: None, request_id: None, upstream_message: None, model_text: None }
     }
 
     /// Returns the same failure with a status.
     pub(crate) fn with_status(self, status: u16) -> Self {
         Self { status: Some(status), ..self }
     }
+}
+
+// === impl ReplyError ===
+
+impl ReplyError {
+    /// The error of a connection that broke, or of another source that ended early.
+    pub(crate) const BROKEN: Self = Self { is_undecodable: false };
 }
 
 // === impl ReplyBody ===
@@ -189,8 +210,9 @@ impl Body for ReplyBody {
         match &mut *self {
             Self::Network(body) => Pin::new(body).poll_frame(cx).map_err(|error| {
                 tracing::warn!(error = %error, "the upstream's answer broke off");
-                ReplyError
+                ReplyError { is_undecodable: error.kind == BodyErrorKind::Undecodable }
             }),
+            Self::Fetched(body) => Pin::new(body).poll_frame(cx),
             Self::Simulated(body) => Pin::new(body).poll_frame(cx),
             Self::SimulatedResponse(body) => Pin::new(body).poll_frame(cx),
             #[cfg(test)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::reply::{AttemptFailure, Reply};
 use super::transport::{RequestBody, Transport};
-use super::{failure_classification, generation_call};
+use super::{FaultScope, generation_call};
 use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::rules::ResponseJob;
 use crate::gateway::spool::BodyPart;
@@ -21,13 +21,8 @@ pub(super) async fn send(
     until: Instant,
 ) -> Result<Reply, AttemptFailure> {
     let request = build_request(address, lease.authorization(), job);
-    generation_call::send_request(
-        (transport, lease.secret_mask()),
-        request,
-        until,
-        failure_classification::RESPONSE_FAULT_SCOPE,
-    )
-    .await
+    let fault_scope = FaultScope::for_response(lease.account().phrases());
+    generation_call::send_request((transport, lease.secret_mask()), request, until, fault_scope).await
 }
 
 fn build_request(

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
-use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport, compression};
+use super::transport::{BodyErrorKind, RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
 use crate::gateway::accounts::{
     CredentialService, CredentialServiceError, SecretMask, TokenRequest, TokenResponse, UpstreamAddress,
 };
@@ -215,10 +215,6 @@ impl ServiceCall {
         let (log_name, max_bytes) = (self.log_name, self.max_bytes);
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
-        if compression(&head.headers).is_some() {
-            tracing::warn!(what = log_name, "a service compressed an answer although the request did not allow it");
-            return Err(ServiceCallError::Unusable);
-        }
         let result =
             timeout_at(until, read_whole_body(body, max_bytes)).await.unwrap_or(Err(ServiceCallError::Timeout));
         let answer = result.inspect_err(
@@ -263,7 +259,11 @@ fn service_send_error(log_name: &str, error: &SendError) -> ServiceCallError {
 async fn read_whole_body(mut body: ResponseBody, max_bytes: usize) -> Result<Bytes, ServiceCallError> {
     let mut received = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| ServiceCallError::Unreachable)?.into_data() else { continue };
+        let frame = frame.map_err(|error| match error.kind {
+            BodyErrorKind::Undecodable => ServiceCallError::Unusable,
+            BodyErrorKind::Truncated | BodyErrorKind::Reset | BodyErrorKind::Malformed => ServiceCallError::Unreachable,
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
         if received.len() + data.len() > max_bytes {
             return Err(ServiceCallError::Unusable);
         }

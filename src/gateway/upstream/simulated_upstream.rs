@@ -113,9 +113,14 @@ impl SimulatedUpstream {
         };
         body.draw_next();
         let first = std::future::poll_fn(|cx| body.drawing.poll(cx)).await;
-        body.drawing
-            .store_image(first.map_err(|ReplyError| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
-        Ok(Reply { body: ReplyBody::Simulated(body), is_simulated: true, is_from_image_tool: false, request_id: None })
+        body.drawing.store_image(first.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
+        Ok(Reply {
+            body: ReplyBody::Simulated(body),
+            is_simulated: true,
+            is_from_image_tool: false,
+            request_id: None,
+            status: 200,
+        })
     }
 
     /// Begins a response; its image is drawn while the answer is read.
@@ -125,7 +130,7 @@ impl SimulatedUpstream {
         let body = ReplyBody::SimulatedResponse(Box::new(
             body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
         ));
-        Ok(Reply { body, is_simulated: true, is_from_image_tool: false, request_id: None })
+        Ok(Reply { body, is_simulated: true, is_from_image_tool: false, request_id: None, status: 200 })
     }
 }
 
@@ -178,7 +183,7 @@ impl SimulatorJob {
         };
         let file = simulator::draw(&image).map_err(|error| {
             tracing::error!(%error, "the simulator could not draw");
-            ReplyError
+            ReplyError::BROKEN
         })?;
         Ok(STANDARD.encode(file))
     }

@@ -26,15 +26,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::CONTENT_ENCODING;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::gateway::config::AddressPolicy;
+use crate::gateway::admission::RequestBudgets;
+use crate::gateway::config::{AddressPolicy, UploadLimits};
 
 pub(crate) use body::{RequestBody, ResponseBody};
-pub(crate) use error::{SendError, SendErrorKind, SendProgress, TransportError};
+pub(crate) use error::{BodyError, BodyErrorKind, SendError, SendErrorKind, SendProgress, TransportError};
 
 use buffer_budget::{BufferBudget, ExchangeState};
 use dialer::Dialer;
@@ -44,13 +44,6 @@ use pool::ConnectionPool;
 
 /// The smallest value that hyper accepts for the size of its read buffer, in bytes.
 const MIN_READ: usize = 8 * 1024;
-
-/// Returns the coding of an answer that is compressed. The name of a coding is case-insensitive (RFC 9110, section 8.4.1),
-/// and an empty value names none.
-pub(crate) fn compression(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    codings.find(|coding| !coding.is_empty() && !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
-}
 
 /// The limits of every call.
 #[derive(Clone, Debug)]
@@ -80,6 +73,8 @@ pub(crate) struct TransportSettings {
     pub(crate) addresses: AddressPolicy,
     /// Root certificates that are trusted in addition to the machine's trust store.
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
+    /// The budgets to which the decoders of answers are charged.
+    pub(crate) budgets: Arc<RequestBudgets>,
 }
 
 /// Calls upstreams. Clones share connections and budget.
@@ -111,6 +106,7 @@ impl Default for TransportSettings {
             max_head: 64 * 1024,
             addresses: AddressPolicy::default(),
             extra_roots: Vec::new(),
+            budgets: RequestBudgets::new(&UploadLimits::DEFAULT),
         }
     }
 }
@@ -152,6 +148,7 @@ impl Transport {
             exchange_state: Arc::clone(&exchange_state),
             read_chunk: self.0.settings.read_chunk,
             max_head: self.0.settings.max_head,
+            budgets: Arc::clone(&self.0.settings.budgets),
         };
         let result = timeout_at(deadline, self.attempt(request, &context)).await;
         result.unwrap_or_else(|_| Err(SendError::timeout(exchange_state.send_progress())))

@@ -5,8 +5,9 @@ use super::{
     CaptureLimits, JsonPosition, JsonSyntaxError, JsonToken, JsonTokenizer, JsonVisitor, ValueInterest, is_blank,
 };
 
-/// The greatest depth of a path. No visitor wants a deeper value.
-const PATH_DEPTH: usize = 5;
+/// The greatest depth of a path. No visitor wants a deeper value: the deepest is the address in
+/// `choices[].message.images[].image_url.url`.
+pub(crate) const PATH_DEPTH: usize = 7;
 
 /// The reader of one JSON object. The next object needs a new reader.
 #[derive(Debug)]

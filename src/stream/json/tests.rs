@@ -106,7 +106,7 @@ fn an_escape_of_a_wanted_text_is_decoded() {
 #[test]
 fn a_text_that_is_not_wanted_is_not_checked() {
     check(
-        "{\"x\":\"\\q\\ud800\u{1}\",\"other\":\"\\q\",\"a\":{\"b\":[[[{\"\\q\":[}}]]]},\"type\":1}",
+        "{\"x\":\"\\q\\ud800\u{1}\",\"other\":\"\\q\",\"a\":{\"b\":[[[[[[{\"\\q\":[}}]]]]]]},\"type\":1}",
         &["other=-", "type=1"],
     );
 }
@@ -135,7 +135,7 @@ fn of_a_scalar_interest_an_object_is_checked_and_not_kept() {
 
 #[test]
 fn a_deep_value_has_no_path_and_a_large_one_is_not_kept() {
-    check(r#"{"a":{"b":{"c":{"d":{"e":{"type":1}}}}},"type":2}"#, &["type=2"]);
+    check(r#"{"a":{"b":{"c":{"d":{"e":{"f":{"g":{"type":1}}}}}}},"type":2}"#, &["type=2"]);
     let large = format!(r#"{{"usage":"{}","type":1}}"#, "x".repeat(64 * 1024));
     check(&large, &["usage=-", "type=1"]);
     let deep = format!(r#"{{"a":{}1{},"type":1}}"#, "[".repeat(4000), "]".repeat(4000));

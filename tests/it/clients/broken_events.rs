@@ -23,13 +23,13 @@ fn inputs() -> Vec<String> {
 }
 
 /// Gateways with accounts of both protocols.
-struct Places {
+struct BrokenEventServers {
     upstream: FakeUpstream,
     images: Gateway,
     responses: Gateway,
 }
 
-impl Places {
+impl BrokenEventServers {
     fn start() -> Self {
         let upstream = FakeUpstream::start();
         let account = Account::for_upstream("only", &upstream).with_responses_protocol();
@@ -67,7 +67,7 @@ fn check(lines: &[Value], readers: usize) {
 
 #[test]
 fn the_readers_of_python_take_no_broken_image() {
-    let places = Places::start();
+    let places = BrokenEventServers::start();
     check(&places.run(Command::new(reuse_python()).arg(script("broken_events.py"))), 6);
     assert_eq!(places.upstream.attempt_count(), 6 * 8, "no call is repeated");
 }
@@ -75,7 +75,7 @@ fn the_readers_of_python_take_no_broken_image() {
 #[test]
 fn the_readers_of_node_take_no_broken_image() {
     let folder = node("IMAGATE_NODE_SSE", "sse", &["openai", "eventsource-parser"], &["broken_events.mjs"]);
-    check(&Places::start().run(Command::new("node").arg("broken_events.mjs").current_dir(folder)), 2);
+    check(&BrokenEventServers::start().run(Command::new("node").arg("broken_events.mjs").current_dir(folder)), 2);
 }
 
 /// The number of images of a stream, and its failure.
@@ -95,7 +95,7 @@ async fn read_to_failure(client: &Client, prompt: &str) -> (u32, Error) {
 
 #[test]
 fn the_sdk_takes_no_broken_image() {
-    let places = Places::start();
+    let places = BrokenEventServers::start();
     let client = Client::new(&places.images.base_url(), places.images.secret()).expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     for prompt in prompts() {

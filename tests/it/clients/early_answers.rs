@@ -18,12 +18,12 @@ const PYTHON_CLIENTS: [&str; 5] = ["urllib", "requests", "httpx", "aiohttp", "op
 const NODE_CLIENTS: [&str; 3] = ["node-fetch", "node-http", "openai-node"];
 
 /// A gateway, and a key whose work is used up, so that its requests are refused unread.
-struct Refusals {
+struct RefusingGateways {
     gateway: Gateway,
     limited: String,
 }
 
-impl Refusals {
+impl RefusingGateways {
     fn start() -> Self {
         let gateway = Gateway::simulated().with_quiet_log();
         gateway.run_command(&["user", "invite", "limited", "--limit", "work_per_minute=1"]).ok_stdout();
@@ -75,7 +75,7 @@ fn check(lines: &[Value]) {
 }
 
 fn check_scripted(clients: &[&str], command: impl Fn() -> Command) {
-    let refusals = Refusals::start();
+    let refusals = RefusingGateways::start();
     let mut lines = Vec::new();
     for client in clients {
         let mut command = command();
@@ -134,7 +134,7 @@ async fn refused_edit(client: &Client, size: usize, status: u16) -> Result<(), S
 
 #[test]
 fn the_sdk_sees_each_early_answer() {
-    let refusals = Refusals::start();
+    let refusals = RefusingGateways::start();
     let base = refusals.gateway.base_url();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = |base: &str, key: &str| Client::builder().base_url(base).api_key(key).max_retries(0).build();
@@ -159,7 +159,13 @@ fn the_sdk_sees_each_early_answer() {
 }
 
 /// Runs `imagate edit` or `imagate generate` once; the result is true if it reports the refusal.
-fn is_reported(refusals: &Refusals, words: &[&str], base: &str, key: &str, refusal: &str) -> Result<(), String> {
+fn is_reported(
+    refusals: &RefusingGateways,
+    words: &[&str],
+    base: &str,
+    key: &str,
+    refusal: &str,
+) -> Result<(), String> {
     let program = refusals.gateway.program().env("IMAGATE_BASE_URL", base).env("IMAGATE_API_KEY", key);
     let done = program.args(words).run();
     let is_seen = done.code != Some(0) && done.stderr.contains(refusal);
@@ -168,7 +174,7 @@ fn is_reported(refusals: &Refusals, words: &[&str], base: &str, key: &str, refus
 
 #[test]
 fn the_command_line_reports_each_early_answer() {
-    let (refusals, folder) = (Refusals::start(), pictures());
+    let (refusals, folder) = (RefusingGateways::start(), pictures());
     let base = refusals.gateway.base_url();
     let path = |size: usize| folder.path().join(format!("{size}.png"));
     SIZES.iter().for_each(|size| std::fs::write(path(*size), image_of(*size)).expect("a picture"));

@@ -13,7 +13,7 @@ use super::leak_watch::LeakWatch;
 use super::process::Server;
 use super::{
     Account, Answer, Call, Events, FakeProvider, FakeTokens, FakeUpstream, Form, OutputChannel, PostgresDatabase,
-    Program, config, eventually,
+    Program, SmallDisk, config, eventually,
 };
 
 /// A gateway with its directory; it can be killed and started again on the same data.
@@ -118,6 +118,22 @@ impl Gateway {
         self.kill();
         self.start();
         self
+    }
+
+    /// Moves the data of a gateway that does not run to a small disk. `None` if the machine does not allow a test to mount
+    /// one; the data then stay where they are.
+    #[track_caller]
+    pub(crate) fn move_data_to_disk(&self, megabytes: usize) -> Option<SmallDisk> {
+        assert!(self.server.is_none(), "it still runs");
+        let (data, moved) = (self.home().join("data"), self.home().join("moved"));
+        std::fs::rename(&data, &moved).expect("the folder is moved");
+        let Some(disk) = SmallDisk::mount(&data, megabytes) else {
+            std::fs::remove_dir(&data).and_then(|()| std::fs::rename(&moved, &data)).expect("the folder is moved back");
+            return None;
+        };
+        let copied = std::process::Command::new("cp").arg("-a").arg(moved.join(".")).arg(&data).status();
+        assert!(copied.is_ok_and(|status| status.success()), "the data are copied");
+        Some(disk)
     }
 
     /// Sets the variable in the environment of later starts and commands.

@@ -407,6 +407,10 @@ fn choose_script(shared: &Shared, attempt: &Attempt) -> Script {
         let script = if left.len() > 1 { left.pop_front() } else { left.front().cloned() };
         return script.unwrap_or_default();
     }
+    let is_turn = attempt.path.ends_with("/responses") && !state.conversation.is_empty();
     drop(state);
+    if is_turn && agent_turns::has_conflict(&attempt.json()) {
+        return Script::parse("status=400 body=tool");
+    }
     Script::in_prompt(&attempt.prompt())
 }

@@ -1,5 +1,6 @@
-//! An upstream that gives the same answer, byte for byte, to every POST request.
+//! An upstream that gives the same answer, byte for byte, to every POST request, or one answer for each account.
 
+use std::collections::HashMap;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,10 +14,14 @@ pub(crate) struct VerbatimUpstream {
     shared: Arc<SharedState>,
 }
 
+/// The status, the headers and the body.
+type VerbatimAnswer = (u16, String, String);
+
 #[derive(Default)]
 struct SharedState {
-    /// The status, the headers and the body.
-    answer: Mutex<(u16, String, String)>,
+    answer: Mutex<VerbatimAnswer>,
+    /// The answers to the accounts with these bearer tokens, and the number of their requests.
+    by_token: Mutex<HashMap<String, (VerbatimAnswer, usize)>>,
     attempts: AtomicUsize,
     closed: AtomicBool,
 }
@@ -53,6 +58,18 @@ impl VerbatimUpstream {
         *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (status, headers.to_owned(), body);
     }
 
+    /// From now on this is the answer to the account with this bearer token, with these header lines.
+    pub(crate) fn set_for_token(&self, token: &str, status: u16, headers: &str, body: &str) {
+        let answer = (status, headers.to_owned(), body.to_owned());
+        let mut by_token = self.shared.by_token.lock().unwrap_or_else(PoisonError::into_inner);
+        by_token.entry(token.to_owned()).or_default().0 = answer;
+    }
+
+    /// The number of POST requests of the account with this bearer token, which has an answer of its own.
+    pub(crate) fn attempts_of(&self, token: &str) -> usize {
+        self.shared.by_token.lock().unwrap_or_else(PoisonError::into_inner).get(token).map_or(0, |entry| entry.1)
+    }
+
     /// The number of POST requests.
     pub(crate) fn attempt_count(&self) -> usize {
         self.shared.attempts.load(Ordering::SeqCst)
@@ -80,7 +97,15 @@ fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
     }
     let (status, headers, body) = if line.starts_with("POST ") {
         shared.attempts.fetch_add(1, Ordering::SeqCst);
-        shared.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let token = find_header(&headers, "authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+        let mut by_token = shared.by_token.lock().unwrap_or_else(PoisonError::into_inner);
+        match by_token.get_mut(&token) {
+            Some((answer, count)) => {
+                *count += 1;
+                answer.clone()
+            }
+            None => shared.answer.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
     } else {
         (200, "content-type: application/json\r\n".to_owned(), r#"{"object": "list", "data": []}"#.to_owned())
     };

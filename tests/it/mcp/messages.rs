@@ -1,4 +1,4 @@
-//! What a client may accept and send: the forms of answers, messages that cannot be read, and versions.
+//! The freedom of a client: the forms of answers, messages that cannot be read, and versions.
 
 use serde_json::json;
 

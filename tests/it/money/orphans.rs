@@ -74,6 +74,43 @@ fn a_retry_takes_over_what_is_finished() {
     assert_eq!(upstream.attempt_count(), 1);
 }
 
+/// A stream of an official client, which counts its retries.
+fn stream(gateway: &Gateway, retries: &str) -> Call {
+    let stream = json!({"prompt": "a cube [[gate=open]]", "user": "a", "stream": true});
+    gateway.call(stream).header(RETRY.0, retries)
+}
+
+#[test]
+fn a_retry_takes_over_a_stream_that_had_not_begun() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    leave(stream(&gateway, "0"), &gateway, &upstream);
+    let answers = at_once(&gateway, vec![stream(&gateway, "1")], &upstream, 1);
+    let text = answers[0].text();
+    assert!(answers[0].status == 200 && text.contains("event: image_generation.completed"), "{text:.200}");
+    assert!(text.contains(&upstream.received_attempts()[0].images[0]));
+    assert_eq!((upstream.attempt_count(), paid(&upstream)), (1, 1));
+    let records = gateway.final_records(1);
+    assert_eq!(super::recorded_attempts(&records), 1, "{records:#?}");
+}
+
+#[test]
+fn a_stream_that_had_begun_ends_when_its_caller_leaves_and_its_retry_is_a_new_job() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    let begun = json!({"prompt": "a cube [[events=p,murmur]]", "user": "a", "stream": true, "partial_images": 1});
+    let call = gateway.call(begun).header(RETRY.0, "0");
+    let mut events = crate::kit::Events::from_reply(call.open(gateway.address()).expect("an answer"));
+    events.next().expect("an event").expect("a partial image");
+    drop(events);
+    upstream.wait_until("the upstream call is closed", |attempts| attempts[0].peer_left);
+    assert_eq!(gateway.final_records(1)[0]["state"], "cancelled");
+    upstream.open_gate("open");
+    let answer = stream(&gateway, "1").send(gateway.address());
+    assert!(answer.text().contains("event: image_generation.completed"));
+    assert_eq!(upstream.attempt_count(), 2);
+}
+
 #[test]
 fn an_edit_is_taken_over_as_well() {
     let upstream = FakeUpstream::start();

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::NodePair;
-use crate::kit::{FakeUpstream, Gateway};
+use crate::kit::{FakeUpstream, Gateway, eventually};
 use crate::pages::first_form::send_at_once;
 use crate::pages::users::{
     ADA, ADAS_PASSWORD, BEN, invite, secret_in, setup_path, sign_in, sign_in_ada, watch_cookies,
@@ -68,6 +68,29 @@ fn the_first_form_of_a_new_user_makes_one_key_and_one_payment_on_two_nodes() {
             assert_eq!(visitor.get(&format!("{}/0", paths[0])).status, 200, "each node shows the picture");
         }
     }
+}
+
+#[test]
+fn a_request_of_one_node_is_found_on_the_other_while_it_runs_and_afterwards() {
+    let upstream = FakeUpstream::start();
+    let Some(nodes) = NodePair::open(&upstream, "") else { return };
+    let ada = sign_in_ada(&nodes.second);
+    let (mut here, mut there) = (ada.at_gateway(&nodes.first), ada);
+    let form = here.form("/studio", "/studio").with(&[("prompt", "a fox [[gate=open]]")]);
+    let answer = here.post("/studio", &form.fields);
+    let address = answer.header("location").expect("a path").to_owned();
+    for visitor in [&mut here, &mut there] {
+        let page = visitor.get(&address).text();
+        assert!(page.contains("data-state=\"running\""), "{page}");
+    }
+    upstream.open_gate("open");
+    for visitor in [&mut there, &mut here] {
+        eventually("the picture is there", || (visitor.get(&format!("{address}/0")).status == 200).then_some(()));
+        let page = visitor.get("/studio").text();
+        let record = page.split("href=\"/records/").nth(1).and_then(|rest| rest.split('"').next()).expect("a record");
+        assert_eq!(visitor.get(&format!("/records/{record}/images/0")).status, 200, "the record has it, too");
+    }
+    assert_eq!(upstream.attempt_count(), 1);
 }
 
 #[test]

@@ -238,6 +238,10 @@ fn visit_playground(tab: &Tab<'_>, handler: &mut dyn StateHandler) {
     tab.click("button", "Make the image");
     super::playground::wait_for_pictures(tab, 1);
     handler.handle_state("playground-picture", tab);
+    tab.reload();
+    handler.handle_state("playground-reloaded", tab);
+    tab.follow("link", "Open the record");
+    handler.handle_state("record-with-picture", tab);
 }
 
 /// Visits the states of the form for prices.
@@ -347,7 +351,7 @@ impl FaultCollector {
 fn every_page_of_a_new_gateway_is_accessible_in_each_window_and_theme() {
     let mut collector = FaultCollector::default();
     visit_new_gateway(&Browser::start(), &mut collector);
-    collector.assert_no_faults(19);
+    collector.assert_no_faults(21);
 }
 
 #[test]

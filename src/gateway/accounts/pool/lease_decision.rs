@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{AccountCandidate, AccountRequirements, LeaseRefusal, PoolMember, pick};
-use crate::gateway::accounts::cooldown::CooldownCause;
 
 /// The decision on a request for a lease at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +43,11 @@ fn refusal_reason(members: &[PoolMember], requirements: &AccountRequirements, no
     let cooldowns = members
         .iter()
         .filter(|member| member.may_serve(requirements))
-        .filter_map(|member| member.current_cooldown(now));
-    let limits = cooldowns.filter(|limit| matches!(limit.cause, CooldownCause::Exhausted | CooldownCause::Throttled));
+        .filter_map(|member| member.cooldown_of(requirements.work(), now));
+    let limits = cooldowns.filter(|limit| limit.cause.is_limit());
     let (mut exhausted, mut wait) = (true, None::<Duration>);
     for limit in limits {
-        exhausted &= limit.cause == CooldownCause::Exhausted;
+        exhausted &= limit.cause.is_exhausted();
         let remaining = limit.until.saturating_duration_since(now);
         wait = Some(wait.map_or(remaining, |least| least.min(remaining)));
     }

@@ -24,6 +24,17 @@ pub(crate) enum UpstreamProtocol {
     Responses,
 }
 
+/// The treatment of an answer that has the address of an image in place of the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ImageUrlPolicy {
+    /// The request fails with a reason of its own.
+    #[default]
+    Refuse,
+    /// The image is fetched from there.
+    Fetch,
+}
+
 /// The grant that an account exchanges for an access token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -207,6 +218,18 @@ impl UpstreamProtocol {
         match self {
             Self::Images => "images",
             Self::Responses => "responses",
+        }
+    }
+}
+
+// === impl ImageUrlPolicy ===
+
+impl ImageUrlPolicy {
+    /// Returns the word for the value in the configuration file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Fetch => "fetch",
         }
     }
 }

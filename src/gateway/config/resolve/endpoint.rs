@@ -5,11 +5,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use super::ConfigResolver;
 use crate::gateway::config::raw::{CredentialKind, RawAccount, RawHeader, UpstreamProtocol};
 use crate::gateway::config::{
-    AccountCredentials, AddressPolicy, ConfigSecret, EndpointConfig, UpstreamConfig, address, headers,
+    AccountCredentials, AddressPolicy, ConfigSecret, EndpointConfig, FailurePhrases, UpstreamConfig, address, headers,
 };
 
 /// The model that runs the image tool if an account names none (our choice): the text model in the examples of the API.
 const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
+/// The lengths of phrases, in bytes (our choice): the shortest one of letters without accents, and the longest.
+const SHORTEST_ASCII_PHRASE: usize = 6;
+const LONGEST_PHRASE: usize = 300;
 /// The prefix of the ids of image models.
 const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
 
@@ -35,6 +38,9 @@ impl ConfigResolver<'_> {
             ("allow_http", account.allow_http.is_some()),
             ("headers", account.headers.is_some()),
             ("host_model", account.host_model.is_some()),
+            ("refusal_phrases", account.refusal_phrases.is_some()),
+            ("limit_phrases", account.limit_phrases.is_some()),
+            ("image_urls", account.image_urls.is_some()),
         ];
         let key = [("api_key", account.api_key.is_some())];
         let tokens = [
@@ -74,7 +80,30 @@ impl ConfigResolver<'_> {
         let headers = self.headers(&format!("{path}.headers"), account);
         let protocol = account.protocol.unwrap_or(UpstreamProtocol::Images);
         let host_model = self.host_model(&format!("{path}.host_model"), account, protocol);
-        Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
+        let phrases = FailurePhrases {
+            refusals: self.phrases(&format!("{path}.refusal_phrases"), account.refusal_phrases.as_deref()),
+            limits: self.phrases(&format!("{path}.limit_phrases"), account.limit_phrases.as_deref()),
+        };
+        let (base_url, credentials, image_urls) = (base_url?, credentials?, account.image_urls.unwrap_or_default());
+        Some(EndpointConfig { base_url, protocol, host_model, image_urls, credentials, headers, phrases })
+    }
+
+    /// Resolves phrases. A phrase of few letters would be found in most errors.
+    fn phrases(&mut self, setting: &str, phrases: Option<&[String]>) -> Vec<String> {
+        let phrases: Vec<String> = phrases.unwrap_or_default().iter().map(|phrase| phrase.trim().to_owned()).collect();
+        for (index, phrase) in phrases.iter().enumerate() {
+            let is_short = phrase.is_ascii() && phrase.len() < SHORTEST_ASCII_PHRASE || phrase.chars().count() < 2;
+            if is_short || phrase.len() > LONGEST_PHRASE || phrase.chars().any(char::is_control) {
+                self.report(
+                    &format!("{setting}[{index}]"),
+                    &format!(
+                        "must be a phrase of {SHORTEST_ASCII_PHRASE} to {LONGEST_PHRASE} bytes in one line; Chinese ones can \
+                         have two characters"
+                    ),
+                );
+            }
+        }
+        phrases
     }
 
     /// Resolves the text model that runs the image tool. An image model cannot run the tool, because image models use

@@ -1,13 +1,9 @@
 //! Resolves the settings about the way to the gateway: its public address, its proxies, and the pages that may call it;
 //! and about the hosts that it fetches images from.
 
-use std::time::Duration;
-
 use super::{ConfigResolver, PUBLIC_URL, SHORTEST_DEADLINE};
+use crate::gateway::config::remote_images::DEFAULT_FETCH_TIMEOUT;
 use crate::gateway::config::{CorsOrigins, HostPattern, PublicUrl, RemoteImageConfig, TrustedProxies, cors, proxies};
-
-/// The default of `remote_images.timeout` (our choice): a large image from a slow host.
-const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl ConfigResolver<'_> {
     pub(super) fn public_url(&mut self) -> Option<PublicUrl> {

@@ -24,7 +24,7 @@ async fn text(answer: GatewayAnswer) -> (u16, String) {
 #[tokio::test(start_paused = true)]
 async fn a_failure_before_the_first_heartbeat_keeps_its_status() {
     let started_at = Instant::now();
-    let failed = begin_stream(async { Err(Error::NoAccounts) }).await;
+    let failed = begin_stream(async { Err(Error::NoAccounts) }, CancellationToken::new()).await;
     assert_eq!(failed.err(), Some(Error::NoAccounts));
     assert_eq!(started_at.elapsed(), Duration::ZERO);
 }
@@ -32,11 +32,11 @@ async fn a_failure_before_the_first_heartbeat_keeps_its_status() {
 #[tokio::test(start_paused = true)]
 async fn a_later_failure_is_an_event_after_the_heartbeats() {
     let started_at = Instant::now();
-    let answer = begin_stream(async {
+    let answer = async {
         sleep(AFTER_HEARTBEAT).await;
         Err(Error::Upstream(UpstreamFault::Timeout))
-    });
-    let answer = answer.await.unwrap();
+    };
+    let answer = begin_stream(answer, CancellationToken::new()).await.unwrap();
     assert!(answer.is_stream());
     assert_eq!(started_at.elapsed(), HEARTBEAT_INTERVAL, "the stream begins when the first heartbeat is due");
     let (status, text) = text(answer).await;
@@ -50,14 +50,15 @@ async fn dropping_the_stream_drops_the_job() {
     struct DropProbe(std::sync::Arc<()>);
     let alive = std::sync::Arc::new(());
     let work = DropProbe(std::sync::Arc::clone(&alive));
-    let answer = begin_stream(async move {
+    let departure = CancellationToken::new();
+    let answer = async move {
         let _work = work.0;
         std::future::pending().await
-    });
-    let answer = answer.await.unwrap();
-    assert_eq!(std::sync::Arc::strong_count(&alive), 2);
+    };
+    let answer = begin_stream(answer, departure.clone()).await.unwrap();
+    assert_eq!((std::sync::Arc::strong_count(&alive), departure.is_cancelled()), (2, false));
     drop(answer);
-    assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+    assert_eq!((std::sync::Arc::strong_count(&alive), departure.is_cancelled()), (1, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +77,7 @@ async fn a_stored_error_is_sent_as_an_event() {
             sleep(AFTER_HEARTBEAT).await;
             Ok(refusal)
         };
-        let (status, text) = text(begin_stream(late).await.unwrap()).await;
+        let (status, text) = text(begin_stream(late, CancellationToken::new()).await.unwrap()).await;
         assert_eq!(status, 200);
         assert!(text.ends_with(&format!(": keep-alive\n\nevent: error\ndata: {event}\n\n")), "{body}: {text}");
     }
@@ -89,7 +90,7 @@ async fn a_slow_reader_of_a_stored_answer_is_cut_off_in_an_early_stream() {
             sleep(AFTER_HEARTBEAT).await;
             Ok(stored_answer(200, vec![b'x'; 1000]))
         };
-        let mut body = begin_stream(late).await.unwrap().body;
+        let mut body = begin_stream(late, CancellationToken::new()).await.unwrap().body;
         let (mut received, mut result) = (0, Ok(()));
         while let Some(frame) = body.frame().await {
             match frame {

@@ -198,9 +198,27 @@ fn an_ambiguous_failure_takes_precedence_over_earlier_ones() {
 #[test]
 fn a_failure_reported_by_the_upstream_may_be_retried() {
     assert!(caller_error_of(&[failure(FailureClass::F, FailureCause::Failed)]).should_retry());
-    for cause in [FailureCause::NoImage, FailureCause::AsyncTask] {
+    for cause in
+        [FailureCause::NoImage, FailureCause::AsyncTask, FailureCause::ImageByAddress, FailureCause::UnknownCoding]
+    {
         assert!(!caller_error_of(&[failure(FailureClass::X, cause)]).should_retry());
     }
+}
+
+#[test]
+fn the_first_words_of_a_model_are_told_and_recorded() {
+    let text = AttemptFailure {
+        model_text: Some("Which style?".to_owned()),
+        ..failure(FailureClass::R, FailureCause::TextInsteadOfImage)
+    };
+    let error = caller_error_of(std::slice::from_ref(&text));
+    assert_eq!(error, Error::ModelText(UpstreamFault::TextInsteadOfImage, "Which style?".to_owned()));
+    assert_eq!(error.to_string(), "Upstream request failed: the model wrote \"Which style?\"");
+    assert!(!error.should_retry() && error.code().as_str() == "upstream_error");
+    assert_eq!(failure_reason::from_error(&error, Some(&text)), "text_instead_of_image");
+    let busy = failure(FailureClass::N, FailureCause::TextInsteadOfImage).with_status(200);
+    let unavailable = AccountFeedback::ModelUnavailable { status: 200 };
+    assert_eq!(account_finding(&busy), AccountFinding::Suspected(unavailable));
 }
 
 #[test]

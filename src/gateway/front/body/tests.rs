@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
+use http::header::CONTENT_ENCODING;
 use http_body::Frame;
 use tempfile::TempDir;
 
@@ -161,4 +163,20 @@ async fn compressed_bodies_of_a_user_share_what_they_expand_to() {
     assert_eq!(status(read("usr_a", "key_b", whole(2 << 20), large).await), Some(429), "the first request still runs");
     admission.end();
     assert_eq!(status(read("usr_a", "key_b", whole(2 << 20), large).await), None);
+}
+
+#[test]
+fn only_a_single_supported_coding_is_accepted() {
+    let admission = RequestBudgets::default_for_test().admit_for_test("usr_a", "key_a");
+    let decoder_of = |values: &[&'static str]| {
+        let headers = values.iter().map(|value| (CONTENT_ENCODING, HeaderValue::from_static(value))).collect();
+        body_decoder(&headers, &admission)
+    };
+    for identity in [&[][..], &["identity"], &["Identity", ""]] {
+        assert!(decoder_of(identity).expect("plain").is_none(), "{identity:?}");
+    }
+    assert!(decoder_of(&["identity, gzip"]).expect("encoded").is_some());
+    for unsupported in [&["br"][..], &["deflate"], &["gzip, zstd"], &["gzip", "gzip"], &["g zip"], &["compress"]] {
+        assert_eq!(decoder_of(unsupported).err(), Some(Error::UnsupportedEncoding), "{unsupported:?}");
+    }
 }

@@ -1,5 +1,5 @@
 // The live parts of the playground. The form works without them: it is then sent as a whole, and a page shows the outcome.
-// Nothing is kept outside the browser: the history is in its own database.
+// The history is in a database of the browser. The address of the page is that of the last request.
 (() => {
   "use strict";
 
@@ -372,14 +372,21 @@
     showError("");
     markField();
     const data = new FormData(form);
+    const sent = { path: outcomePath(data), isAnswered: false };
+    // From now on, a reload of the page shows this request.
+    remember(sent.path, data);
     if (painter.isPainted()) data.set("mask", await painter.blob(), "mask.png");
-    const count = Number(part("n").value) || 1;
+    part("report").replaceChildren();
+    await watch(data, sent, Date.now(), (take) => send(data, sent, take));
+  };
+
+  /** Shows the progress of a request, which `request` sends, and its outcome. */
+  const watch = async (data, sent, begun, request) => {
+    const count = Number(data.get("n")) || 1;
     const shown = figures(count);
     const figureAt = (index) => shown[Math.min(index, count - 1)];
-    part("report").replaceChildren();
-    const begun = performance.now();
     let word = words.waiting;
-    const tick = () => { say(`${word} ${Math.round((performance.now() - begun) / 1000)} ${words.seconds}`); };
+    const tick = () => { say(`${word} ${Math.max(0, Math.round((Date.now() - begun) / 1000))} ${words.seconds}`); };
     tick();
     const clock = window.setInterval(tick, 1000);
     running = new AbortController();
@@ -389,10 +396,9 @@
       images.push(blob);
       await finish(figureAt(images.length - 1), blob, images.length - 1);
     };
-    const sent = { path: outcomePath(data), isAnswered: false };
     let failure;
     try {
-      await send(data, sent, async (blob, isPartial) => {
+      await request(async (blob, isPartial) => {
         if (!isPartial) return finishNext(blob);
         word = words.partial;
         figureAt(images.length).classList.add("partial");
@@ -410,13 +416,52 @@
     window.clearInterval(clock);
     tick();
     setRunning(false);
+    for (const figure of shown) {
+      if (!figure.querySelector("figcaption") && !figure.classList.contains("partial")) figure.remove();
+    }
+    const state = outcome?.getElementById("stage")?.dataset.state;
     if (images.length) await keep(data, images);
-    else if (!part("report").children.length) part("stage").hidden = true;
+    else if (!part("report").childElementCount) part("stage").hidden = true;
+    else if (state === "unknown") say("");
+    const isRefused = failure?.isFinal && !sent.isAnswered;
+    if (images.length || isRefused || state === "ended") remember(isRefused ? "/studio" : sent.path, data, false);
   };
 
-  /** The address of the outcome of a form; `undefined` if its key is made when it is sent. */
-  const outcomePath = (data) =>
-    data.get("key") === "new" ? undefined : `/studio/${data.get("key")}/${data.get("nonce")}`;
+  /** The address of the outcome of a form. */
+  const outcomePath = (data) => `/studio/${data.get("key")}/${data.get("nonce")}`;
+
+  /** Makes this the address of the page, and keeps the fields of the form with it, so that a reload has both. */
+  const remember = (path, data, isOpen = true) => {
+    const fields = [...data].filter(([name, value]) => typeof value === "string" && !["csrf", "nonce"].includes(name));
+    const begun = isOpen ? Date.now() : history.state?.begun;
+    history.replaceState({ path, fields, begun, isOpen }, "", path);
+  };
+
+  /** Fills in the form as it was before a reload, and shows the request to which the address of the page leads. */
+  const resume = async () => {
+    const { run: path, state } = part("stage").dataset;
+    // The address of the first request of a new user changes when its key is made.
+    const isSame = !path || history.state?.path?.split("/").at(-1) === path.split("/").at(-1);
+    const kept = isSame ? history.state : undefined;
+    const data = new FormData();
+    for (const [name, value] of kept?.fields ?? []) {
+      data.append(name, value);
+      const field = form.elements.namedItem(name);
+      if (field && name !== "key") field.value = value;
+    }
+    offerWords();
+    checkSize();
+    if (!path) return;
+    if (kept) history.replaceState({ ...kept, path }, "", path);
+    // The pictures of an ended request are on the page. This browser keeps those that it has waited for.
+    if (state !== "running" && !kept?.isOpen) return;
+    // A request that this page has sent a moment ago may not be known yet.
+    const sent = { path, isAnswered: true, looks: kept?.isOpen ? LOOKS_FOR_UNKNOWN : 0 };
+    const lost = Object.assign(new Error(words.broken), { isInProgress: true });
+    await watch(data, sent, kept?.begun ?? Date.now(), () => Promise.reject(lost));
+    // It ended while nobody waited.
+    if (state === "ended") say("");
+  };
 
   /** Sends the form, and calls `take` with each picture of the answer. */
   const send = async (data, sent, take) => {
@@ -425,7 +470,10 @@
       headers: { accept: "text/event-stream" },
     });
     const path = answer.headers.get("content-location");
-    if (path) Object.assign(sent, { path, isAnswered: true });
+    if (path) {
+      Object.assign(sent, { path, isAnswered: true });
+      history.replaceState({ ...history.state, path }, "", path);
+    }
     if (!answer.ok) throw await refusal(answer);
     await readAnswer(answer, async (event) => {
       if (event.error) throw Object.assign(new Error(event.error.message), { param: event.error.param });
@@ -455,6 +503,8 @@
   };
 
   const LOOK_AGAIN_MS = 2000;
+  /** How often the script looks for a request that the gateway does not know yet. */
+  const LOOKS_FOR_UNKNOWN = 3;
 
   /** Reads a page; `undefined` if it cannot be read. While `looksAgain`, waits until its request has ended. */
   const readPage = async (path, looksAgain) => {
@@ -463,8 +513,7 @@
         const answer = await fetch(path, { credentials: "same-origin", cache: "no-store" });
         if (!answer.ok) return undefined;
         const page = parse(await answer.text());
-        // The gateway asks for another look while the request is running.
-        if (!answer.headers.has("refresh") || !looksAgain()) return page;
+        if (!looksAgain(page.getElementById("stage")?.dataset.state)) return page;
         await pause();
       }
     } catch {
@@ -486,8 +535,14 @@
   const report = async (sent, failure) => {
     const isStopped = () => running.signal.aborted;
     const isRefused = failure?.isFinal && !sent.isAnswered;
-    const page = sent.path && !isRefused ? await readPage(sent.path, () => failure && !isStopped()) : undefined;
-    const isKnown = page?.getElementById("report") && (sent.isAnswered || page.querySelector("#report dl"));
+    let looks = sent.looks ?? 0;
+    const looksAgain = (state) => {
+      if (!failure || isStopped()) return false;
+      if (state === "unknown") looks -= 1;
+      return state === "running" || (state === "unknown" && looks >= 0);
+    };
+    const page = isRefused ? undefined : await readPage(sent.path, looksAgain);
+    const isKnown = page?.getElementById("report") && (sent.isAnswered || page.querySelector("#report dl, #running"));
     if (isKnown) {
       replaceContent("report", page);
       renew(page);
@@ -502,6 +557,8 @@
     const nonce = page?.getElementById("nonce");
     if (!nonce) return;
     part("nonce").value = nonce.value;
+    replaceContent("recent-items", page);
+    part("recent").hidden = !part("recent-items").childElementCount;
     const key = part("key").value;
     replaceContent("key", page);
     // A new key has replaced the choice of a new one.
@@ -554,7 +611,7 @@
   const keep = async (data, images) => {
     const facts = [...part("report").querySelectorAll("dl > div")].map((row) =>
       [row.querySelector("dt")?.textContent ?? "", row.querySelector("dd")?.textContent ?? ""]);
-    const run = { at: Date.now(), prompt: data.get("prompt"), size: data.get("size"), model: data.get("model"), images, facts };
+    const run = { at: Date.now(), prompt: data.get("prompt") ?? "", size: data.get("size"), model: data.get("model"), images, facts };
     await withRuns("readwrite", async (runs) => {
       await settled(runs.add(run));
       const keys = await settled(runs.getAllKeys());
@@ -617,7 +674,7 @@
       facts.append(row);
     }
     part("report").replaceChildren(facts);
-    part("prompt").value = run.prompt;
+    if (run.prompt) part("prompt").value = run.prompt;
     say("");
     part("stage").scrollIntoView({ block: "nearest" });
   };
@@ -669,4 +726,5 @@
   checkSize();
   previewLater();
   showHistory();
+  resume();
 })();

@@ -1,7 +1,11 @@
-//! The text of an image: proves that it can be passed on as it is written, and leaves out a `data:` prefix.
+//! The text of an image: proves that it can be passed on as it is written, and leaves out a `data:` prefix. White
+//! space, the letters for URLs and absent padding are corrected, because callers may not be able to read them.
+
+use bytes::Bytes;
 
 use crate::gateway::relay::event::ImagePlace;
 use crate::gateway::relay::relay_error::MalformedAnswer;
+use crate::image::absent_padding;
 
 /// The number of bytes of each image that are checked one by one.
 const BASE64_BYTES_CHECKED: usize = 64;
@@ -79,11 +83,17 @@ impl ImageText {
     pub(super) fn read_plain(&mut self, piece: &[u8]) -> Option<(ImagePlace, usize)> {
         let place = self.open.take().filter(|_| self.length >= BASE64_BYTES_CHECKED)?;
         let length = plain_length(piece);
+        self.length = self.length.saturating_add(length);
         self.open = (length == piece.len()).then_some(place);
         (length > 0).then_some((place, length))
     }
 
-    /// Checks the next bytes. Neither the whole alphabet nor the padding is checked: the caller decodes it.
+    /// Returns the padding that is absent at the end of the text.
+    pub(super) const fn absent_padding(&self) -> &'static [u8] {
+        absent_padding(self.length)
+    }
+
+    /// Checks the next bytes. The whole alphabet is not checked: the caller decodes it.
     pub(super) fn check(&mut self, base64: &[u8]) -> Result<(), MalformedAnswer> {
         let beginning = &base64[..base64.len().min(BASE64_BYTES_CHECKED.saturating_sub(self.length))];
         self.length = self.length.saturating_add(base64.len());
@@ -110,13 +120,30 @@ fn plain_length(bytes: &[u8]) -> usize {
     plain + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
 }
 
-/// True for control characters, bytes outside of ASCII, and the two characters with a meaning in a text of JSON.
+/// True for control characters, white space, bytes outside of ASCII, the two characters with a meaning in a text of JSON,
+/// and the letters of Base64 for URLs.
 const fn is_special(byte: u8) -> bool {
     // A byte outside of ASCII is negative as a signed number.
-    (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\')
+    (byte.cast_signed() <= 0x20) | (byte == b'"') | (byte == b'\\') | (byte == b'-') | (byte == b'_')
 }
 
-const fn is_base64(byte: u8) -> bool {
+/// Returns the bytes in the standard alphabet (RFC 4648, section 4) without spaces; `None` if they are so already.
+pub(super) fn in_standard_alphabet(base64: &[u8]) -> Option<Bytes> {
+    memchr::memchr3(b'-', b'_', b' ', base64)?;
+    let letters = base64.iter().filter(|byte| **byte != b' ');
+    Some(letters.map(|byte| standard_letter(*byte)).collect())
+}
+
+/// Returns the letter of the standard alphabet for one of the alphabet for URLs.
+pub(super) const fn standard_letter(byte: u8) -> u8 {
+    match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        _ => byte,
+    }
+}
+
+pub(super) const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
@@ -124,5 +151,5 @@ const fn is_base64(byte: u8) -> bool {
 /// break the lines of base64.
 pub(super) fn unescaped_byte(unit: u16) -> Result<Option<u8>, MalformedAnswer> {
     let byte = u8::try_from(unit).map_err(|_| MalformedAnswer::Base64)?;
-    Ok(Some(byte).filter(|byte| !matches!(byte, b'\r' | b'\n' | b'\t')))
+    Ok(Some(byte).filter(|byte| !matches!(byte, b'\r' | b'\n' | b'\t' | b' ')))
 }

@@ -5,14 +5,15 @@ use serde_json::Value;
 
 use super::AnswerSchema;
 use super::ciphertext::CiphertextHash;
-use super::image_text::{ImageText, unescaped_byte};
+use super::image_text::{ImageText, in_standard_alphabet, unescaped_byte};
+use super::picture_search::PictureSearch;
 use crate::gateway::relay::event::{ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use crate::gateway::relay::relay_error::MalformedAnswer;
 use crate::stream::json::{JsonPosition, JsonVisitor, ValueInterest};
 use crate::stream::sse::SseFramer;
 
 /// The number of objects and arrays around an element of `data`.
-const ELEMENT_DEPTH: usize = 2;
+pub(super) const ELEMENT_DEPTH: usize = 2;
 /// The status of an image call that has not ended.
 const UNFINISHED_STATUS: &[u8] = b"generating";
 
@@ -23,6 +24,7 @@ pub(super) struct DecoderVisitor<'a> {
     pub(super) ciphertext: &'a mut CiphertextHash,
     /// The framer of the events, if the JSON is that of an event.
     pub(super) framer: Option<&'a SseFramer>,
+    pub(super) pictures: &'a mut PictureSearch,
     pub(super) piece: &'a Bytes,
     pub(super) sink: &'a mut dyn RelayEventSink,
 }
@@ -30,11 +32,11 @@ pub(super) struct DecoderVisitor<'a> {
 // === impl DecoderVisitor ===
 
 impl DecoderVisitor<'_> {
-    fn push(&mut self, event: RelayEvent<'_>) {
+    pub(super) fn push(&mut self, event: RelayEvent<'_>) {
         self.schema.push(event, self.sink);
     }
 
-    fn push_image(&mut self, place: ImagePlace, base64: Bytes) {
+    pub(super) fn push_image(&mut self, place: ImagePlace, base64: Bytes) {
         if !base64.is_empty() {
             self.push(RelayEvent::ImageBytes { place, base64 });
         }
@@ -47,13 +49,24 @@ impl DecoderVisitor<'_> {
             return Ok(text);
         }
         let (before, base64) = self.text.skip_prefix(text)?;
-        self.push_image(place, Bytes::from_static(before));
-        self.text.check(base64)?;
+        self.pass_on_text(place, Bytes::from_static(before))?;
         Ok(base64)
     }
 
+    /// Passes on the next bytes of an image, in the alphabet that every reader knows.
+    fn pass_on_text(&mut self, place: ImagePlace, base64: Bytes) -> Result<(), MalformedAnswer> {
+        let is_unchanged = matches!(self.schema, AnswerSchema::Response);
+        let standard = if is_unchanged { None } else { in_standard_alphabet(&base64) };
+        let base64 = standard.unwrap_or(base64);
+        if !is_unchanged {
+            self.text.check(&base64)?;
+        }
+        self.push_image(place, base64);
+        Ok(())
+    }
+
     /// True for a JSON answer of the image endpoints, whose items are the elements of `data`.
-    const fn has_elements(&self) -> bool {
+    pub(super) const fn has_elements(&self) -> bool {
         matches!(self.schema, AnswerSchema::Images) && self.framer.is_none()
     }
 
@@ -70,7 +83,9 @@ impl DecoderVisitor<'_> {
     /// Returns the place of the image, if the value at this position is one.
     fn image_place(&self, at: JsonPosition<'_>) -> Option<ImagePlace> {
         if let AnswerSchema::Images = self.schema {
-            return (at.key == "b64_json" && self.scope(at).0 == MemberScope::Item).then_some(ImagePlace::Item);
+            let is_place =
+                at.key == "b64_json" && self.scope(at).0 == MemberScope::Item && !self.pictures.is_in_member();
+            return is_place.then_some(ImagePlace::Item);
         }
         match at.path {
             "partial_image_b64" => Some(ImagePlace::Partial),
@@ -81,7 +96,7 @@ impl DecoderVisitor<'_> {
     }
 
     /// Returns the object to which the value at this position belongs, and the name of the value in it.
-    fn scope<'k>(&self, at: JsonPosition<'k>) -> (MemberScope, &'k str) {
+    pub(super) fn scope<'k>(&self, at: JsonPosition<'k>) -> (MemberScope, &'k str) {
         if let AnswerSchema::Images = self.schema {
             let is_in_answer = self.has_elements() && at.depth <= ELEMENT_DEPTH;
             return (if is_in_answer { MemberScope::Answer } else { MemberScope::Item }, at.key);
@@ -120,9 +135,13 @@ impl JsonVisitor for DecoderVisitor<'_> {
         if first == b'"' && (self.is_ciphertext(at) || self.is_item_status(at)) {
             return Ok(ValueInterest::Text);
         }
+        if let Some(interest) = self.start_picture(at, first) {
+            return Ok(interest);
+        }
         if self.has_elements() {
             match (at.depth, at.key, first) {
                 (1, "data", b'[') => return Ok(ValueInterest::Skip),
+                (1, "images", b'[') if self.pictures.is_wanted => return Ok(ValueInterest::Skip),
                 (ELEMENT_DEPTH, _, b'{') => {
                     self.push(RelayEvent::ItemBegun { event: None });
                     return Ok(ValueInterest::Skip);
@@ -140,6 +159,10 @@ impl JsonVisitor for DecoderVisitor<'_> {
     }
 
     fn value(&mut self, at: JsonPosition<'_>, value: Option<Value>) -> Result<(), MalformedAnswer> {
+        if let Some(member) = &mut self.pictures.member {
+            member.add(at.key, value);
+            return Ok(());
+        }
         let (scope, name) = self.scope(at);
         if !(self.has_elements() && at.depth == ELEMENT_DEPTH) {
             self.push(match value {
@@ -151,6 +174,10 @@ impl JsonVisitor for DecoderVisitor<'_> {
     }
 
     fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), MalformedAnswer> {
+        if let Some(text) = &mut self.pictures.text {
+            let found = text.push(base64, self.piece);
+            return self.push_picture(at, found);
+        }
         if self.is_ciphertext(at) {
             self.ciphertext.add(base64);
         }
@@ -163,11 +190,14 @@ impl JsonVisitor for DecoderVisitor<'_> {
             self.text.leave_open(place);
         }
         let base64 = self.check_text(place, base64)?;
-        self.push_image(place, self.piece.slice_ref(base64));
-        Ok(())
+        self.pass_on_text(place, self.piece.slice_ref(base64))
     }
 
     fn escaped(&mut self, at: JsonPosition<'_>, unit: u16) -> Result<(), MalformedAnswer> {
+        if let Some(text) = &mut self.pictures.text {
+            let found = text.push_escaped(unit);
+            return self.push_picture(at, found);
+        }
         if self.is_ciphertext(at) {
             self.ciphertext.add_unit(unit);
         }
@@ -175,11 +205,10 @@ impl JsonVisitor for DecoderVisitor<'_> {
         let checked =
             unescaped_byte(unit).and_then(|byte| self.check_text(place, byte.as_slice()).map(Bytes::copy_from_slice));
         match (checked, &self.schema) {
-            (Ok(base64), _) => self.push_image(place, base64),
-            (Err(_), AnswerSchema::Response) => {}
-            (Err(error), _) => return Err(error),
+            (Ok(base64), _) => self.pass_on_text(place, base64),
+            (Err(_), AnswerSchema::Response) => Ok(()),
+            (Err(error), _) => Err(error),
         }
-        Ok(())
     }
 
     fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
@@ -188,15 +217,26 @@ impl JsonVisitor for DecoderVisitor<'_> {
             let (scope, name) = self.scope(at);
             self.push(RelayEvent::Member { scope, name, value });
         }
+        if let Some(mut text) = self.pictures.text.take() {
+            self.end_picture(at, &mut text);
+            return Ok(());
+        }
         if let Some(place) = self.image_place(at) {
             let before = self.text.end_scheme();
-            self.push_image(place, Bytes::from_static(before));
+            self.pass_on_text(place, Bytes::from_static(before))?;
+            if !matches!(self.schema, AnswerSchema::Response) {
+                self.push_image(place, Bytes::from_static(self.text.absent_padding()));
+            }
             self.push(RelayEvent::ImageEnded { place });
         }
         Ok(())
     }
 
     fn end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
+        if self.pictures.is_in_member() {
+            self.end_in_member();
+            return Ok(());
+        }
         let scope = match (&self.schema, at.path) {
             (AnswerSchema::Images, _) if at.depth == if self.has_elements() { ELEMENT_DEPTH } else { 0 } => {
                 MemberScope::Item

@@ -31,6 +31,7 @@ impl RelayEventSink for EventLog {
             }
             RelayEvent::Ended { .. } => "end".to_owned(),
             RelayEvent::FrameEnded { name, content: FrameContent::Object } => format!("frame {name}"),
+            RelayEvent::ElementBegun => "element".to_owned(),
             RelayEvent::UnfinishedStatus { .. } | RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => return,
         });
     }
@@ -263,7 +264,8 @@ fn an_image_is_found_however_its_text_is_written_and_cut() {
     ] {
         for cut in [1, 2, 3, 63, 64, 65, 255, 256, 257, 700, 4096] {
             let found = read(&format!(r#"{{"data":[{{"b64_json":"{text}","n":1}}]}}"#), cut);
-            let image = expected.clone().map(|image| format!("image {image}"));
+            let padding = |image: &String| ["", "", "==", "="][image.len() % 4];
+            let image = expected.clone().map(|image| format!("image {image}{}", padding(&image)));
             let lines = image.map(|image| vec!["item".to_owned(), image, "item.n=1".to_owned(), "end".to_owned()]);
             assert_eq!(found, lines, "cut into {cut}: {text}");
         }

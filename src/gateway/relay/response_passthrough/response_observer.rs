@@ -141,6 +141,7 @@ impl ResponseObserver {
             RelayEvent::MemberDropped { scope: MemberScope::Answer, name } => self.tool_calls.note_unread_member(name),
             RelayEvent::ImageBytes { place: ImagePlace::Repeated, base64 } => self.count_image(&base64),
             RelayEvent::ItemBegun { .. }
+            | RelayEvent::ElementBegun
             | RelayEvent::UnfinishedStatus { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::FrameEnded { .. }

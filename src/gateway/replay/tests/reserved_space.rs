@@ -81,7 +81,7 @@ async fn an_answer_without_space_on_disk_and_in_memory_reaches_its_present_reade
     let (reader, first) = reserve(&replay, &fixture.ada, "first", MIB).await;
     let (_, others) = reserve(&replay, &fixture.bob, "others", 63 * MIB).await;
     let (first, _others) = (first.expect("space"), others.expect("space"));
-    let _memory = replay.unstored.reserve(127 * MIB).expect("memory");
+    let _memory = replay.unstored.reserve(127 * MIB, true).expect("memory");
     let answer = bytes(4_000_000);
     let (received, ()) = tokio::join!(read(reader), first.record(Ok(ChannelAnswer::complete(&answer))));
     assert_eq!(received.unwrap(), answer);

@@ -10,7 +10,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 18] = [
+const ALL: [(&str, &str); 19] = [
     ("initial", include_str!("../migrations/postgres/0001_initial.sql")),
     ("counts by end user", include_str!("../migrations/postgres/0002_counts_by_end_user.sql")),
     ("records by error", include_str!("../migrations/postgres/0003_records_by_error.sql")),
@@ -28,7 +28,8 @@ const ALL: [(&str, &str); 18] = [
     ("makers of admin tokens", include_str!("../migrations/postgres/0015_makers_of_admin_tokens.sql")),
     ("folded user names", include_str!("../migrations/postgres/0016_folded_user_names.sql")),
     ("provisional outcomes", include_str!("../migrations/postgres/0017_provisional_outcomes.sql")),
-    ("reasons of stored answers", include_str!("../migrations/postgres/0018_reasons_of_stored_answers.sql")),
+    ("answers by request", include_str!("../migrations/postgres/0018_answers_by_request.sql")),
+    ("reasons of stored answers", include_str!("../migrations/postgres/0019_reasons_of_stored_answers.sql")),
 ];
 
 pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

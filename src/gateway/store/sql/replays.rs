@@ -9,14 +9,26 @@ use super::error_conversion::during;
 use super::records;
 use crate::gateway::store::replay_columns::ReplayColumns;
 use crate::gateway::store::{
-    JobProgress, JobState, ReplayStore, RequestId, SharedAnswers, StoreError, StoredReplay, Timestamp,
+    JobProgress, JobState, ReplayStore, RequestId, SharedAnswers, StoreError, StoredReplay, Timestamp, UserId,
 };
 
 pub(in super::super) const FIND: &str = "SELECT * FROM replays WHERE scope = $1";
+/// An answer that was announced to a repeat can have a claim of its own beside that of its request.
+pub(in super::super) const FIND_OF_REQUEST: &str =
+    "SELECT * FROM replays WHERE request_id = $1 ORDER BY status IS NULL, created_at DESC LIMIT 1";
+/// Only the newest records are looked at, because a user may have made any number of other requests since.
+pub(in super::super) const IMAGE_REQUESTS: &str = "SELECT request_id FROM \
+    (SELECT request_id, operation, created_at, seq FROM records WHERE user_id = $1 AND created_at >= $2 \
+    ORDER BY created_at DESC, seq DESC LIMIT $3) AS newest \
+    WHERE operation IN ('create_image', 'edit_image') \
+    AND EXISTS (SELECT 1 FROM replays WHERE replays.request_id = newest.request_id) \
+    ORDER BY created_at DESC, seq DESC LIMIT $4";
 
 const FIND_RETRIED: &str =
     "SELECT * FROM replays WHERE fingerprint = $1 AND retry_until > $2 ORDER BY created_at, request_id";
 
+/// The number of records that are looked at for requests for images (our choice): they are read within milliseconds.
+const LOOKED_AT: i64 = 1000;
 /// The number of keys of one query (our choice): below the limits of both databases on parameters.
 const KEYS_PER_QUERY: usize = 500;
 
@@ -32,6 +44,19 @@ impl ReplayStore for SqlStore {
         now: Timestamp,
     ) -> Result<Vec<StoredReplay>, StoreError> {
         find_retried(&self.readers, fingerprint, now).await.map_err(during("looking up a retried request"))
+    }
+
+    async fn find_replay_of_request(&self, request_id: &RequestId) -> Result<Option<StoredReplay>, StoreError> {
+        find_of_request(&self.readers, request_id).await.map_err(during("looking up the answer of a request"))
+    }
+
+    async fn image_requests_with_replay(
+        &self,
+        user: &UserId,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<RequestId>, StoreError> {
+        image_requests(&self.readers, user, since, limit).await.map_err(during("listing the requests of a user"))
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
@@ -75,6 +100,17 @@ async fn find(pool: &DbPool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredRepl
 async fn find_retried(pool: &DbPool, fingerprint: &[u8; 32], now: Timestamp) -> sqlx::Result<Vec<StoredReplay>> {
     let query = sqlx::query_as::<_, ReplayColumns>(FIND_RETRIED).bind(fingerprint.as_slice()).bind(now.to_string());
     query.fetch_all(pool).await?.into_iter().map(ReplayColumns::decode_for_pool).collect()
+}
+
+async fn find_of_request(pool: &DbPool, request_id: &RequestId) -> sqlx::Result<Option<StoredReplay>> {
+    let query = sqlx::query_as::<_, ReplayColumns>(FIND_OF_REQUEST).bind(request_id.as_str());
+    query.fetch_optional(pool).await?.map(ReplayColumns::decode_for_pool).transpose()
+}
+
+async fn image_requests(pool: &DbPool, user: &UserId, since: Timestamp, limit: u32) -> sqlx::Result<Vec<RequestId>> {
+    let query = sqlx::query_scalar::<_, String>(IMAGE_REQUESTS).bind(user.as_str()).bind(since.to_string());
+    let found = query.bind(LOOKED_AT).bind(i64::from(limit)).fetch_all(pool).await?;
+    Ok(found.into_iter().map(RequestId::from).collect())
 }
 
 async fn deleted_keys(pool: &DbPool, keys: &[String]) -> sqlx::Result<Vec<String>> {

@@ -9,7 +9,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// The description and the statements of each migration, in their order. The number of a migration is its position,
 /// from 1.
-const ALL: [(&str, &str); 34] = [
+const ALL: [(&str, &str); 35] = [
     ("initial", include_str!("../migrations/sqlite/0001_initial.sql")),
     ("accounts and replays", include_str!("../migrations/sqlite/0002_accounts_and_replays.sql")),
     ("injected tool", include_str!("../migrations/sqlite/0003_injected_tool.sql")),
@@ -43,7 +43,8 @@ const ALL: [(&str, &str); 34] = [
     ("account bindings", include_str!("../migrations/sqlite/0031_account_bindings.sql")),
     ("makers of admin tokens", include_str!("../migrations/sqlite/0032_makers_of_admin_tokens.sql")),
     ("folded user names", include_str!("../migrations/sqlite/0033_folded_user_names.sql")),
-    ("reasons of stored answers", include_str!("../migrations/sqlite/0034_reasons_of_stored_answers.sql")),
+    ("answers by request", include_str!("../migrations/sqlite/0034_answers_by_request.sql")),
+    ("reasons of stored answers", include_str!("../migrations/sqlite/0035_reasons_of_stored_answers.sql")),
 ];
 
 pub(in super::super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

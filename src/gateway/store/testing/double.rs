@@ -114,6 +114,19 @@ impl ReplayStore for RecordStoreDouble {
         self.inner()?.find_retried_replays(fingerprint, now).await
     }
 
+    async fn find_replay_of_request(&self, request_id: &RequestId) -> Result<Option<StoredReplay>, StoreError> {
+        self.inner()?.find_replay_of_request(request_id).await
+    }
+
+    async fn image_requests_with_replay(
+        &self,
+        user: &UserId,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<RequestId>, StoreError> {
+        self.inner()?.image_requests_with_replay(user, since, limit).await
+    }
+
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
         self.inner()?.list_replays().await
     }

@@ -260,3 +260,44 @@ async fn the_progress_of_a_job_tells_its_end_from_the_death_of_its_process() {
         assert_eq!(progress("r3").await, None);
     }
 }
+
+#[tokio::test]
+async fn the_requests_of_a_user_for_images_are_listed_as_long_as_they_have_a_claim() {
+    for Fixture { store, .. } in stores().await {
+        let record = |id: &str, second, user: &str, operation: &str| Record {
+            created_at: time(second),
+            user: user.into(),
+            operation: operation.to_owned(),
+            ..running_record(id)
+        };
+        let records = [
+            record("r1", 1, "usr_ada", "create_image"),
+            record("r2", 2, "usr_ada", "edit_image"),
+            record("r3", 3, "usr_ada", "create_response"),
+            record("r4", 4, "usr_ben", "create_image"),
+            record("r5", 5, "usr_ada", "create_image"),
+            record("r6", 6, "usr_ada", "create_image"),
+        ];
+        write(&*store, &records.each_ref().map(RowWrite::Open)).await;
+        for (scope, id) in [(1, "r1"), (2, "r2"), (3, "r3"), (4, "r4"), (6, "r6")] {
+            assert_eq!(claim(Arc::clone(&store), new_claim(scope, id, scope)).await, RowWriteOutcome::Done);
+        }
+        let listed = async |since, limit| {
+            let found = store.image_requests_with_replay(&"usr_ada".into(), time(since), limit).await.unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(1, 9).await, ["r6", "r2", "r1"], "r5 has no claim");
+        assert_eq!(
+            (listed(2, 9).await, listed(1, 1).await),
+            (vec!["r6".to_owned(), "r2".to_owned()], vec!["r6".to_owned()])
+        );
+
+        // A repeat was announced for the request, so it has a second claim; the one with the answer is found.
+        assert_eq!(claim(Arc::clone(&store), new_claim(9, "r1", 9)).await, RowWriteOutcome::Done);
+        assert_eq!(write_replay(&*store, finish(1, "r1", answer())).await, RowWriteOutcome::Done);
+        let found = async |id: &str| store.find_replay_of_request(&id.into()).await.unwrap();
+        assert_eq!(found("r1").await, Some(stored_with(new_claim(1, "r1", 1), answer())));
+        assert_eq!(found("r2").await, Some(running(new_claim(2, "r2", 2))));
+        assert_eq!(found("r5").await, None);
+    }
+}

@@ -4,25 +4,26 @@
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::answer_signals::{AnswerSignals, TextStatement};
+use super::answer_signals::AnswerSignals;
+use super::model_text::TextStatement;
 use super::{
-    CallerFaultScope, IMAGE_FAULT_SCOPE, RESPONSE_FAULT_SCOPE, bound_context_failure, classify_rejection,
-    classify_statement, error_detail, has_usage, message_redaction, names_gateway_member, names_parameter,
+    FaultScope, bound_context_failure, classify_rejection, classify_statement, error_detail, has_usage,
+    message_redaction, names_gateway_member, names_parameter,
 };
 use crate::gateway::upstream::reply::{AttemptFailure, FailureCause, FailureClass};
 
 /// The states of a task that has not ended.
 const PENDING_STATES: [&str; 5] = ["queued", "pending", "processing", "in_progress", "submitted"];
 
-/// Classifies a complete answer with status 200 and no image, from the members of the answer, of its error event, or of
-/// a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
+/// Classifies a complete answer that states success and has no image, from the members of the answer, of its error event,
+/// or of a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
 /// address. Only an answer that states a failure is one: any other may belong to an image that was made.
 pub(crate) fn classify_imageless_answer(
     members: &Map<String, Value>,
     has_possible_image: bool,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> AttemptFailure {
-    let signals = AnswerSignals::from_members(members);
+    let signals = AnswerSignals::from_members(members, fault_scope.phrases);
     let detail = error_detail(members);
     let has_picture = has_possible_image || signals.has_picture;
     let is_failed_call = has_failed_call(members);
@@ -47,7 +48,9 @@ pub(crate) fn classify_imageless_answer(
         (FailureClass::F, FailureCause::Failed)
     };
     let upstream_message = message_redaction::redact_message(&cause, detail.as_deref());
-    AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(200) }
+    let words = signals.first_words.as_deref().filter(|_| !signals.has_picture);
+    let model_text = words.and_then(message_redaction::redact_text);
+    AttemptFailure { upstream_message, model_text, ..AttemptFailure::new(class, cause).with_status(200) }
 }
 
 /// Classifies what an answer without an image and without tokens states about the account or the request; `None` if it
@@ -56,35 +59,36 @@ fn classify_unpaid_answer(
     members: &Map<String, Value>,
     signals: &AnswerSignals,
     detail: Option<&Map<String, Value>>,
-    fault_scope: CallerFaultScope,
+    fault_scope: FaultScope<'_>,
 ) -> Option<(FailureClass, FailureCause)> {
-    if signals.bound_context.is_some() {
-        return Some(bound_context_failure(signals, detail, RESPONSE_FAULT_SCOPE));
+    if fault_scope.is_body_from_caller && signals.bound_context.is_some() {
+        return Some(bound_context_failure(signals, detail, fault_scope));
     }
-    let names_member = |detail: &&Map<String, Value>| {
-        names_parameter(detail, IMAGE_FAULT_SCOPE) || names_gateway_member(detail, fault_scope)
+    let states_rejection = |detail: &&Map<String, Value>| {
+        signals.invalid_request || names_parameter(detail, fault_scope) || names_gateway_member(detail, fault_scope)
     };
     let is_oversized = signals.oversized && signals.is_account_limit();
     classify_statement(signals, &HeaderMap::new(), Some(members), is_oversized, fault_scope).or_else(|| {
-        let detail = detail.filter(names_member).filter(|_| !signals.reads_like_refusal())?;
-        Some(classify_rejection(Some(detail), signals, IMAGE_FAULT_SCOPE))
+        let detail = detail.filter(states_rejection).filter(|_| !signals.reads_like_refusal())?;
+        Some(classify_rejection(Some(detail), signals, fault_scope))
     })
 }
 
 /// Classifies text in place of an image. The model has decided against an image, and another account has the same model,
-/// unless the text is about a missing or busy tool. A caller can make a model write anything, so no text says anything
-/// about the account.
+/// unless the text is about a missing or busy tool. A caller can make a model write anything, so a text counts against an
+/// account only for a short time, and only if another account makes the image.
 const fn text_failure(statement: TextStatement) -> (FailureClass, FailureCause) {
     match statement {
         TextStatement::Refusal => (FailureClass::R, FailureCause::Refused),
-        TextStatement::Inability => (FailureClass::N, FailureCause::TextInsteadOfImage),
-        TextStatement::Address => (FailureClass::X, FailureCause::NoImage),
+        TextStatement::MissingTool => (FailureClass::N, FailureCause::NotOffered),
+        TextStatement::Busy => (FailureClass::N, FailureCause::TextInsteadOfImage),
+        TextStatement::Address => (FailureClass::X, FailureCause::ImageByAddress),
         TextStatement::Other => (FailureClass::R, FailureCause::TextInsteadOfImage),
     }
 }
 
 /// Returns the failure of an answer that is a success, but has no image: one may be made, or may have been made.
-pub(super) fn ambiguous_failure(members: Option<&Map<String, Value>>) -> (FailureClass, FailureCause) {
+fn ambiguous_failure(members: Option<&Map<String, Value>>) -> (FailureClass, FailureCause) {
     let is_task = members.is_some_and(is_task);
     (FailureClass::X, if is_task { FailureCause::AsyncTask } else { FailureCause::NoImage })
 }

@@ -8,7 +8,8 @@ use crate::gateway::upstream::reply::FailureCause;
 
 /// The most characters of a message that are kept (our choice).
 const MAX_MESSAGE_CHARS: usize = 240;
-/// The longest word that is kept, in characters (our choice). A longer word may be a secret.
+/// The longest word that is kept, in ASCII characters (our choice). A longer word may be a secret; some languages write
+/// without spaces, but no secret has their characters.
 const MAX_WORD_CHARS: usize = 40;
 /// Parameters that carry the caller's content.
 const CONTENT_PARAMS: [&str; 4] = ["prompt", "input", "instructions", "image"];
@@ -25,14 +26,20 @@ pub(super) fn redact_message(cause: &FailureCause, detail: Option<&Map<String, V
     if *cause == FailureCause::Refused || CONTENT_PARAMS.contains(&root) {
         return None;
     }
-    let redacted = text("message")?.split_whitespace().map(redact_word).collect::<Vec<_>>().join(" ");
+    redact_text(text("message")?)
+}
+
+/// Returns a text without the words that may be a credential, an address or an account; `None` if nothing is left.
+pub(super) fn redact_text(text: &str) -> Option<String> {
+    let redacted = text.split_whitespace().map(redact_word).collect::<Vec<_>>().join(" ");
     let redacted: String = redacted.chars().take(MAX_MESSAGE_CHARS).collect();
     (!redacted.is_empty()).then_some(redacted)
 }
 
 fn redact_word(word: &str) -> String {
     let lowercase = word.to_ascii_lowercase();
-    if word.chars().count() > MAX_WORD_CHARS
+    let longest_run = word.split(|letter: char| !letter.is_ascii_graphic()).map(str::len).max().unwrap_or_default();
+    if longest_run > MAX_WORD_CHARS
         || SENSITIVE_PARTS.iter().any(|part| lowercase.contains(part))
         || has_address(&lowercase)
     {
@@ -58,6 +65,8 @@ mod tests {
         assert_eq!(result.as_deref(), Some("Limit reached for [...] with key [...] at [...] and [...]"));
         let long_word = "a".repeat(41);
         assert_eq!(redacted(&FailureCause::Failed, &json!({ "message": long_word })).as_deref(), Some("[...]"));
+        let chinese = "提示词包含违规内容".repeat(9);
+        assert_eq!(redacted(&FailureCause::Failed, &json!({ "message": chinese })).as_ref(), Some(&chinese));
         let long_message = "word ".repeat(100);
         assert!(
             redacted(&FailureCause::Failed, &json!({ "message": long_message }))

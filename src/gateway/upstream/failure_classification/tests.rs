@@ -2,17 +2,25 @@
 
 mod answers;
 mod refusals;
+mod statements;
 mod waits;
 
 use super::*;
 use serde_json::json;
+
+/// The scopes of an image job at an upstream with the image endpoints, of one as a response with the image tool, and of a
+/// response.
+const IMAGES: FaultScope<'static> = FaultScope::for_images(false, &NO_PHRASES);
+const IMAGE_TOOL: FaultScope<'static> = FaultScope::for_image_tool(false, &NO_PHRASES);
+const RESPONSE: FaultScope<'static> = FaultScope::for_response(&NO_PHRASES);
+static NO_PHRASES: FailurePhrases = FailurePhrases { refusals: Vec::new(), limits: Vec::new() };
 
 fn classify_image_error(code: u16, body: &str) -> AttemptFailure {
     classify_status(
         StatusCode::from_u16(code).expect("a valid status"),
         &HeaderMap::new(),
         serde_json::from_str(body).ok().as_ref(),
-        IMAGE_FAULT_SCOPE,
+        IMAGES,
     )
 }
 
@@ -25,7 +33,7 @@ fn check(code: u16, body: &Value, class: FailureClass, cause: &FailureCause) {
 
 #[track_caller]
 fn check_answer(body: &Value, class: FailureClass, cause: &FailureCause) {
-    let failure = classify_imageless_answer(body.as_object().expect("an object"), false, IMAGE_FAULT_SCOPE);
+    let failure = classify_imageless_answer(body.as_object().expect("an object"), false, IMAGES);
     assert_eq!((failure.class, &failure.cause), (class, cause), "{body}");
 }
 
@@ -47,9 +55,6 @@ fn each_status_has_its_class() {
             FailureClass::X,
             &FailureCause::Broken,
         );
-    }
-    for code in [201, 202, 204, 206] {
-        check(code, &plain, FailureClass::X, &FailureCause::NoImage);
     }
     for code in [101, 301, 302, 304, 307, 308, 408, 409, 418, 502, 520] {
         check(code, &plain, FailureClass::X, &FailureCause::Broken);
@@ -104,7 +109,7 @@ fn a_rejection_about_the_account_is_not_the_callers_fault() {
 fn classify_response_error(code: u16, body: &str) -> (FailureClass, FailureCause) {
     let status_code = StatusCode::from_u16(code).expect("a valid status");
     let body = serde_json::from_str(body).ok();
-    let failure = classify_status(status_code, &HeaderMap::new(), body.as_ref(), RESPONSE_FAULT_SCOPE);
+    let failure = classify_status(status_code, &HeaderMap::new(), body.as_ref(), RESPONSE);
     (failure.class, failure.cause)
 }
 
@@ -182,8 +187,8 @@ fn a_rejection_with_an_invalid_request_code_is_final() {
             FailureClass::R,
             &rejected(Some("image[0].width")),
         );
-        // Only the gateway writes `tools`.
-        let tool_size = error(json!("tools[0].size"), "invalid_request_error");
+        // Only the gateway writes `tools`; the fields of its tool are those of the caller.
+        let tool_size = error(json!("tools[1].size"), "invalid_request_error");
         check(code, &tool_size, FailureClass::N, &FailureCause::NotOffered);
         // The gateway writes `input` from the prompt and the images.
         let declined = FailureCause::Declined { message: "too many pixels".to_owned() };
@@ -204,11 +209,11 @@ fn context_of_another_account_is_refused_before_anything_is_done() {
         (error(Value::Null, missing), BoundContext::Stored),
     ] {
         let text = body.to_string();
-        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), RESPONSE_FAULT_SCOPE);
+        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), RESPONSE);
         let is_bound = matches!(failure.cause, FailureCause::BoundElsewhere { kind: found, .. } if found == kind);
         assert!(is_bound && failure.class == FailureClass::N, "{text}: {failure:?}");
         // For an image job, the gateway writes the body, which has no context.
-        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), IMAGE_FAULT_SCOPE);
+        let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), IMAGES);
         assert!(!matches!(failure.cause, FailureCause::BoundElsewhere { .. }), "{text}: {failure:?}");
     }
 }
@@ -235,7 +240,7 @@ fn an_unpaid_account_is_unfit_even_if_a_wait_is_stated() {
 #[test]
 fn a_complete_answer_without_an_image_is_ambiguous_if_paid_or_if_it_states_no_failure() {
     let classify = |body: &Value, has_image| {
-        classify_imageless_answer(body.as_object().expect("an object"), has_image, IMAGE_FAULT_SCOPE).class
+        classify_imageless_answer(body.as_object().expect("an object"), has_image, IMAGES).class
     };
     let class = |body: Value| classify(&body, false);
     assert_eq!(class(json!({"data": []})), FailureClass::X);

@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::gateway::admission::RequestBudgets;
 use crate::gateway::config::{AddressPolicy, ConfigSecret, ModerationErrorPolicy};
 
 const KEY: &str = "sk-judge-canary";
@@ -16,7 +17,8 @@ async fn listen() -> (TcpListener, String) {
 }
 
 fn upstream() -> UpstreamClient {
-    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), false).unwrap()
+    let budgets = RequestBudgets::default_for_test();
+    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), budgets, false).unwrap()
 }
 
 fn service(base: &str, timeout: Duration) -> ModerationConfig {
@@ -109,7 +111,10 @@ async fn an_answer_without_a_valid_result_is_an_error() {
         ("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n".to_owned(), ServiceCallError::Status(401)),
         (ok(good).replace("200 OK", "201 Created"), ServiceCallError::Status(201)),
         (ok(good).replace("200 OK", "500 Oops"), ServiceCallError::Status(500)),
-        (ok(good).replacen("content-type", "content-encoding: gzip\r\ncontent-type", 1), ServiceCallError::Unusable),
+        (
+            ok(good).replacen("content-type", "content-encoding: compress\r\ncontent-type", 1),
+            ServiceCallError::Unusable,
+        ),
         (ok(&huge), ServiceCallError::Unusable),
         (
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n20000\r\n{}", "x".repeat(0x20000)),

@@ -41,13 +41,13 @@ impl DrawingTask {
     pub(super) fn begin(&mut self, draw_image: impl FnOnce() -> DrawingResult + Send + 'static) {
         let slots = Arc::clone(&self.slots);
         let work = async move {
-            let permit = slots.acquire_owned().await.map_err(|_| ReplyError)?;
+            let permit = slots.acquire_owned().await.map_err(|_| ReplyError::BROKEN)?;
             // A drawing in progress cannot be stopped, so it holds its slot until it ends, even if the caller has left.
             let draw = move || {
                 let _permit = permit;
                 draw_image()
             };
-            tokio::task::spawn_blocking(draw).await.unwrap_or(Err(ReplyError))
+            tokio::task::spawn_blocking(draw).await.unwrap_or(Err(ReplyError::BROKEN))
         };
         self.state = Some(DrawingTaskState::Running(tokio::runtime::Handle::current().spawn(work)));
     }
@@ -60,10 +60,10 @@ impl DrawingTask {
     /// Resolves when the image is drawn, and takes it. Fails if [`DrawingTask::is_empty`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DrawingResult> {
         match self.state.take() {
-            None => Poll::Ready(Err(ReplyError)),
+            None => Poll::Ready(Err(ReplyError::BROKEN)),
             Some(DrawingTaskState::Done(image)) => Poll::Ready(Ok(image)),
             Some(DrawingTaskState::Running(mut task)) => match Pin::new(&mut task).poll(cx) {
-                Poll::Ready(image) => Poll::Ready(image.unwrap_or(Err(ReplyError))),
+                Poll::Ready(image) => Poll::Ready(image.unwrap_or(Err(ReplyError::BROKEN))),
                 Poll::Pending => {
                     self.state = Some(DrawingTaskState::Running(task));
                     Poll::Pending

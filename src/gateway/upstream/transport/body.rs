@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use super::buffer_budget::ExchangeState;
 use super::error::BodyError;
 use super::exchange::ActiveConnection;
+use crate::gateway::content_coding::{AnswerDecoder, DecodedStep, UnknownCoding};
 use crate::gateway::spool::{BodyPart, BodyPartReader};
 
 /// The body of a request. A clone sends the bytes that this body has not yet returned.
@@ -39,6 +40,8 @@ pub(crate) struct ResponseBody {
     exchange_state: Arc<ExchangeState>,
     connection: Option<ActiveConnection>,
     ended: bool,
+    /// The decoder, if the body has a coding.
+    decoder: Result<Option<Box<AnswerDecoder>>, UnknownCoding>,
 }
 
 // === impl RequestBody ===
@@ -91,12 +94,19 @@ impl ResponseBody {
         incoming: Incoming,
         exchange_state: Arc<ExchangeState>,
         connection: Option<ActiveConnection>,
+        decoder: Result<Option<AnswerDecoder>, UnknownCoding>,
     ) -> Self {
-        let mut body = Self { incoming, exchange_state, connection, ended: false };
+        let decoder = decoder.map(|decoder| decoder.map(Box::new));
+        let mut body = Self { incoming, exchange_state, connection, ended: false, decoder };
         if body.incoming.is_end_stream() {
             body.release_connection();
         }
         body
+    }
+
+    /// True if the body has a coding that is not known, so that it cannot be read.
+    pub(crate) const fn has_unknown_coding(&self) -> bool {
+        self.decoder.is_err()
     }
 
     /// Releases the connection after a complete body.
@@ -133,6 +143,57 @@ impl ResponseBody {
         }
     }
 
+    /// Returns the next frame as it was received.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        while !self.ended {
+            let item = ready!(self.poll_incoming(cx));
+            if let Some(item) = self.handle_frame(item) {
+                return Poll::Ready(Some(item));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    /// Returns the next decoded frame. After an error or the end, the decoder is gone.
+    fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            let Ok(Some(decoder)) = &mut self.decoder else { return Poll::Ready(None) };
+            let error = match decoder.step() {
+                Ok(DecodedStep::Data(data)) if data.is_empty() => continue,
+                Ok(DecodedStep::Data(data)) => {
+                    return Poll::Ready(Some(Ok(Frame::data(self.exchange_state.count_frame(data)))));
+                }
+                Ok(DecodedStep::NeedsInput) => match ready!(self.poll_received(cx)) {
+                    Some(Ok(frame)) => {
+                        self.feed_decoder(frame.into_data().ok());
+                        continue;
+                    }
+                    None => {
+                        self.feed_decoder(None);
+                        continue;
+                    }
+                    Some(Err(error)) => Some(error),
+                },
+                Ok(DecodedStep::End) => None,
+                Err(error) => Some(BodyError::undecodable(error)),
+            };
+            self.decoder = Ok(None);
+            if error.is_some() {
+                (self.ended, self.connection) = (true, None);
+            }
+            return Poll::Ready(error.map(Err));
+        }
+    }
+
+    /// Hands received bytes to the decoder; `None` at the end of the body.
+    fn feed_decoder(&mut self, received: Option<Bytes>) {
+        let Ok(Some(decoder)) = &mut self.decoder else { return };
+        match received {
+            Some(received) => decoder.feed(received),
+            None => decoder.end_source(),
+        }
+    }
+
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         // Frames arrive only while the connection is polled, which happens here: a real waker would only wake this task
         // again.
@@ -159,21 +220,19 @@ impl Body for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        while !this.ended {
-            let item = ready!(this.poll_incoming(cx));
-            if let Some(item) = this.handle_frame(item) {
-                return Poll::Ready(Some(item));
-            }
+        match &mut this.decoder {
+            Ok(None) => this.poll_received(cx),
+            Err(UnknownCoding) => Poll::Ready(Some(Err(BodyError::undecodable(UnknownCoding)))),
+            Ok(Some(_)) => this.poll_decoded(cx),
         }
-        Poll::Ready(None)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended
+        self.ended && matches!(self.decoder, Ok(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        if let Ok(None) = self.decoder { self.incoming.size_hint() } else { SizeHint::default() }
     }
 }
 

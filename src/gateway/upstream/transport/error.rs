@@ -71,6 +71,8 @@ pub(crate) enum BodyErrorKind {
     Reset,
     /// The framing of the body is invalid.
     Malformed,
+    /// The content coding is not known, or the coded data are damaged or incomplete.
+    Undecodable,
 }
 
 /// The transport cannot be built, or cannot set up TLS.
@@ -109,6 +111,11 @@ impl BodyError {
     /// Returns an error for a connection that ended before the end of the body.
     pub(super) fn truncated() -> Self {
         Self { kind: BodyErrorKind::Truncated, source: None }
+    }
+
+    /// Returns an error for a body that cannot be decoded.
+    pub(super) fn undecodable(source: impl Into<ErrorSource>) -> Self {
+        Self { kind: BodyErrorKind::Undecodable, source: Some(source.into()) }
     }
 
     pub(super) fn from_hyper(error: hyper::Error) -> Self {
@@ -157,6 +164,7 @@ impl fmt::Display for BodyErrorKind {
             Self::Truncated => "the upstream's answer ended too early",
             Self::Reset => "the upstream's connection broke during the answer",
             Self::Malformed => "the framing of the upstream's answer is broken",
+            Self::Undecodable => "the upstream's answer cannot be decoded",
         })
     }
 }

@@ -22,6 +22,8 @@ use super::error::{SendError, SendProgress};
 use super::origin::UpstreamOrigin;
 use super::pool::ConnectionPool;
 use super::transport_stream::TransportStream;
+use crate::gateway::admission::RequestBudgets;
+use crate::gateway::content_coding::AnswerDecoder;
 
 /// The parameters of an exchange, apart from its connection and request.
 pub(super) struct ExchangeContext {
@@ -30,6 +32,8 @@ pub(super) struct ExchangeContext {
     pub(super) exchange_state: Arc<ExchangeState>,
     pub(super) read_chunk: usize,
     pub(super) max_head: usize,
+    /// The budgets to which the decoders of the answer are charged.
+    pub(super) budgets: Arc<RequestBudgets>,
 }
 
 /// The failure of an exchange that received no answer. It contains the request if no byte of it was written.
@@ -98,7 +102,9 @@ impl ExchangeContext {
             head.headers.contains_key(TRANSFER_ENCODING) && head.headers.contains_key(CONTENT_LENGTH);
         let reuse_target = (!has_conflicting_lengths).then(|| (self.origin.clone(), Arc::clone(&self.pool)));
         let connection = active.map(|(connection, sender)| ActiveConnection { connection, sender, reuse_target });
-        Response::from_parts(head, ResponseBody::new(incoming, Arc::clone(&self.exchange_state), connection))
+        let decoder = AnswerDecoder::from_headers(&head.headers, &self.budgets);
+        let body = ResponseBody::new(incoming, Arc::clone(&self.exchange_state), connection, decoder);
+        Response::from_parts(head, body)
     }
 }
 

@@ -192,6 +192,7 @@ async fn a_request_is_given_back_if_its_connection_ended_before_it() {
         exchange_state: ExchangeState::new(&transport.0.budget),
         read_chunk: 8192,
         max_head: 8192,
+        budgets: RequestBudgets::default_for_test(),
     };
     // The kernel has already received the end of the connection; the pause lets tokio notice it.
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -54,6 +54,28 @@ pub(super) fn answer(steps: &[ModelStep], script: &Script, request: &Value, at: 
     Some(writer.end())
 }
 
+/// True if a real provider refuses the request, because its hosted image tool conflicts with another part of it: an image
+/// tool of the agent, another choice that is forced, a structured answer, or a compaction.
+pub(super) fn has_conflict(request: &Value) -> bool {
+    let hosted = |tool: &&Value| tool["type"] == "image_generation";
+    let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let items = request["input"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_items = items.iter().filter_map(|item| item["tools"].as_array()).flatten();
+    let choice = &request["tool_choice"];
+    tools.iter().filter(hosted).count() > 1
+        || tools.iter().any(|tool| hosted(&tool))
+            && (tools.iter().chain(of_items).any(is_agents_image_tool)
+                || choice["type"].as_str().is_some_and(|kind| !["image_generation", "allowed_tools"].contains(&kind))
+                || request["text"]["format"]["type"].as_str().is_some_and(|kind| kind != "text")
+                || items.iter().any(|item| item["type"].as_str().is_some_and(|kind| kind.starts_with("compaction"))))
+}
+
+/// True if a tool of the agent, or one in its namespace, has a name of an image tool.
+fn is_agents_image_tool(tool: &Value) -> bool {
+    let name: String = tool["name"].as_str().unwrap_or_default().chars().filter(char::is_ascii_alphabetic).collect();
+    name.contains("imagegen") || tool["tools"].as_array().is_some_and(|tools| tools.iter().any(is_agents_image_tool))
+}
+
 /// How many steps the request replays: each has one call or ends in one message.
 fn replayed_steps(request: &Value) -> usize {
     let items = request["input"].as_array().map(Vec::as_slice).unwrap_or_default();

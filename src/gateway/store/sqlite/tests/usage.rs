@@ -5,7 +5,7 @@ use super::*;
 use crate::gateway::store::sqlite::migrations::MIGRATIONS;
 use crate::gateway::store::sqlite::sql::keys::page;
 use crate::gateway::store::sqlite::sql::people::sessions::REFUSAL_LIMIT_REACHED;
-use crate::gateway::store::sqlite::sql::{records, retention, usage, usage_details, usage_fold};
+use crate::gateway::store::sqlite::sql::{records, replays, retention, usage, usage_details, usage_fold};
 use crate::gateway::store::testing::database_at_migration;
 use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter, UsageGrouping};
 
@@ -120,6 +120,15 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
             ["records", "usage_days", "end_user_days"].iter().all(|table| !steps.contains(&format!("SCAN {table}"))),
             "{sql}\n{steps}"
         );
+    }
+    // These sort a few rows.
+    for (sql, index) in [
+        (replays::FIND_OF_REQUEST, "SEARCH replays USING INDEX replays_by_request (request_id=?)"),
+        (replays::IMAGE_REQUESTS, "SEARCH replays EXISTS USING COVERING INDEX replays_by_request (request_id=?)"),
+        (replays::IMAGE_REQUESTS, "SEARCH records USING INDEX records_by_user (user_id=? AND created_at>?)"),
+    ] {
+        let steps = plan_of(sql).await;
+        assert!(steps.contains(index) && !steps.contains("SCAN re"), "{sql}\n{steps}");
     }
     // The query reads only the oldest rows of the trail, as many as one batch may remove.
     let steps = plan_of(retention::DELETE_AUDIT).await;

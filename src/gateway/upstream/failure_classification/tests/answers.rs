@@ -1,16 +1,21 @@
 //! Tests of answers in the forms of the contract and of upstreams that were seen: the class and the cause of each.
 //!
-//! A row has the protocol of the account (`i` for `images`, `r` for a response of the caller), the status, one header, the
+//! A row has the protocol of the account (`i` for `images`, `t` for an image by the tool of a response, `r` for a response
+//! of the caller), the status, one header, the
 //! body, and the class and the cause that follow from the contract.
 
 use super::*;
 
 /// A row of a table.
-type Row = (char, u16, &'static str, &'static str, &'static str);
+pub(super) type Row = (char, u16, &'static str, &'static str, &'static str);
 
 /// Returns the class and the cause of an answer in short: the parameter of a rejection, or the seconds of a wait, follows.
-fn verdict(protocol: char, status: u16, header: &str, body: &str) -> String {
-    let scope = if protocol == 'r' { RESPONSE_FAULT_SCOPE } else { IMAGE_FAULT_SCOPE };
+pub(super) fn verdict(protocol: char, status: u16, header: &str, body: &str) -> String {
+    let scope = match protocol {
+        'r' => RESPONSE,
+        't' => IMAGE_TOOL,
+        _ => IMAGES,
+    };
     let mut headers = HeaderMap::new();
     if let Some((name, value)) = header.split_once(": ") {
         headers.insert(
@@ -20,7 +25,7 @@ fn verdict(protocol: char, status: u16, header: &str, body: &str) -> String {
     }
     let body: Option<Value> = serde_json::from_str(body).ok();
     let failure = match (status, &body) {
-        (200, Some(Value::Object(members))) => classify_imageless_answer(members, false, scope),
+        (200..=299, Some(Value::Object(members))) => classify_imageless_answer(members, false, scope),
         _ => classify_status(StatusCode::from_u16(status).expect("a status"), &headers, body.as_ref(), scope),
     };
     let detail = match &failure.cause {
@@ -37,7 +42,7 @@ fn verdict(protocol: char, status: u16, header: &str, body: &str) -> String {
 
 /// Checks all rows of a table and names every row that is wrong.
 #[track_caller]
-fn check_rows(rows: &[Row]) {
+pub(super) fn check_rows(rows: &[Row]) {
     let wrong: Vec<String> = rows
         .iter()
         .filter_map(|(protocol, status, header, body, expected)| {
@@ -110,7 +115,6 @@ fn only_a_stated_failure_is_a_failure() {
         ('i', 200, "", r#"{"code":"200","message":"ok"}"#, "X NoImage"),
         ('i', 200, "", r#"{"created":1,"images":[{"url":"x"}]}"#, "X NoImage"),
         ('i', 200, "", r#"{"status":"completed","error":null,"output":[]}"#, "X NoImage"),
-        ('i', 202, "", "", "X NoImage"),
         ('i', 201, "", r#"{"created":1,"data":[]}"#, "X NoImage"),
     ]);
 }
@@ -252,14 +256,14 @@ fn text_in_place_of_an_image_is_told_apart() {
         ("I can’t help with that.", "R Refused"),
         ("I cannot draw that: it violates our content policy.", "R Refused"),
         ("I have no tool, and this violates our content policy.", "R Refused"),
-        ("I have no tool for pictures here; shall I write a prompt instead?", "N TextInsteadOfImage"),
-        ("I'm unable to create images, since I don't have access to an image tool.", "N TextInsteadOfImage"),
-        ("I cannot draw here.", "N TextInsteadOfImage"),
+        ("I have no tool for pictures here; shall I write a prompt instead?", "N NotOffered"),
+        ("I'm unable to create images, since I don't have access to an image tool.", "N NotOffered"),
+        ("I cannot draw here.", "N NotOffered"),
         ("The picture service is busy just now, ask again in a minute.", "N TextInsteadOfImage"),
         ("图片服务繁忙，请稍后再试。", "N TextInsteadOfImage"),
         ("Which style would you like?", "R TextInsteadOfImage"),
         ("Done! ![image](data:image/png;base64,iVBORw0KGgo=)", "X NoImage"),
-        ("Here it is: https://files.example/a.png", "X NoImage"),
+        ("Here it is: https://files.example/a.png", "X ImageByAddress"),
         ("This breaks our usage policies, see https://up.example/policies", "R Refused"),
     ] {
         assert_eq!(verdict('i', 200, "", &answer(text).to_string()), expected, "{text}");

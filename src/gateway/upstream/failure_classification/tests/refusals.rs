@@ -57,13 +57,13 @@ fn a_refusal_is_known_in_every_shape_and_status() {
 fn a_refusal_is_recognised_in_answers_and_events() {
     for (_, body) in refusals() {
         let Value::Object(members) = body else { continue };
-        let failure = classify_imageless_answer(&members, false, IMAGE_FAULT_SCOPE);
+        let failure = classify_imageless_answer(&members, false, IMAGES);
         assert_eq!((failure.class, failure.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
         // A refusal stays a refusal even if tokens were charged, so that the request is not sent to another account and
         // charged again.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
-        assert_eq!(classify_imageless_answer(&paid, true, IMAGE_FAULT_SCOPE).class, FailureClass::R, "{members:?}");
+        assert_eq!(classify_imageless_answer(&paid, true, IMAGES).class, FailureClass::R, "{members:?}");
         // The same error as an event of a stream, and as the end of a response.
         let mut event = members.clone();
         event.insert("type".to_owned(), "error".into());
@@ -99,9 +99,9 @@ fn text_that_declines_is_a_refusal() {
     let paid = message(json!({"type": "output_text", "text": "What colour?"}));
     let mut paid = paid.as_object().cloned().expect("an object");
     paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
-    assert_eq!(classify_imageless_answer(&paid, false, IMAGE_FAULT_SCOPE).cause, FailureCause::TextInsteadOfImage);
+    assert_eq!(classify_imageless_answer(&paid, false, IMAGES).cause, FailureCause::TextInsteadOfImage);
     assert_eq!(
-        classify_imageless_answer(&paid, true, IMAGE_FAULT_SCOPE).class,
+        classify_imageless_answer(&paid, true, IMAGES).class,
         FailureClass::X,
         "the answer may contain the address of an image"
     );

@@ -1,10 +1,13 @@
-//! Content codings of request bodies. A body is decoded as it comes, one chunk at a time, so that a small body that
-//! decodes to a very large one takes little memory before the size limit stops it. The memory of the decoder itself is
-//! charged before the decoder gets the bytes that make it allocate: the head of each zstd frame states its window.
+//! Content codings of bodies. A body is decoded as it comes, one chunk at a time, so that a small body that decodes to a
+//! very large one takes little memory before the size limit stops it. The memory of the decoder itself is charged before
+//! the decoder gets the bytes that make it allocate: the head of each zstd frame states its window.
 //!
-//! Coding agents send `zstd`, other clients `gzip`. No known client applies two codings, and a body with two is
-//! refused.
+//! The module decides how a body is decoded. It must not know which codings a reader accepts: requests have at most one
+//! of two (`front::body`), answers of upstreams any ([`AnswerDecoder`]).
 
+mod answer_decoder;
+mod brotli;
+mod inflate;
 mod zstd_frame;
 
 use std::io::{self, Write as _};
@@ -15,12 +18,13 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
-use super::body::spool_error;
-use crate::error::Error;
-use crate::gateway::admission::{Admission, ByteShare};
+use super::admission::ByteShare;
+pub(crate) use answer_decoder::{AnswerDecoder, DecodedStep, UnknownCoding};
+use brotli::BrotliDecoder;
+use inflate::InflateDecoder;
 use zstd_frame::window_bytes;
 
-/// The size of the output buffer of the zstd decoder: at most this many bytes are decoded in one step (our choice).
+/// The size of the output buffer of a decoder: at most this many bytes are decoded in one step (our choice).
 const OUTPUT_BUFFER_BYTES: usize = 64 * 1024;
 /// The maximum window of a zstd body, as a power of two: the 8 MiB that RFC 9659 sets as the maximum for HTTP. Only a
 /// malicious body needs more.
@@ -40,11 +44,21 @@ const PARTS_ALLOWANCE: u64 = 64;
 /// kilobytes.
 const BYTES_PER_FURTHER_PART: u64 = 1024;
 
-/// The decoder of one body.
-pub(super) struct BodyDecoder {
+/// A content coding (RFC 9110, section 8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentCoding {
+    Gzip,
+    /// With the frame of zlib, or without it, as some servers send it.
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+/// The decoder of one body with one coding.
+pub(crate) struct BodyDecoder {
     /// The received bytes that are not decoded yet.
     encoded: Bytes,
-    format: ContentCoding,
+    format: CodedFormat,
     /// The number of finished gzip members or zstd frames.
     parts: u64,
     /// The number of bytes decoded so far.
@@ -54,13 +68,15 @@ pub(super) struct BodyDecoder {
 /// The window of a zstd frame is larger than the body may have.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the zstd window is larger than {max_bytes} bytes")]
-pub(super) struct WindowTooLarge {
+pub(crate) struct WindowTooLarge {
     /// The largest window that the body may have.
-    pub(super) max_bytes: u64,
+    pub(crate) max_bytes: u64,
 }
 
-enum ContentCoding {
+enum CodedFormat {
     Gzip { decoder: Box<GzDecoder<Vec<u8>>>, _memory: ByteShare },
+    Deflate(InflateDecoder),
+    Brotli(BrotliDecoder),
     Zstd(ZstdDecoder),
 }
 
@@ -92,36 +108,37 @@ struct DecodedChunk {
 // === impl BodyDecoder ===
 
 impl BodyDecoder {
-    /// The decoder for a body with these headers; `None` if the body has no coding.
+    /// The decoder for a body with this coding. The memory of the decoder is charged to `memory`.
     ///
     /// # Errors
     ///
-    /// Returns 415 for an unsupported coding, and for more than one, and 429 or 503 if a budget does not allow the memory
-    /// of the decoder.
-    pub(super) fn from_headers(headers: &HeaderMap, admission: &Admission) -> Result<Option<Self>, Error> {
-        let values = headers.get_all(CONTENT_ENCODING).iter();
-        let mut format = None;
-        for word in values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
-            if word.is_empty() || word.eq_ignore_ascii_case(b"identity") {
-                continue;
+    /// Returns [`BudgetExceeded`](crate::gateway::admission::BudgetExceeded) if a budget does not allow the memory, and
+    /// any error of the decoder's own library.
+    pub(crate) fn new(coding: ContentCoding, mut memory: ByteShare) -> io::Result<Self> {
+        let format = match coding {
+            ContentCoding::Gzip => {
+                memory.set_bytes(GZIP_DECODER_BYTES)?;
+                CodedFormat::Gzip { decoder: Box::new(GzDecoder::new(Vec::new())), _memory: memory }
             }
-            if format.is_some() {
-                return Err(Error::UnsupportedEncoding);
+            ContentCoding::Deflate => CodedFormat::Deflate(InflateDecoder::new(memory)?),
+            ContentCoding::Brotli => CodedFormat::Brotli(BrotliDecoder::new(memory)?),
+            ContentCoding::Zstd => {
+                memory.set_bytes(ZSTD_DECODER_BYTES)?;
+                CodedFormat::Zstd(ZstdDecoder::new(memory)?)
             }
-            format = Some(ContentCoding::parse(word, admission)?);
-        }
-        Ok(format.map(|format| Self { encoded: Bytes::new(), format, parts: 0, decoded_bytes: 0 }))
+        };
+        Ok(Self { encoded: Bytes::new(), format, parts: 0, decoded_bytes: 0 })
     }
 
     /// Allows windows up to the maximum of HTTP.
-    pub(super) fn allow_large_windows(&mut self) {
-        if let ContentCoding::Zstd(zstd) = &mut self.format {
+    pub(crate) fn allow_large_windows(&mut self) {
+        if let CodedFormat::Zstd(zstd) = &mut self.format {
             zstd.max_window = 1 << WINDOW_LOG;
         }
     }
 
     /// Sets the next received bytes; all earlier ones must have been decoded.
-    pub(super) fn feed(&mut self, encoded: Bytes) {
+    pub(crate) fn feed(&mut self, encoded: Bytes) {
         self.encoded = encoded;
     }
 
@@ -132,10 +149,12 @@ impl BodyDecoder {
     ///
     /// Returns an error for damaged data, and for too many parts with little content; [`WindowTooLarge`]; and
     /// [`BudgetExceeded`](crate::gateway::admission::BudgetExceeded) if a budget does not allow a window.
-    pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Bytes>> {
         let chunk = match &mut self.format {
-            ContentCoding::Gzip { decoder, .. } => gunzip(decoder, &mut self.encoded)?,
-            ContentCoding::Zstd(zstd) => zstd.next(&mut self.encoded)?,
+            CodedFormat::Gzip { decoder, .. } => gunzip(decoder, &mut self.encoded)?,
+            CodedFormat::Deflate(inflate) => inflate.next(&mut self.encoded)?,
+            CodedFormat::Brotli(brotli) => brotli.next(&mut self.encoded)?,
+            CodedFormat::Zstd(zstd) => zstd.next(&mut self.encoded)?,
         };
         let Some(DecodedChunk { bytes, ends_part }) = chunk else { return Ok(None) };
         self.parts += u64::from(ends_part);
@@ -151,11 +170,15 @@ impl BodyDecoder {
     /// # Errors
     ///
     /// Returns an error if the body ends within a part.
-    pub(super) fn finish(self) -> io::Result<Option<Bytes>> {
+    pub(crate) fn finish(self) -> io::Result<Option<Bytes>> {
         let remaining = match self.format {
-            ContentCoding::Gzip { decoder, .. } => decoder.finish()?,
-            ContentCoding::Zstd(zstd) if zstd.is_at_frame_end && zstd.frame_head.is_empty() => Vec::new(),
-            ContentCoding::Zstd(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            CodedFormat::Gzip { decoder, .. } => decoder.finish()?,
+            CodedFormat::Deflate(inflate) if inflate.has_ended() => Vec::new(),
+            CodedFormat::Brotli(brotli) if brotli.has_ended() => Vec::new(),
+            CodedFormat::Zstd(zstd) if zstd.is_at_frame_end && zstd.frame_head.is_empty() => Vec::new(),
+            CodedFormat::Deflate(_) | CodedFormat::Brotli(_) | CodedFormat::Zstd(_) => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         };
         Ok(Some(remaining).filter(|remaining| !remaining.is_empty()).map(Bytes::from))
     }
@@ -185,23 +208,25 @@ fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, encoded: &mut Bytes) -> io::Result<O
 // === impl ContentCoding ===
 
 impl ContentCoding {
-    fn parse(word: &[u8], admission: &Admission) -> Result<Self, Error> {
-        let mut memory = admission.memory();
-        let mut charge = |bytes| memory.set_bytes(bytes).map_err(|error| spool_error(&error));
-        if word.eq_ignore_ascii_case(b"gzip") || word.eq_ignore_ascii_case(b"x-gzip") {
-            charge(GZIP_DECODER_BYTES)?;
-            return Ok(Self::Gzip { decoder: Box::new(GzDecoder::new(Vec::new())), _memory: memory });
+    /// Returns the coding of this name, which is case-insensitive.
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
+        let is = |known: &[&str]| known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        match () {
+            () if is(&["gzip", "x-gzip"]) => Some(Self::Gzip),
+            () if is(&["deflate"]) => Some(Self::Deflate),
+            () if is(&["br"]) => Some(Self::Brotli),
+            () if is(&["zstd"]) => Some(Self::Zstd),
+            () => None,
         }
-        if word.eq_ignore_ascii_case(b"zstd") {
-            charge(ZSTD_DECODER_BYTES)?;
-            let decoder = ZstdDecoder::new(memory).map_err(|error| {
-                tracing::error!(%error, "a zstd decoder could not be created");
-                Error::Internal
-            })?;
-            return Ok(Self::Zstd(decoder));
-        }
-        Err(Error::UnsupportedEncoding)
     }
+}
+
+/// Returns the names of the codings of a body, in the order in which they were applied, without those that change
+/// nothing.
+pub(crate) fn coding_names(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(CONTENT_ENCODING).into_iter();
+    let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"))
 }
 
 // === impl ZstdDecoder ===

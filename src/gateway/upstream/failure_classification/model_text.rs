@@ -1,0 +1,252 @@
+//! Tells apart what a model writes in place of an image: it declines, it has no tool, its tool is busy, or it asks.
+//!
+//! A caller can make a model write anything, so no text decides alone about an account.
+
+use super::sentences;
+
+/// The longest beginning of a text that is kept, in characters (our choice).
+const FIRST_WORDS_MAX: usize = 200;
+/// Parts of sentences with which a model declines to draw.
+const DECLINES: &[&str] = &[
+    "i can't",
+    "i cannot",
+    "i'm unable",
+    "i am unable",
+    "i'm not able",
+    "i am not able",
+    "i won't",
+    "i will not",
+    "i must decline",
+    "would rather not",
+    "unable to create",
+    "unable to generate",
+    "unable to help",
+    "can't help",
+    "guidelines",
+    "我不能",
+    "我无法",
+    "不能为你",
+    "不能为您",
+    "无法为你",
+    "无法为您",
+    "无法生成",
+    "无法创建",
+    "无法绘制",
+    "拒绝",
+];
+/// Parts of sentences with which a model states that it has no tool.
+const TOOL_MISSES: &[&str] = &[
+    "no tool",
+    "no image tool",
+    "no image generation",
+    "no drawing tool",
+    "n't have a tool",
+    "not have a tool",
+    "n't have an image",
+    "not have an image",
+    "n't have image",
+    "not have image",
+    "n't have access",
+    "not have access",
+    "have the ability to",
+    "have the capability to",
+    "not capable of generating",
+    "not capable of creating",
+    "tool is not",
+    "tool isn't",
+    "tool is unavailable",
+    "generation is not available",
+    "generation isn't available",
+    "generation is unavailable",
+    "generation is disabled",
+    "draw here",
+    "text-based",
+    "text-only",
+    "as a language model",
+    "only generate text",
+    "only produce text",
+    "only respond with text",
+    "没有工具",
+    "没有图",
+    "没有绘",
+    "没有生成图",
+    "不支持生成图",
+    "不具备",
+    "不支持图",
+    "语言模型",
+    "文本模型",
+    "文字模型",
+    "工具不可用",
+];
+/// Verbs, and what they make: a model that cannot make images at all has no tool.
+const INABILITIES: &[&str] = &["can't ", "cannot ", "unable to ", "not able to ", "无法", "不能"];
+const IMAGE_VERBS: &[&str] =
+    &["generate ", "create ", "draw ", "make ", "produce ", "render ", "生成", "创建", "绘制", "画"];
+const IMAGE_NOUNS: &[&str] = &["images", "pictures", "graphics", "visuals", "图片", "图像", "图"];
+/// Words after the images with which a sentence is still about all images.
+const ENDS: &[&str] = &[
+    "here",
+    "directly",
+    "in this",
+    "right now",
+    "at the moment",
+    "at this time",
+    "myself",
+    "yet",
+    "because",
+    "since",
+    "as ",
+    "with ",
+    "from here",
+    "but ",
+    "or ",
+    "and ",
+    "for you",
+];
+/// Parts of sentences with which a model states that its tool is busy or its limit is reached.
+const BUSY: &[&str] = &[
+    "is busy",
+    "is overloaded",
+    "at capacity",
+    "rate limit",
+    "usage limit",
+    "generation limit",
+    "creation limit",
+    "hit your limit",
+    "hit the limit",
+    "hit a limit",
+    "too many images",
+    "try again later",
+    "temporarily unavailable",
+    "繁忙",
+    "稍后",
+    "上限",
+    "过于频繁",
+];
+
+/// The statement of a text in place of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TextStatement {
+    /// Anything else, such as a question.
+    Other,
+    /// There is an address, at which there may be an image.
+    Address,
+    /// The model declines to draw.
+    Refusal,
+    /// The tool is busy, or its limit is reached.
+    Busy,
+    /// The model has no tool for images.
+    MissingTool,
+}
+
+/// Returns the statement of a normalized text that is no refusal by a sentence of policies. Somebody who misses a tool
+/// often begins with "I can't", so a missing tool is looked for before a refusal.
+pub(super) fn statement_of(text: &str) -> TextStatement {
+    if sentences::has_any(text, TOOL_MISSES) || states_inability(text) {
+        TextStatement::MissingTool
+    } else if sentences::has_any(text, BUSY) {
+        TextStatement::Busy
+    } else if sentences::has_any(text, DECLINES) {
+        TextStatement::Refusal
+    } else if text.contains("://") {
+        TextStatement::Address
+    } else {
+        TextStatement::Other
+    }
+}
+
+/// True if a text says that no image at all can be made, such as "I can't generate images here": a certain image, or
+/// images of something, can be refused.
+fn states_inability(text: &str) -> bool {
+    let after = |text: &str, parts: &[&str]| -> Option<String> {
+        parts.iter().find_map(|part| text.strip_prefix(part)).map(str::to_owned)
+    };
+    INABILITIES.iter().flat_map(|part| text.match_indices(part).map(|(at, part)| &text[at + part.len()..])).any(
+        |rest| {
+            let rest =
+                ["directly ", "actually ", "直接"].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
+            let noun = after(rest, IMAGE_VERBS).and_then(|rest| after(&rest, IMAGE_NOUNS));
+            noun.is_some_and(|rest| {
+                let word = rest.trim_start();
+                word.chars().next().is_none_or(|letter| !letter.is_alphanumeric())
+                    || ENDS.iter().any(|end| word.starts_with(end))
+            })
+        },
+    )
+}
+
+/// Returns the first words of a text, without control characters; `None` if it has none.
+pub(super) fn first_words(text: &str) -> Option<String> {
+    let beginning: String = text.chars().take(4 * FIRST_WORDS_MAX).collect();
+    let words = beginning.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words: String = words.chars().filter(|letter| !letter.is_control()).collect();
+    let end = words.char_indices().nth(FIRST_WORDS_MAX).map(|(end, _)| end);
+    match end {
+        _ if words.is_empty() => None,
+        Some(end) => Some(format!("{}…", &words[..end])),
+        None => Some(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(expected: TextStatement, texts: &[&str]) {
+        for text in texts {
+            assert_eq!(statement_of(&sentences::normalized(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_tool_is_no_refusal_and_no_question() {
+        check(
+            TextStatement::MissingTool,
+            &[
+                "I can't generate images.",
+                "I’m sorry, but I can’t create images directly, but I can describe one.",
+                "Unfortunately I'm unable to produce pictures here.",
+                "The image generation tool is not available.",
+                "Image generation isn't available in this environment.",
+                "I don't have the ability to make pictures. Shall I write a prompt?",
+                "As a text-based AI, I cannot draw that.",
+                "我无法生成图片。",
+                "抱歉，我無法直接生成圖像，但可以為您描述。",
+                "我只是一个语言模型。",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_certain_image_is_refused() {
+        check(
+            TextStatement::Refusal,
+            &[
+                "I can't generate images of real people in such scenes.",
+                "I cannot create that image.",
+                "I'm unable to help with this request.",
+                "Sorry, but that goes against our guidelines.",
+                "我无法生成这张图片。",
+                "抱歉，我無法為您繪製該內容。",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_busy_tool_a_question_and_an_address_are_told_apart() {
+        check(
+            TextStatement::Busy,
+            &["You've hit your image generation limit, try again later.", "服務繁忙，請稍後再試"],
+        );
+        check(TextStatement::Other, &["Which style would you like?", "您想要什么风格？", "Let me know the colours."]);
+        check(TextStatement::Address, &["Here: https://files.example/a.png"]);
+    }
+
+    #[test]
+    fn the_first_words_are_bounded() {
+        assert_eq!(first_words(" Which\n\tstyle \u{7}would?  ").as_deref(), Some("Which style would?"));
+        assert_eq!(first_words(" \n"), None);
+        assert!(first_words(&"风".repeat(1000)).is_some_and(|words| words.chars().count() == FIRST_WORDS_MAX + 1));
+    }
+}
