@@ -15,7 +15,8 @@ use super::job_context::JobContext;
 use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
-use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration, ReplayError};
+use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration};
+use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
 
 /// The bytes of an answer that is charged before it is complete (our choice): an image of 1024x1024 pixels in base64.

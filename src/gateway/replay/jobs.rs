@@ -238,10 +238,13 @@ impl AnswerStore {
     ) {
         let (head, body) = output.into_parts();
         if let Some(job) = self.prepare(job_id).await {
-            let must_be_kept = space.is_some();
+            // Links to images in memory would end before they say.
+            let must_be_kept = !job.is_linked || space.is_some();
             let file_owner = (&job.key, job.fingerprint);
             let mut recorder = AnswerRecorder::begin(&self.folder, &job.answer, file_owner, head).await;
-            space.into_iter().for_each(|space| recorder.keep_all(space, &self.unstored));
+            if must_be_kept {
+                recorder.keep_all(space, &self.unstored);
+            }
             let recorded = self.record_job(job_id, recorder, body).await;
             if recorded.is_some() && job.is_linked && !self.is_stored(job_id) {
                 self.note_unstored(job_id, &job.answer, must_be_kept);

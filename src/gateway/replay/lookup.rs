@@ -47,6 +47,20 @@ pub(super) enum RowAnswer {
     Stored(AnswerReader),
 }
 
+// === impl RowAnswer ===
+
+impl RowAnswer {
+    fn or_claimed(self, claim: ReplayClaim) -> Self {
+        if let Self::None | Self::Lost = self { Self::Claimed(claim) } else { self }
+    }
+
+    fn or_lost(self, is_lost: bool) -> Self {
+        if let (Self::None, true) = (&self, is_lost) { Self::Lost } else { self }
+    }
+}
+
+// === impl AnswerStore ===
+
 impl AnswerStore {
     /// Returns the answer of the earlier request that a retry repeats, from a job of this process, of an earlier process
     /// or of another node; `None` if the retry must run a job of its own. Waits for an expected repeat
@@ -190,16 +204,13 @@ impl AnswerStore {
                 continue;
             }
             let ReplayState::Stored(row) = state else {
-                found = match found {
-                    RowAnswer::None | RowAnswer::Lost => RowAnswer::Claimed(claim),
-                    earlier => earlier,
-                };
+                found = found.or_claimed(claim);
                 continue;
             };
             let Some(answer) = self.load_answer(&claim, &row).await else {
                 // If its row is gone, another request has read the answer to its end meanwhile.
-                let has_row = self.store.find_replay(&claim.scope).await?.is_some();
-                found = if has_row && matches!(found, RowAnswer::None) { RowAnswer::Lost } else { found };
+                let is_lost = self.store.find_replay(&claim.scope).await?.is_some();
+                found = found.or_lost(is_lost);
                 continue;
             };
             if let Some(reader) = self.follow_row(repeat, &claim, row.file, answer) {

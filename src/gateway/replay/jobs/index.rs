@@ -119,8 +119,9 @@ pub(in super::super) enum JobStep {
     Forget(Box<JobEntry>),
     /// The answer must be stored.
     Store(PendingFile),
-    /// The answer is lost. It holds its unfinished file, which shows the loss after a kill, until the row does.
-    Lose(Arc<StoredAnswer>),
+    /// The answer is lost, or only in memory. It holds its unfinished file, which shows that after a kill, until the row
+    /// does.
+    Claim(Arc<StoredAnswer>),
     /// The answer was delivered: the reason to keep it for retries ends.
     End(JobRow),
 }
@@ -156,13 +157,17 @@ impl JobIndex {
         if is_unread && entry.answer.has_gap() {
             // New readers cannot read all of an answer with a gap.
             entry.mode = DeliveryMode::Remembered;
-            return Some(JobStep::Lose(std::mem::replace(&mut entry.answer, unknown_outcome())));
+            return Some(JobStep::Claim(std::mem::replace(&mut entry.answer, unknown_outcome())));
         }
         let is_orphan = is_unread && entry.needs_retry_read;
         let is_stored = is_orphan || entry.registration.link_window.is_some();
         if is_stored && entry.ended_at.is_some() && !entry.answer.has_gap() && entry.file.is_some() {
             entry.row = JobRow::Storing;
             return entry.file.take().map(JobStep::Store);
+        }
+        if is_orphan && entry.ended_at.is_some() && entry.row == JobRow::None {
+            entry.row = JobRow::Claimed;
+            return Some(JobStep::Claim(Arc::clone(&entry.answer)));
         }
         let is_in_row = is_orphan && entry.hold_count == 0 && matches!(entry.row, JobRow::Stored(_));
         if is_in_row { self.forget(job_id) } else { None }

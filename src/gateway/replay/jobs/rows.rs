@@ -111,7 +111,7 @@ impl AnswerStore {
             match next {
                 JobStep::Forget(entry) => drop(entry),
                 JobStep::Store(file) => self.store_job(job_id, file).await,
-                JobStep::Lose(answer) => self.claim_lost_answer(job_id, answer).await,
+                JobStep::Claim(answer) => self.claim_unstored_answer(job_id, answer).await,
                 JobStep::End(row) => self.end_row(job_id, row).await,
             }
             step = self.jobs().settle(job_id);
@@ -147,9 +147,9 @@ impl AnswerStore {
         }
     }
 
-    /// Shows by a claim that an answer is lost, so that no retry is paid for again. The unfinished file shows that until
-    /// then.
-    async fn claim_lost_answer(&self, job_id: JobId, answer: Arc<StoredAnswer>) {
+    /// Shows other processes by a claim that they cannot get an answer, so that no retry is paid for again. The unfinished
+    /// file shows that until then.
+    async fn claim_unstored_answer(&self, job_id: JobId, answer: Arc<StoredAnswer>) {
         let claim = |entry: &mut JobEntry| {
             entry.row = JobRow::Claimed;
             self.job_claim(entry, entry.repeat_expected, Duration::ZERO)

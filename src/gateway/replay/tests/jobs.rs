@@ -378,10 +378,31 @@ fn with_fingerprint(fingerprint: [u8; 32]) -> JobRegistration {
 }
 
 #[tokio::test]
+async fn an_answer_without_disk_space_stays_in_memory_for_its_retry() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.max_bytes = 400_000;
+    let (replay, answer) = (fixture.open().await, bytes(500_000));
+    for (prompt, fingerprint) in [("red", [1; 32]), ("blue", [2; 32])] {
+        let (receiver, sender) = replay.register_job(&fixture.ada, &job(prompt), with_fingerprint(fingerprint));
+        drop(receiver);
+        sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
+    }
+    replay.drain().await;
+    let (task, registration) = (SharedTask::from(&job("red")), with_fingerprint([1; 32]));
+    let reader = replay.find_earlier_answer(&fixture.ada, &task, &registration).await.unwrap();
+    assert_eq!(read(reader.expect("the answer in memory")).await.unwrap(), answer);
+    let other_process = fixture.open().await;
+    let (task, registration) = (SharedTask::from(&job("blue")), with_fingerprint([2; 32]));
+    let reader = other_process.find_earlier_answer(&fixture.ada, &task, &registration).await.unwrap();
+    assert_eq!(reason(reader.expect("an answer of another process")).await, "outcome_unknown");
+}
+
+#[tokio::test]
 async fn an_answer_without_disk_space_is_known_as_lost_after_a_kill() {
     let mut fixture = ReplayFixture::new().await;
     fixture.settings.max_bytes = 400_000;
     let replay = fixture.open().await;
+    let _memory = replay.unstored.reserve(128 * 1024 * 1024, true).expect("memory");
     // The caller of the first job has left. The caller of the second leaves after a part of the answer.
     let (receiver, sender) = replay.register_job(&fixture.ada, &job("red"), with_fingerprint([1; 32]));
     drop(receiver);

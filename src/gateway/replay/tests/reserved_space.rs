@@ -17,7 +17,7 @@ async fn reserve(
             let reader = guard.answer_reader();
             let admission = RequestBudgets::default_for_test().admit_for_test("usr_1", "key_1");
             match replay.reserve_space(&admission, bytes).await {
-                Ok(space) => guard.use_space(Some(space)),
+                Ok(space) => guard.use_space(space),
                 Err(error) => {
                     guard.record::<ChannelAnswer>(Err(error)).await;
                     return (reader, None);
