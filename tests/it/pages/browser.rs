@@ -244,6 +244,13 @@ impl Tab<'_> {
         self.act("click", json!({"role": role, "name": name}));
     }
 
+    /// Like [`Tab::click`]; waits until a fault with this word is reported, and discards all faults.
+    #[track_caller]
+    pub(super) fn click_for_fault(&self, role: &str, name: &str, word: &str) {
+        self.try_act("click", json!({"role": role, "name": name})).expect("a click");
+        self.wait_for_faults(1, word);
+    }
+
     /// The number of visible elements with this role and name.
     #[track_caller]
     pub(super) fn count(&self, role: &str, name: &str) -> u64 {

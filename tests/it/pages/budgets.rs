@@ -57,17 +57,17 @@ fn a_key_is_made_its_budget_spent_and_the_refusal_explained() {
 
     tab.go("/studio");
     let choose = format!("document.getElementById('key').value = '{}'", path.rsplit('/').next().unwrap_or_default());
-    let make = || {
+    let fill = || {
         tab.evaluate("document.getElementById('quality').value = 'low'");
         tab.evaluate(&choose);
         tab.fill("Prompt", "a cube");
-        tab.click("button", "Make the image");
     };
-    make();
+    fill();
+    tab.click("button", "Make the image");
     wait_for_pictures(&tab, 1);
-    make();
+    fill();
     // The browser notes an answer with an error status.
-    tab.wait_for_faults(1, "429");
+    tab.click_for_fault("button", "Make the image", "429");
     let refusal = eventually("the refusal is explained", || {
         let text = tab.evaluate("document.querySelector('#playground-error p').textContent");
         text.as_str().filter(|text| text.contains("budget")).map(str::to_owned)

@@ -109,9 +109,8 @@ fn a_size_that_breaks_a_rule_is_shown_while_it_is_typed_and_costs_nothing() {
         assert_eq!(states(&tab), expected, "{size}");
     }
     tab.fill("Size", "1000x1000");
-    tab.click("button", "Make the image");
     // The browser reports the refused request as a fault of the page.
-    tab.wait_for_faults(1, "400");
+    tab.click_for_fault("button", "Make the image", "400");
     tab.assert_text("divisible by 16");
     assert_eq!(tab.evaluate("document.getElementById('size').getAttribute('aria-invalid')"), json!("true"));
     assert_eq!(gateway.records(), Vec::<Value>::new());
@@ -249,9 +248,8 @@ fn several_images_that_take_longer_than_an_answer_may_are_shown_and_paid_for_onc
     tab.open_details("Format, background and number");
     tab.fill("Images", "2");
     let before = nonce(&tab);
-    tab.click("button", "Make the image");
     // The browser reports the answer that the request is in progress.
-    tab.wait_for_faults(1, "409");
+    tab.click_for_fault("button", "Make the image", "409");
     eventually("the script has looked for the outcome", || {
         let looks =
             "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/studio/key_')).length";

@@ -56,7 +56,9 @@ fn a_reload_shows_the_request_and_keeps_the_form_and_the_history() {
         // The picture is still there, and in the history once.
         tab.reload();
         assert_eq!(state(&tab), "ended");
-        assert_eq!(tab.evaluate("document.querySelector('#pictures img').naturalWidth > 0"), json!(true));
+        eventually("the picture is shown", || {
+            (tab.evaluate("document.querySelector('#pictures img')?.naturalWidth > 0") == json!(true)).then_some(())
+        });
         eventually("the history is shown", || (history_length(&tab) == json!(number + 1)).then_some(()));
     }
     assert_eq!(upstream.attempt_count(), 2);
