@@ -120,6 +120,9 @@ pub(super) async fn deliver(
     record.mark_first_byte();
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
     fallback.iter().for_each(|size_and_quality| record.set_fallback(size_and_quality.clone()));
+    if success.was_tool_removed {
+        record.clear_injected_tool();
+    }
     let requested = RequestedImages::new(&context.task, &success);
     let comparison = requested.compare(success.proven.first_image());
     let is_refused = comparison == DeliveryComparison::Mismatch

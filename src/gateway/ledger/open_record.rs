@@ -266,6 +266,14 @@ impl OpenRecord {
         self.edit(|entry| entry.record.delivered.push(image));
     }
 
+    /// Notes that the answer was made without the image tool that the gateway had added.
+    pub(crate) fn clear_injected_tool(&mut self) {
+        self.edit(|entry| {
+            entry.record.injected_tool = false;
+            (entry.record.size, entry.record.quality, entry.record.output_format) = (None, None, None);
+        });
+    }
+
     /// Sets the description of the fallback: the image that was made instead of the requested one.
     pub(crate) fn set_fallback(&mut self, description: String) {
         self.edit(|entry| entry.record.fallback = Some(description));

@@ -104,6 +104,8 @@ fn a_request_refused_with_the_tool_is_sent_again_unchanged() {
             assert!(sent[0].contains(TOOL) && sent[1] == body, "{script}: {sent:?}");
             let record = gateway.final_records(1).pop().expect("a record");
             assert_eq!((&record["state"], record["attempts"][1]["class"].as_str()), (&json!("succeeded"), None));
+            let facts = (&record["injected_tool"], &record["size"], &record["output_format"]);
+            assert_eq!(facts, (&json!(false), &Value::Null, &Value::Null), "the answer was made without the tool");
         }
     }
 }
@@ -168,7 +170,7 @@ fn a_request_with_a_tool_or_from_no_agent_gets_no_tool() {
             body_with(r#","tools":[{"type":"namespace","name":"image_gen","tools":[{"type":"function"}]}]"#),
         ),
         agent_call(&gateway, body_with(r#","tools":[{"type":"function","name":"image_gen.imagegen"}]"#)),
-        agent_call(&gateway, body_with(r#","tools":[{"type":"function","name":"imagegen"}]"#)),
+        agent_call(&gateway, body_with(r#","tools":[{"type":"function","name":"mcp__imagate__generate_image"}]"#)),
         agent_call(&gateway, body_with(r#","tool_choice":"none""#)),
         agent_call(&gateway, body_with(r#","tool_choice":{"type":"function","name":"f"}"#)),
         agent_call(&gateway, body_with(r#","text":{"format":{"type":"json_schema","name":"n","schema":{}}}"#)),

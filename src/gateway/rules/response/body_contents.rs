@@ -79,10 +79,8 @@ pub(crate) struct InputFacts {
 /// The properties of a request with which a tool that the gateway adds would conflict.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolConflicts {
-    /// True if an item demands that the conversation be compacted.
-    has_compaction_trigger: bool,
-    /// True if the last item is a compaction.
-    ends_with_compaction: bool,
+    /// True if an item is a compaction, or demands one.
+    has_compaction: bool,
     /// True if the text of the answer must follow a schema.
     pub(super) has_text_format: bool,
 }
@@ -157,12 +155,11 @@ impl BodyContents {
 impl ToolConflicts {
     /// Notes the next item of the input.
     pub(super) fn note_item(&mut self, kind: ItemKind) {
-        self.has_compaction_trigger |= kind == ItemKind::CompactionTrigger;
-        self.ends_with_compaction = kind == ItemKind::Compaction;
+        self.has_compaction |= matches!(kind, ItemKind::CompactionTrigger | ItemKind::Compaction);
     }
 
     /// True if a tool that the caller does not expect would conflict with the request.
     pub(super) const fn excludes_new_tools(self) -> bool {
-        self.has_compaction_trigger || self.ends_with_compaction || self.has_text_format
+        self.has_compaction || self.has_text_format
     }
 }

@@ -334,6 +334,36 @@ fn a_long_conversation_is_visited_in_overlapping_windows() {
 }
 
 #[test]
+fn an_own_image_tool_is_recognized_under_any_name_and_with_any_separator() {
+    for own in [
+        "image_gen",
+        "image-gen",
+        "imagegen",
+        "imageGeneration",
+        "generate_image",
+        "generate-images",
+        "generateImage",
+        "GenerateAnImage",
+        "create_image",
+        "edit_image",
+        "draw-picture",
+        "text_to_image",
+        "txt2img_generate",
+        "pictures_generate_image",
+        "mcp__imagate__generate_image",
+        "imagate.edit_image",
+        "studio/image_generation",
+        "studio:make_photo",
+        "x.imagegen-2",
+    ] {
+        assert!(tool::names_image_tool(own), "{own}");
+    }
+    for other in ["view_image", "read_images", "draw", "create_file", "mcp__pictures__create_event", "web_search", ""] {
+        assert!(!tool::names_image_tool(other), "{other}");
+    }
+}
+
+#[test]
 fn a_tool_is_injected_only_for_an_agent_without_one() {
     let agent = HeaderMap::from_iter([("originator".parse().expect("a name"), "codex_exec".parse().expect("a value"))]);
     let job = |body: &Value, headers: &HeaderMap| {
@@ -353,6 +383,7 @@ fn a_tool_is_injected_only_for_an_agent_without_one() {
         json!({"input": [{"type": "tool_search_output", "tools": [{"type": "image_generation"}]}]}),
         json!({"input": [{"type": "mcp_list_tools", "tools": [{"name": "imagegen", "input_schema": {}}]}]}),
         json!({"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]}),
+        json!({"input": [{"type": "compaction", "encrypted_content": "x"}, {"role": "user", "content": "x"}]}),
         json!({"text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}}),
         json!({"tool_choice": "none"}),
         json!({"tool_choice": {"type": "function", "name": "draw"}}),
@@ -361,8 +392,8 @@ fn a_tool_is_injected_only_for_an_agent_without_one() {
         assert!(!job(&body_with(&patch), &agent).may_inject_image_tool(), "{patch}");
     }
     for patch in [
-        json!({"tools": [{"type": "function", "name": "imagegenerator"}, {"type": "web_search"}]}),
-        json!({"input": [{"type": "compaction", "encrypted_content": "x"}, {"role": "user", "content": "x"}]}),
+        json!({"tools": [{"type": "function", "name": "view_image"}, {"type": "web_search"}]}),
+        json!({"tools": [{"type": "function", "name": "mcp__pictures__create_event"}]}),
         json!({"text": {"format": {"type": "text"}, "verbosity": "low"}, "tool_choice": "required"}),
     ] {
         assert!(job(&body_with(&patch), &agent).may_inject_image_tool(), "{patch}");

@@ -21,9 +21,12 @@ const MASK: &str = "input_image_mask";
 const CLIENT_TOOL_TYPES: [&str; 3] = ["function", "custom", "namespace"];
 /// The type of a `tool_choice` that lists tools and is none itself.
 const CHOICE_TYPE: &str = "allowed_tools";
-/// The parts of names by which an agent's own tool for images is recognized, and the separators of the parts.
-const OWN_IMAGE_TOOLS: [&str; 3] = ["image_gen", "imagegen", IMAGE_TOOL_TYPE];
-const NAME_SEPARATORS: [&str; 4] = [".", "__", "/", "-"];
+/// The separators between the namespaces and the name of a tool.
+const NAMESPACE_SEPARATORS: [&str; 4] = [".", "__", "/", ":"];
+/// The words by which an agent's own tool for images is recognized (our choice): the name of the tool, or of one of its
+/// namespaces, has a word of each list. It shall rather be found too often: then the agent gets no second tool.
+const IMAGE_WORDS: [&str; 4] = ["image", "img", "picture", "photo"];
+const MAKING_WORDS: [&str; 8] = ["gen", "creat", "make", "draw", "paint", "edit", "textto", "text2"];
 
 /// The parts of a request against which its tools are checked.
 pub(super) struct ToolRules<'a> {
@@ -62,10 +65,14 @@ pub(super) fn member(key: &str, changes: &ToolChanges) -> Option<&'static str> {
 /// True if the name of a tool says that it is an agent's own tool for images.
 pub(super) fn names_image_tool(name: &str) -> bool {
     let mut parts = vec![name];
-    for separator in NAME_SEPARATORS {
+    for separator in NAMESPACE_SEPARATORS {
         parts = parts.into_iter().flat_map(|part| part.split(separator)).collect();
     }
-    parts.iter().any(|part| OWN_IMAGE_TOOLS.iter().any(|name| part.eq_ignore_ascii_case(name)))
+    parts.into_iter().any(|part| {
+        let part: String = part.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();
+        let has_one_of = |words: &[&str]| words.iter().any(|word| part.contains(word));
+        has_one_of(&IMAGE_WORDS) && has_one_of(&MAKING_WORDS)
+    })
 }
 
 /// Returns the type of a tool.

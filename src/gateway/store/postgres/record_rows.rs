@@ -47,7 +47,8 @@ const CLOSE: &str = "UPDATE records SET state = new.state, error_code = new.erro
     host_output_tokens = new.host_output_tokens, host_total_tokens = new.host_total_tokens, \
     maybe_paid_twice = new.maybe_paid_twice, input_cached_image_tokens = new.input_cached_image_tokens, \
     input_cached_text_tokens = new.input_cached_text_tokens, host_input_cached_tokens = new.host_input_cached_tokens, \
-    cost_basis = new.cost_basis, cost_reason = new.cost_reason, price_version = new.price_version \
+    cost_basis = new.cost_basis, cost_reason = new.cost_reason, price_version = new.price_version, \
+    size = new.size, quality = new.quality, output_format = new.output_format, injected_tool = new.injected_tool \
     FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) AS new \
     WHERE records.request_id = new.request_id AND (records.state = 'running' OR (records.state = 'interrupted' \
     AND records.latency_ms IS NULL AND records.node = new.node)) RETURNING records.request_id";
@@ -171,6 +172,10 @@ fn outcome_row(node: &NodeId, record: &Record) -> sqlx::Result<Value> {
         "cost_basis": record.cost_basis.map(CostBasis::as_str),
         "cost_reason": record.cost_reason.map(CostReason::as_str),
         "price_version": record.price_version,
+        "size": record.size,
+        "quality": record.quality,
+        "output_format": record.output_format,
+        "injected_tool": record.injected_tool,
         "latency_ms": to_sql_integer(record.latency_ms),
         "first_byte_ms": to_sql_integer(record.first_byte_ms),
         "attempts": to_json(&record.attempts)?,

@@ -20,7 +20,8 @@ const CLOSE: &str = "UPDATE records SET state = ?2, error_code = ?3, delivered =
     error_detail = ?19, image_model = ?20, host_model = ?21, host_input_tokens = ?22, host_output_tokens = ?23, \
     host_total_tokens = ?24, maybe_paid_twice = ?25, \
     input_cached_image_tokens = ?26, input_cached_text_tokens = ?27, host_input_cached_tokens = ?28, \
-    cost_basis = ?29, cost_reason = ?30, price_version = ?31 \
+    cost_basis = ?29, cost_reason = ?30, price_version = ?31, \
+    size = ?32, quality = ?33, output_format = ?34, injected_tool = ?35 \
     WHERE request_id = ?1 AND state = 'running'";
 
 const UPDATE_ATTEMPTS: &str =
@@ -94,6 +95,10 @@ pub(super) fn close(connection: &Connection, record: &Record) -> rusqlite::Resul
         record.cost_basis.map(CostBasis::as_str),
         record.cost_reason.map(CostReason::as_str),
         record.price_version,
+        record.size,
+        record.quality,
+        record.output_format,
+        record.injected_tool,
     ])
 }
 
