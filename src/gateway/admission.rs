@@ -12,6 +12,7 @@
 
 mod byte_budget;
 mod counted_json;
+mod delivery_report;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub(crate) use byte_budget::{BudgetExceeded, ByteShare};
 use byte_budget::{BudgetScope, BudgetSubject, ByteBudget, SharedResource};
 use counted_json::ParserThreads;
 pub(crate) use counted_json::{CountedJson, JSON_VALUE_BYTES, JSON_VALUES_MAX, JsonTextBuilder, JsonTextError};
+pub(crate) use delivery_report::DeliveryReport;
 
 use crate::gateway::config::UploadLimits;
 use crate::gateway::store::{KeyId, UserId};
@@ -78,6 +80,7 @@ struct AdmittedRequest {
     principal: OnceLock<Principal>,
     /// The shares that the request holds until it ends.
     held: Mutex<Vec<ByteShare>>,
+    delivery: Mutex<Option<DeliveryReport>>,
 }
 
 /// The party for which a request is served, whose credentials were checked.
@@ -192,7 +195,8 @@ impl Admission {
     /// Begins the admission of a request from this address.
     pub(crate) fn begin(budgets: &Arc<RequestBudgets>, address: IpAddr) -> Self {
         let (principal, held) = (OnceLock::new(), Mutex::default());
-        Self(Arc::new(AdmittedRequest { budgets: Arc::clone(budgets), address, principal, held }))
+        let delivery = Mutex::default();
+        Self(Arc::new(AdmittedRequest { budgets: Arc::clone(budgets), address, principal, held, delivery }))
     }
 
     /// Names the party whose credentials were checked. All that the request holds from now on counts for it. The first
@@ -253,6 +257,17 @@ impl Admission {
     /// Holds a share until the request ends.
     pub(crate) fn hold(&self, share: ByteShare) {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).push(share);
+    }
+
+    /// Leaves the report of the delivery to the connection of the request: the answer has been read to its end.
+    pub(crate) fn defer_delivery(&self, report: DeliveryReport) {
+        let earlier = self.0.delivery.lock().unwrap_or_else(PoisonError::into_inner).replace(report);
+        drop(earlier);
+    }
+
+    /// Returns the report that was left, for the connection.
+    pub(crate) fn take_delivery(&self) -> Option<DeliveryReport> {
+        self.0.delivery.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Ends the request, and gives back the shares that it holds: the last byte of its answer is sent.

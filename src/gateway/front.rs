@@ -9,6 +9,7 @@
 mod api_error;
 mod body;
 mod captured;
+mod client_connection;
 mod connection_activity;
 mod connections;
 mod cors;

@@ -15,6 +15,7 @@ use super::job_context::JobContext;
 use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
+use crate::gateway::admission::Admission;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
@@ -71,7 +72,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
     match claim_outcome.map_err(|error| lookup_error(&error))? {
         ClaimOutcome::Claimed(mut claim) => {
             let reader = claim.answer_reader();
-            let gateway = Arc::clone(&context.gateway);
+            let (gateway, admission) = (Arc::clone(&context.gateway), context.options.admission().clone());
             let job = async move {
                 // Links to images in memory would end before they say.
                 if !context.wants_links() {
@@ -87,7 +88,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
                 claim.record(result).await;
             };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-            Ok(read_stored_answer(&gateway, reader).await?.with_replay_mark(false))
+            Ok(read_stored_answer(&gateway, reader, &admission).await?.with_replay_mark(false))
         }
         ClaimOutcome::Follow(reader) => read_repeated_answer(&context, reader).await,
         ClaimOutcome::Conflict => count_if_refused(&context.gateway, &context.caller, Err(reused_key_error())),
@@ -105,7 +106,7 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
         return Ok(answer);
     }
     let (receiver, mut sender) = replay.register_job(&context.caller, context.task.clone(), registration);
-    let gateway = Arc::clone(&context.gateway);
+    let (gateway, admission) = (Arc::clone(&context.gateway), context.options.admission().clone());
     let mut job = DetachableJob::new(async move {
         let result = match context.reserve_answer_space().await {
             Ok(space) => {
@@ -126,7 +127,7 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     drop(job);
     match source? {
         AnswerSource::Direct(answer) => Ok(answer),
-        AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader).await,
+        AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader, &admission).await,
     }
 }
 
@@ -148,7 +149,12 @@ async fn read_earlier_answer(
     }
 }
 
-async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
+async fn read_stored_answer(
+    gateway: &Gateway,
+    reader: AnswerReader,
+    admission: &Admission,
+) -> Result<GatewayAnswer, Error> {
+    let reader = reader.for_request(admission);
     let head = reader.head().await.map_err(|_| Error::Upstream(UpstreamFault::Unknown))?;
     Ok(GatewayAnswer::from_stored_answer(head, reader, gateway.cutoff()))
 }
@@ -157,7 +163,7 @@ async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<G
 async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
     count_repeat(&context.gateway, &context.caller, &context.options.request_id).await?;
     let request_id = reader.id().map(|id| id.request_id.clone());
-    let answer = read_stored_answer(&context.gateway, reader).await?;
+    let answer = read_stored_answer(&context.gateway, reader, context.options.admission()).await?;
     if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
         context.gateway.usage_fold.note_replay(&context.caller, &request_id);
     }

@@ -248,16 +248,16 @@ impl ConnectionActivity {
         self.clear(LARGE_READS);
     }
 
-    /// Records that the writing side is closed. Returns true if the client may still be sending, because a body or a head
-    /// was refused before its end. What comes must then be discarded: if a socket with unread bytes is closed, the system
-    /// resets the connection, and the client may lose the answer.
-    pub(super) fn begin_closing(&self) -> bool {
+    /// Records that the writing side is closed. Returns true if the other side must be read to its end: if the client may
+    /// still be sending, because a body or a head was refused before its end, or if `checks_delivery`. If a socket with
+    /// unread bytes is closed, the system resets the connection, and the client may lose the answer.
+    pub(super) fn begin_closing(&self, checks_delivery: bool) -> bool {
         let may_send = self.flags.load(Ordering::Relaxed) & (UNREAD_BODY | PARTIAL_HEAD) != 0;
-        if may_send {
+        if may_send || checks_delivery {
             self.clear(PARTIAL_HEAD);
             self.set(CLOSING);
         }
-        may_send
+        may_send || checks_delivery
     }
 
     /// True if what comes is discarded.

@@ -10,15 +10,15 @@ mod closing;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::connection_activity::{ConnectionActivity, ConnectionDeadlines, ConnectionState};
+use super::client_connection::ClientConnection;
+use super::connection_activity::{ConnectionDeadlines, ConnectionState};
 use super::listener::raise_descriptor_limit;
 use crate::gateway::admission::network_of;
 use crate::gateway::config::{Config, ConnectionLimits, TrustedProxies};
@@ -73,18 +73,6 @@ struct ShortageCounts {
     evicted: usize,
     refused: usize,
     failed: usize,
-}
-
-/// One connection, shared by its own task and by the tasks that evict or stop it.
-#[derive(Debug)]
-pub(super) struct ClientConnection {
-    id: u64,
-    address: IpAddr,
-    is_exempt: bool,
-    pub(super) activity: ConnectionActivity,
-    is_evicted: AtomicBool,
-    is_stopping: AtomicBool,
-    waker: Mutex<Option<Waker>>,
 }
 
 /// The entry of one open connection in the table; dropping it removes the connection from the table.
@@ -211,15 +199,7 @@ impl ConnectionTable {
 
     fn new_slot(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
         open.last_id += 1;
-        let connection = Arc::new(ClientConnection {
-            id: open.last_id,
-            address,
-            is_exempt,
-            activity: ConnectionActivity::new(self.now()),
-            is_evicted: AtomicBool::new(false),
-            is_stopping: AtomicBool::new(false),
-            waker: Mutex::default(),
-        });
+        let connection = Arc::new(ClientConnection::new(open.last_id, address, is_exempt, self.now()));
         ConnectionSlot { connections: Arc::clone(self), connection }
     }
 
@@ -365,41 +345,6 @@ impl ConnectionTableState {
             if *count == 0 {
                 self.count_by_address.remove(&address);
             }
-        }
-    }
-}
-
-// === impl ClientConnection ===
-
-impl ClientConnection {
-    /// The address for which the connection counts; `None` if it is that of a proxy.
-    pub(super) fn limited_address(&self) -> Option<IpAddr> {
-        (!self.is_exempt).then_some(self.address)
-    }
-
-    /// True if the connection is marked for eviction.
-    pub(super) fn is_evicted(&self) -> bool {
-        self.is_evicted.load(Ordering::Acquire)
-    }
-
-    /// True if the server is stopping.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    /// Registers the task to be woken when the connection is marked for eviction or the server stops.
-    pub(super) fn register_waker(&self, cx: &Context<'_>) {
-        let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => *waker = Some(cx.waker().clone()),
-        }
-    }
-
-    fn wake(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 }

@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::connections::ClientConnection;
+use super::client_connection::ClientConnection;
 use crate::gateway::admission::Admission;
 
 /// The maximum size of the read buffer of one connection, in bytes (our choice). The buffer grows with a fast sender

@@ -29,8 +29,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until, timeout};
 
+use super::client_connection::ClientConnection;
 use super::connection_activity::{ConnectionState, PassedDeadline};
-use super::connections::{ClientConnection, ConnectionSlot};
+use super::connections::ConnectionSlot;
 use super::cors::CorsSettings;
 use super::dispatch::RequestDispatcher;
 use super::request_body::{READ_BUFFER_MAX, RequestBody};
@@ -117,6 +118,18 @@ pub(super) async fn serve<C: CorsSettings>(
     slot: ConnectionSlot,
     dispatcher: Arc<RequestDispatcher<C>>,
 ) {
+    let reason = serve_http(stream, remote, &slot, dispatcher).await;
+    slot.connection().end_delivery();
+    slot.count_closed(reason);
+}
+
+/// Serves the requests of a connection, and closes its socket; the result is the label of the reason in the metrics.
+async fn serve_http<C: CorsSettings>(
+    stream: TcpStream,
+    remote: SocketAddr,
+    slot: &ConnectionSlot,
+    dispatcher: Arc<RequestDispatcher<C>>,
+) -> &'static str {
     let connection = slot.connection();
     let socket = TokioIo::new(ClientSocket { stream, connection: Arc::clone(connection) });
     let service = ConnectionService { dispatcher: Arc::clone(&dispatcher), connection: Arc::clone(connection), remote };
@@ -127,7 +140,7 @@ pub(super) async fn serve<C: CorsSettings>(
     let timer = pin!(sleep_until(slot.connections().instant(timer_set_for)));
     let mut served = ServedConnection {
         http,
-        slot: &slot,
+        slot,
         dispatcher: &dispatcher,
         head_memory: None,
         timer,
@@ -136,8 +149,7 @@ pub(super) async fn serve<C: CorsSettings>(
         is_closing: false,
         is_stopping: false,
     };
-    let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
-    slot.count_closed(reason);
+    std::future::poll_fn(|cx| served.poll(cx)).await
 }
 
 // === impl ServedConnection ===
@@ -220,10 +232,13 @@ impl<C: CorsSettings> ServedConnection<'_, C> {
             let is_unused = matches!(connection.activity.state().0, ConnectionState::New | ConnectionState::Closing);
             let closes_at = self.closes_at.filter(|_| is_unused).map(|at| (at, PassedDeadline::FirstRequest));
             let deadlines = [closes_at, connection.activity.next_deadline(&connections.deadlines)];
-            let Some((due_at, deadline)) = deadlines.into_iter().flatten().min_by_key(|(due_at, _)| *due_at) else {
+            let deadlines = deadlines.into_iter().flatten().map(|(due_at, deadline)| (due_at, Some(deadline)));
+            let now = connections.now();
+            let delivery = connection.check_delivery(now).map(|due_at| (due_at, None));
+            let Some((due_at, deadline)) = deadlines.chain(delivery).min_by_key(|(due_at, _)| *due_at) else {
                 return Poll::Pending;
             };
-            if due_at <= connections.now() {
+            if let Some(deadline) = deadline.filter(|_| due_at <= now) {
                 return Poll::Ready(deadline);
             }
             // The timer is not moved to a later time before it fires: that is cheaper than setting it for each request.
@@ -244,7 +259,9 @@ impl ClientSocket {
         loop {
             let mut space = [MaybeUninit::uninit(); DISCARD_BYTES];
             let mut bytes = ReadBuf::uninit(&mut space);
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes))?;
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes));
+            self.record_result(&result);
+            result?;
             if bytes.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
@@ -253,11 +270,29 @@ impl ClientSocket {
     }
 
     fn record_write_result(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
-        match written {
+        match &written {
             Poll::Pending => self.connection.activity.record_blocked_write(),
-            Poll::Ready(_) => self.connection.activity.record_write(),
+            Poll::Ready(result) => {
+                self.connection.activity.record_write();
+                self.record_result(result);
+            }
         }
         written
+    }
+
+    fn record_result<T>(&self, result: &std::io::Result<T>) {
+        if result.is_err() {
+            self.connection.record_break();
+        }
+    }
+}
+
+impl Drop for ClientSocket {
+    fn drop(&mut self) {
+        // A reset that came after the last read.
+        if !matches!(self.stream.take_error(), Ok(None)) {
+            self.connection.record_break();
+        }
     }
 }
 
@@ -268,14 +303,17 @@ impl AsyncRead for ClientSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
-        if buffer.remaining() <= SMALL_READ_MAX || self.connection.activity.reads_large() {
-            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let result = if buffer.remaining() <= SMALL_READ_MAX || self.connection.activity.reads_large() {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))
         } else {
             let mut small = ReadBuf::new(buffer.initialize_unfilled_to(SMALL_READ_MAX));
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut small))?;
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut small));
             let length = small.filled().len();
             buffer.advance(length);
-        }
+            result
+        };
+        self.record_result(&result);
+        result?;
         self.connection.activity.record_read(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }
@@ -307,7 +345,7 @@ impl AsyncWrite for ClientSocket {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if !self.connection.activity.is_closing() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-            if !self.connection.activity.begin_closing() {
+            if !self.connection.activity.begin_closing(self.connection.checks_delivery()) {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -324,6 +362,7 @@ impl<C: CorsSettings> hyper::service::Service<Request<Incoming>> for ConnectionS
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.connection.activity.record_request_start();
+        self.connection.confirm_delivery();
         let (dispatcher, connection, remote) =
             (Arc::clone(&self.dispatcher), Arc::clone(&self.connection), self.remote);
         let admission = dispatcher.begin_admission(remote, request.headers());
@@ -375,6 +414,11 @@ impl http_body::Body for AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
+        // The body leaves its report when it is dropped.
+        self.body = Body::empty();
+        if let Some(report) = self.admission.take_delivery() {
+            self.connection.hold_delivery(report);
+        }
         self.admission.end();
         self.connection.activity.record_request_end();
     }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::answer_head::AnswerHead;
 use super::stored_answer::{AnswerChunk, StoredAnswer};
+use crate::gateway::admission::{Admission, DeliveryReport};
 use crate::gateway::store::{ReplayClaim, RequestId, Timestamp};
 
 /// The answer has no head, or is not complete.
@@ -51,6 +52,8 @@ pub(crate) struct AnswerReader {
     reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
     /// Called when the reader is dropped.
     on_leave: Option<LeaveCallback>,
+    /// The request whose connection tells if its caller has received what was read; `None` if the caller has what it reads.
+    admission: Option<Admission>,
     /// True if the caller does not get the answer, although the reader may have read all of it.
     is_undelivered: bool,
     /// The id of the answer, if it has one.
@@ -88,6 +91,7 @@ impl AnswerReader {
             ended: false,
             reading: None,
             on_leave: None,
+            admission: None,
             is_undelivered: false,
             id: None,
         }
@@ -125,6 +129,12 @@ impl AnswerReader {
     /// True if the answer broke off, so that nobody can read all of it.
     pub(crate) fn is_broken(&self) -> bool {
         self.answer.is_broken()
+    }
+
+    /// Leaves the report of the delivery to the connection of this request.
+    pub(crate) fn for_request(mut self, admission: &Admission) -> Self {
+        self.admission = Some(admission.clone());
+        self
     }
 
     /// Sets the id of the answer.
@@ -218,7 +228,10 @@ impl Drop for AnswerReader {
         let has_read_all = !self.is_undelivered && self.answer.remaining_bytes(self.reader_id) == Some(0);
         self.answer.remove_reader(self.reader_id);
         if let Some(on_leave) = self.on_leave.take() {
-            on_leave(has_read_all);
+            match self.admission.take().filter(|_| has_read_all) {
+                Some(admission) => admission.defer_delivery(DeliveryReport::new(on_leave)),
+                None => on_leave(has_read_all),
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Orphans: if a caller leaves before its answer, the answer goes to marked retries of the same caller.
 
+use std::io::Read as _;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
@@ -72,6 +73,43 @@ fn a_retry_takes_over_what_is_finished() {
     gateway.final_records(1);
     retry(&gateway, gated("a")).send(gateway.address()).ok_json();
     assert_eq!(upstream.attempt_count(), 1);
+}
+
+/// A client that closes its socket before it has read all of the answer resets the connection.
+#[test]
+fn a_retry_gets_an_answer_that_its_client_did_not_read() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    let ask = |retries: &str| gateway.call(json!({"prompt": "a cube", "user": "a"})).header(RETRY.0, retries);
+    for reads_some in [false, true] {
+        let before = upstream.attempt_count();
+        let mut stream = ask("0").dispatch(gateway.address()).expect("a connection");
+        let mut answer = vec![0; 1024 * 1024];
+        eventually("the answer has come", || {
+            let length = stream.peek(&mut answer).expect("bytes");
+            let text = answer[..length].trim_ascii_end();
+            (text.ends_with(b"}") || text.ends_with(b"\r\n0")).then_some(())
+        });
+        if reads_some {
+            stream.read_exact(&mut answer[..100]).expect("the head");
+        }
+        drop(stream);
+        let image = ask("1").send(gateway.address()).ok_json()["data"][0]["b64_json"].clone();
+        assert_eq!(image, json!(upstream.received_attempts()[before].images[0]));
+        assert_eq!(upstream.attempt_count(), before + 1);
+    }
+}
+
+/// What was read is not given to the next request, even if it is marked as a retry.
+#[test]
+fn an_answer_that_was_read_is_delivered() {
+    let upstream = FakeUpstream::start();
+    let gateway = pool(&upstream);
+    for (retries, attempts) in [("0", 1), ("1", 2)] {
+        let call = gateway.call(json!({"prompt": "a cube", "user": "a"})).header(RETRY.0, retries);
+        call.send(gateway.address()).ok_json();
+        assert_eq!(upstream.attempt_count(), attempts);
+    }
 }
 
 /// A stream of an official client, which counts its retries.
