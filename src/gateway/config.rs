@@ -71,6 +71,7 @@ pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
 pub(crate) use stored_config::{account_from_json, check_limits, group_from_json, limits_from_json};
+use crate::tables::MAX_RESPONSES_BODY_BYTES;
 
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";
@@ -241,6 +242,8 @@ pub(crate) struct UploadLimits {
     pub(crate) disk_per_key: u64,
     /// Free space of the file system that is reserved for the database.
     pub(crate) min_free: u64,
+    /// The bytes of the largest body of a response.
+    pub(crate) response_body: u64,
 }
 
 impl UploadLimits {
@@ -254,6 +257,7 @@ impl UploadLimits {
         disk_per_user: 4 << 30,
         disk_per_key: 4 << 30,
         min_free: 64 << 20,
+        response_body: MAX_RESPONSES_BODY_BYTES,
     };
 }
 

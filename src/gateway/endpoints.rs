@@ -124,7 +124,8 @@ impl GatewayApi for GatewayEndpoints {
             if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
                 flow::check_upload(&gateway, &caller, &options, "create_response").await?;
             }
-            let reading = body.with_large_windows().read_to_spool(&admission, gateway.spool());
+            let body = body.with_large_windows().with_limit(gateway.config().uploads.response_body);
+            let reading = body.read_to_spool(&admission, gateway.spool());
             let body = read_unless_stopped(&gateway, reading).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();

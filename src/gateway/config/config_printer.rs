@@ -168,6 +168,7 @@ impl ConfigPrinter<'_> {
             ("disk_megabytes_per_user", uploads.disk_per_user),
             ("disk_megabytes_per_key", uploads.disk_per_key),
             ("min_free_megabytes", uploads.min_free),
+            ("response_body_megabytes", uploads.response_body),
         ] {
             self.line("uploads", name, &(bytes >> 20).to_string());
         }

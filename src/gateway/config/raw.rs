@@ -225,6 +225,10 @@ pub(super) struct RawUploads {
     /// answers are not stored while less than twice as much is free. Default: 64.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub(super) min_free_megabytes: Option<u32>,
+    /// The largest body of `POST /v1/responses`, after decompression. A conversation with many pictures is sent whole with
+    /// each turn. Default: 64.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) response_body_megabytes: Option<u32>,
 }
 
 /// One upstream account.

@@ -88,6 +88,11 @@ impl<E> UnreadRequestBody<E> {
         Self { has_large_windows: true, ..self }
     }
 
+    /// Allows a body of at most this many bytes, in place of the limit of its operation.
+    pub(crate) fn with_limit(self, max_bytes: u64) -> Self {
+        Self { max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX), ..self }
+    }
+
     /// Returns the length that the client has announced for the body, if it has.
     pub(crate) fn announced_bytes(&self) -> Option<u64> {
         announced_bytes(self.request.headers())
@@ -423,7 +428,7 @@ fn too_large(max_bytes: u64) -> Error {
     Error::TooLarge(Rejection {
         param: None,
         reason: None,
-        message: format!("The request body is larger than {max_bytes} bytes."),
+        message: format!("The request body is larger than the limit of {max_bytes} bytes."),
     })
 }
 

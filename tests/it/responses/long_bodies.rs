@@ -27,6 +27,20 @@ fn conversation(caller: usize) -> Pieces {
 }
 
 #[test]
+fn the_largest_body_is_a_setting() {
+    let upstream = FakeUpstream::start();
+    let account = Account::for_upstream("only", &upstream).with_responses_protocol();
+    let gateway = Gateway::with("[uploads]\nresponse_body_megabytes = 1\n", &[account]);
+    for (chars, status) in [(1_000_000, 200), (1_100_000, 413)] {
+        let sent = call(&gateway).json(&json!({"model": "gpt-5.5", "input": "x".repeat(chars)}));
+        let answer = sent.send(gateway.address());
+        assert_eq!(answer.status, status, "{:.300}", answer.text());
+        assert!(status == 200 || answer.text().contains("the limit of 1048576 bytes"), "{}", answer.text());
+    }
+    assert_eq!(upstream.attempt_count(), 1);
+}
+
+#[test]
 fn many_parallel_long_conversations_take_little_memory() {
     let _guard = heavy_test_lock();
     let upstream = FakeUpstream::digesting();

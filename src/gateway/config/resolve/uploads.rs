@@ -35,6 +35,7 @@ impl ConfigResolver<'_> {
             disk_per_user: per_user(raw.disk_megabytes_per_user, defaults.disk_per_user, disk, disk_per_key),
             disk_per_key,
             min_free: bytes(raw.min_free_megabytes, defaults.min_free),
+            response_body: bytes(raw.response_body_megabytes, defaults.response_body),
         };
         for (setting, part, all, name) in [
             ("uploads.memory_megabytes_per_key", limits.memory_per_key, memory, "memory_megabytes"),
