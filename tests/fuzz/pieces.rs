@@ -8,12 +8,10 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::stream::json::{
-    CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonToken, JsonTokenizer, JsonVisitor, TextDecoder,
-    ValueInterest, is_blank,
+    CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonToken, JsonTokenizer, JsonVisitor, PATH_DEPTH,
+    TextDecoder, ValueInterest, is_blank,
 };
 
-/// The depth up to which the reader of objects visits values.
-const VISITED_DEPTH: usize = 5;
 /// The greatest depth that `serde_json` accepts.
 const DEPTH_MAX: usize = 127;
 /// The length at which keys are cut, with room for a last character. The values of longer keys are not compared.
@@ -124,7 +122,7 @@ fn visit_all(first: u8) -> ValueInterest {
 
 /// Removes what is in the objects and arrays at the greatest depth that is visited.
 fn without_deep_values(value: Value, depth: usize) -> Value {
-    let is_deep = depth >= VISITED_DEPTH;
+    let is_deep = depth >= PATH_DEPTH;
     match value {
         Value::Object(members) if is_deep => Map::with_capacity(members.len()).into(),
         Value::Array(_) if is_deep => Value::Array(Vec::new()),
@@ -233,7 +231,7 @@ impl JsonVisitor for ObjectVisitor {
             self.builder.add_key(at.key);
         }
         if matches!(interest, ValueInterest::Text | ValueInterest::Skip) {
-            self.builder.excuse.too_deep |= at.depth == VISITED_DEPTH && first != b'"';
+            self.builder.excuse.too_deep |= at.depth == PATH_DEPTH && first != b'"';
             self.builder.start(first);
         }
         Ok(interest)
