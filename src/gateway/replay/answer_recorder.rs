@@ -28,6 +28,8 @@ pub(super) struct AnswerRecorder {
     memory: Option<Arc<UnstoredAnswers>>,
     /// True if space was reserved for the answer: its caller has no other way to it, so it may take the memory of others.
     has_space: bool,
+    /// True if what cannot be written is kept in memory only if nobody reads the answer: its readers have it already.
+    is_for_later: bool,
 }
 
 /// The file of a stored answer.
@@ -79,7 +81,7 @@ impl AnswerRecorder {
             let pending = Some(PendingFile { name, key, head, frames: Arc::clone(&frames) });
             RecorderFile { folder: Arc::clone(folder), frames, next_frame: 0, space: None, pending }
         });
-        Self { answer: Arc::clone(answer), output, memory: None, has_space: false }
+        Self { answer: Arc::clone(answer), output, memory: None, has_space: false, is_for_later: false }
     }
 
     /// Uses the space that was reserved for the answer, if any, and keeps in memory what cannot be written.
@@ -88,6 +90,12 @@ impl AnswerRecorder {
         if let Some(output) = &mut self.output {
             output.space = space;
         }
+    }
+
+    /// Keeps in memory what cannot be written if nobody reads the answer by then.
+    pub(super) fn keep_for_later(&mut self, memory: &Arc<UnstoredAnswers>) {
+        self.is_for_later = true;
+        self.keep_all(None, memory);
     }
 
     /// Writes a body to its end. Returns an error if the body breaks off.
@@ -133,6 +141,7 @@ impl AnswerRecorder {
         let missing = match self.answer.free_memory() {
             Some(free) if free >= bytes => return true,
             Some(free) => bytes - free,
+            None if self.is_for_later && self.answer.has_readers() => return false,
             None => bytes.saturating_add(self.answer.tail().len() as u64),
         };
         let reserve = |bytes| memory.reserve(bytes, self.has_space);

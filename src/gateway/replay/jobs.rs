@@ -238,12 +238,14 @@ impl AnswerStore {
     ) {
         let (head, body) = output.into_parts();
         if let Some(job) = self.prepare(job_id).await {
-            // Links to images in memory would end before they say.
-            let must_be_kept = !job.is_linked || space.is_some();
+            let must_be_kept = space.is_some();
             let file_owner = (&job.key, job.fingerprint);
             let mut recorder = AnswerRecorder::begin(&self.folder, &job.answer, file_owner, head).await;
-            if must_be_kept {
-                recorder.keep_all(space, &self.unstored);
+            match space {
+                Some(space) => recorder.keep_all(Some(space), &self.unstored),
+                // Links to images in memory would end before they say.
+                None if job.is_linked => {}
+                None => recorder.keep_for_later(&self.unstored),
             }
             let recorded = self.record_job(job_id, recorder, body).await;
             if recorded.is_some() && job.is_linked && !self.is_stored(job_id) {

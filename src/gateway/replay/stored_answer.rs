@@ -273,6 +273,11 @@ impl StoredAnswer {
         self.state().end == Some(StoredAnswerEnd::Broken)
     }
 
+    /// True if a reader gets the answer as it comes.
+    pub(super) fn has_readers(&self) -> bool {
+        !self.state().readers.is_empty()
+    }
+
     /// Removes a reader.
     pub(super) fn remove_reader(&self, reader_id: u64) {
         let mut state = self.state();
