@@ -21,6 +21,7 @@ SNAPSHOT = pathlib.Path(__file__).with_name("snapshot.json")
 PLAIN = {"str": "text", "int": "integer", "float": "number", "bool": "boolean", "object": "any", "FileTypes": "file"}
 LISTS = {"Iterable", "List", "Sequence", "SequenceNotStr"}
 WRAPPERS = {"Annotated", "NotRequired", "Optional", "Required", "Union"} | LISTS
+METHODS = {"delete", "get", "patch", "post", "put"}
 # The names of text models change at any time, and every one is passed on.
 TEXT_MODELS = {"AllModels", "ChatModel", "ResponsesModel"}
 # The unions of a response that have sections of their own: their members are not repeated where they are used.
@@ -186,7 +187,11 @@ class Sdk:
 
     def types(self, kind):
         """The words of the member `type` of each class."""
-        return sorted({word for found in kind.classes for name, member, _ in self.members(found) if name == "type" for word in member.words})
+        words = set()
+        for found in kind.classes:
+            for name, member, _ in self.members(found):
+                words |= member.words if name == "type" else set()
+        return sorted(words)
 
     def reach(self, kind, names, types, seen):
         """Collects the names of members, and the words of their types, at any depth."""
@@ -218,7 +223,7 @@ class Sdk:
             for node in ast.walk(ast.parse(self.sources[f"openai/resources/{path}.py"])):
                 is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
                 method = node.func.attr.removeprefix("_").removesuffix("_api_list") if is_call else ""
-                if method not in ("get", "post", "delete", "put", "patch") or not ast.unparse(node.func).startswith("self._"):
+                if method not in METHODS or not ast.unparse(node.func).startswith("self._"):
                     continue
                 address = node.args[0]
                 address = address.args[0] if isinstance(address, ast.Call) else address
@@ -241,7 +246,9 @@ def images(sdk):
 
 
 def responses(sdk):
-    find = lambda name, file: sdk.find(f"responses/{file}", name)
+    def find(name, file):
+        return sdk.find(f"responses/{file}", name)
+
     create = find("ResponseCreateParams", "response_create_params")
     items = find("ResponseInputItemParam", "response_input_param")
     tools = find("ToolParam", "tool_param")
