@@ -11,6 +11,8 @@ mod accessors;
 mod admin;
 #[path = "drift/answers.rs"]
 mod answers;
+#[path = "drift/contract_snapshot.rs"]
+mod contract_snapshot;
 #[path = "drift/deployment.rs"]
 mod deployment;
 #[path = "drift/difference.rs"]

@@ -1,10 +1,10 @@
 //! The failure codes of the contract, in each of the places where an upstream states them.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{OddFailure, RequestKind};
 
-const LIST: &str = include_str!("../../../src/gateway/upstream/failure_classification/response_error_codes.txt");
+const SNAPSHOT: &str = include_str!("../../../openapi/contract/snapshot.json");
 
 /// Returns the verdict on a code of the contract.
 fn expected(code: &str, is_image: bool) -> &'static str {
@@ -20,8 +20,10 @@ fn expected(code: &str, is_image: bool) -> &'static str {
 }
 
 pub(super) fn rows() -> Vec<OddFailure> {
+    let snapshot: Value = serde_json::from_str(SNAPSHOT).expect("the snapshot is JSON");
+    let codes = snapshot["responses"]["error_codes"].as_array().expect("the snapshot lists the codes");
     let mut rows = Vec::new();
-    for code in LIST.lines().filter(|line| !line.starts_with('#')) {
+    for code in codes.iter().filter_map(Value::as_str) {
         let image = expected(code, true);
         let error = json!({"code": code, "message": "m"});
         let response = json!({"id": "resp_1", "status": "failed", "error": error, "output": []});

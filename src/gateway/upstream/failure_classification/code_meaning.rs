@@ -37,7 +37,7 @@ pub(super) enum CodeMeaning {
     Failure,
 }
 
-/// The codes of a failed response in the contract, which `response_error_codes.txt` lists.
+/// The codes of a failed response in the contract, which `openapi/contract/snapshot.json` lists.
 const CONTRACT_CODES: &[(&str, CodeMeaning)] = &[
     ("server_error", Failure),
     ("rate_limit_exceeded", RateLimit),
@@ -182,14 +182,20 @@ fn listed_meaning(code: &str) -> Option<CodeMeaning> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
     fn each_code_of_the_contract_has_a_row() {
-        let list = include_str!("response_error_codes.txt").lines().filter(|line| !line.starts_with('#'));
-        let codes: Vec<&str> = list.collect();
-        let rows: Vec<&str> = CONTRACT_CODES.iter().map(|(code, _)| *code).collect();
-        assert_eq!(codes, rows, "the list of the contract and the table differ");
+        let snapshot = include_str!("../../../../openapi/contract/snapshot.json");
+        let snapshot: Value = serde_json::from_str(snapshot).expect("the snapshot is JSON");
+        let list = snapshot["responses"]["error_codes"].as_array().expect("the snapshot lists the codes");
+        let codes: BTreeSet<&str> = list.iter().filter_map(Value::as_str).collect();
+        let rows: BTreeSet<&str> = CONTRACT_CODES.iter().map(|(code, _)| *code).collect();
+        assert_eq!(codes, rows, "the snapshot of the contract and the table differ");
     }
 
     #[test]

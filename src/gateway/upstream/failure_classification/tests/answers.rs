@@ -63,8 +63,10 @@ fn each_code_of_the_contract_has_its_class() {
         policy if policy.contains("policy") => "R Refused",
         _ => "R Rejected image",
     };
-    let list = include_str!("../response_error_codes.txt");
-    for code in list.lines().filter(|line| !line.starts_with('#')) {
+    let snapshot = include_str!("../../../../../openapi/contract/snapshot.json");
+    let snapshot: Value = serde_json::from_str(snapshot).expect("the snapshot is JSON");
+    let list = snapshot["responses"]["error_codes"].as_array().expect("the snapshot lists the codes");
+    for code in list.iter().filter_map(Value::as_str) {
         for body in [
             json!({"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": {"code": code, "message": "m"}, "output": []}}),
             json!({"type": "error", "code": code, "message": "m", "param": null}),
