@@ -43,6 +43,7 @@ use std::time::Duration;
 use http::Uri;
 use resolve::{ConfigLayers, resolve, resolve_for_command};
 
+use crate::tables::MAX_RESPONSES_BODY_BYTES;
 pub(crate) use account::{
     AccountConfig, AccountCredentials, EndpointConfig, FailurePhrases, GrantConfig, OauthConfig, UpstreamConfig,
 };
@@ -71,7 +72,6 @@ pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
 pub(crate) use stored_config::{account_from_json, check_limits, group_from_json, limits_from_json};
-use crate::tables::MAX_RESPONSES_BODY_BYTES;
 
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";

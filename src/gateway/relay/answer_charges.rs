@@ -13,7 +13,9 @@ use crate::gateway::money::Usd;
 use crate::gateway::store::{AnswerCharges, CostReason};
 
 /// The members of an answer that are read here, besides the items of a response.
-pub(super) const CHARGE_MEMBERS: [&str; 3] = ["usage", "tool_usage", "service_tier"];
+pub(super) const CHARGE_MEMBERS: [&str; 4] = ["usage", "tool_usage", "service_tier", SVG_USAGE];
+/// The tokens of the text model that draws a vector image. They have no price.
+const SVG_USAGE: &str = "svg_usage";
 
 /// The counts in `usage` whose price is known, by their documented names. Tokens of reasoning and of predictions are part
 /// of the output.
@@ -49,7 +51,9 @@ const CALLS: &str = "num_requests";
 const CALL_SUFFIX: &str = "_call";
 /// The types of items without a charge besides their tokens: what the model writes, calls of tools that the caller runs,
 /// and the image tool, whose tokens are counted.
-const FREE_ITEMS: [&str; 13] = [
+const FREE_ITEMS: [&str; 15] = [
+    "additional_tools",
+    "computer_call",
     "message",
     "reasoning",
     "compaction",
@@ -95,6 +99,9 @@ pub(super) fn read_charges(objects: &[&Map<String, Value>], calls: &ToolCallCoun
     }
     charges.stated_cost = of_usage("cost").and_then(Value::as_f64).and_then(Usd::from_dollars);
     read_tools(&mut charges, member(objects, "tool_usage"), calls);
+    if member(objects, SVG_USAGE).is_some_and(may_be_charged) {
+        charges.note_unpriced(CostReason::UnpricedUsage);
+    }
     if let Some(usage) = usage.and_then(Value::as_object) {
         charges.unpriced = charges.unpriced.or(unpriced_usage(usage));
     }
@@ -215,6 +222,9 @@ impl ToolCallCounter {
 
 /// Counts an item, if it is the call of a tool that is not free. An item of a type that is not known counts as one.
 fn add_item(charges: &mut AnswerCharges, item: &Map<String, Value>) {
+    if item.get(SVG_USAGE).is_some_and(may_be_charged) {
+        charges.note_unpriced(CostReason::UnpricedUsage);
+    }
     let Some(kind) = item.get("type").and_then(Value::as_str) else { return };
     if !FREE_ITEMS.contains(&kind) && !kind.ends_with("_output") {
         charges.add_tool(kind.strip_suffix(CALL_SUFFIX).unwrap_or(kind), 1);

@@ -43,8 +43,8 @@ const OTHER_NAME_MAX: usize = 64;
 const EVENT_MEMBERS: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
 /// The members of the response itself that state its result.
-const RESPONSE_MEMBERS: [&str; 7] =
-    ["created_at", "error", "incomplete_details", "service_tier", "status", "tool_usage", "usage"];
+const RESPONSE_MEMBERS: [&str; 8] =
+    ["created_at", "error", "incomplete_details", "service_tier", "status", "svg_usage", "tool_usage", "usage"];
 /// The members of another answer in place of a response, such as a task or a chat, which may state why there is no image.
 const FOREIGN_MEMBERS: [&str; 6] = ["choices", "data", "id", "message", "task_id", "task_status"];
 /// The member with a model: in the response that of the text model, in its only tool that of the image model.

@@ -161,6 +161,10 @@ fn requests_that_name(id: &str) -> Vec<(&'static str, Value)> {
         ("tools[0].container", json!({"tools": [{"type": "code_interpreter", "container": id}]})),
         ("tools[0].vector_store_ids[0]", json!({"tools": [{"type": "file_search", "vector_store_ids": [id]}]})),
         ("prompt.id", json!({"prompt": {"id": id}})),
+        (
+            "prompt_cache_options.comparison_response_id",
+            json!({"prompt_cache_options": {"comparison_response_id": id}}),
+        ),
     ]
 }
 

@@ -101,6 +101,9 @@ fn a_member_of_the_usage_that_is_not_known_is_noticed_at_any_depth() {
     assert_eq!(with(lifetime), Some(CostReason::UnpricedCacheWrite));
     let of_tool = json!({"tool_usage": {"image_gen": {"input_tokens": 1, "output_tokens": 2, "frames": 3}}});
     assert_eq!(charges(&of_tool).unpriced, Some(CostReason::UnpricedUsage));
+    let of_vectors = json!({"svg_usage": {"input_tokens": 1, "output_tokens": 2}});
+    assert_eq!(charges(&of_vectors).unpriced, Some(CostReason::UnpricedUsage));
+    assert_eq!(charges(&json!({"svg_usage": null})).unpriced, None);
     let mut calls = ToolCallCounter::default();
     calls.note_unread_member("tool_usage");
     assert_eq!(read_charges(&[], &calls).unpriced, Some(CostReason::UnpricedUsage));

@@ -103,9 +103,18 @@ impl ResponseObserver {
             MemberScope::Event => &["type", "sequence_number", "output_index", "error", "code", "message", "param"],
             MemberScope::Item => &["type", "id", "quality", CIPHERTEXT, "container_id"],
             MemberScope::Tool => &["type", "model"],
-            MemberScope::Answer => {
-                &["id", "created_at", "status", "error", "model", "usage", "tool_usage", "service_tier", "conversation"]
-            }
+            MemberScope::Answer => &[
+                "id",
+                "created_at",
+                "status",
+                "error",
+                "model",
+                "usage",
+                "tool_usage",
+                "service_tier",
+                "svg_usage",
+                "conversation",
+            ],
         };
         if names.contains(&name) { ValueInterest::Value } else { ValueInterest::Skip }
     }

@@ -41,7 +41,7 @@ pub(crate) struct StoredId {
 /// A kind of thing that an upstream makes or stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StoredKind {
-    /// The response in `previous_response_id`.
+    /// The response in `previous_response_id`, or one that the request is compared with.
     Response,
     /// The conversation in `conversation`.
     Conversation,

@@ -33,6 +33,7 @@ member_names! {
     Annotations = "annotations",
     Arguments = "arguments",
     Background = "background",
+    ComparisonResponseId = "comparison_response_id",
     Container = "container",
     ContainerId = "container_id",
     Content = "content",

@@ -191,6 +191,7 @@ impl BodyVisitor<'_> {
 /// Returns the kind of stored thing that a member with this name has the id or the ids of.
 const fn stored_kind(name: MemberName) -> Option<StoredKind> {
     Some(match name {
+        MemberName::ComparisonResponseId => StoredKind::Response,
         MemberName::FileId | MemberName::FileIds => StoredKind::File,
         MemberName::Container | MemberName::ContainerId => StoredKind::Container,
         MemberName::VectorStoreId | MemberName::VectorStoreIds => StoredKind::VectorStore,
