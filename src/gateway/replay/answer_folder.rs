@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
 
@@ -32,6 +32,8 @@ const LOST_EXTENSION: &str = "lost";
 /// The shortest time for which the file of an earlier process is kept (our choice): as long as links lead to it. Its row
 /// may end before.
 const LEFTOVER_WINDOW_MIN: Duration = Duration::from_secs(3600);
+/// The age up to which an answer is spared by [`SparingFolder`] (our choice): pages and agents fetch an image at once.
+const SPARED_FOR: Duration = Duration::from_secs(60);
 
 /// Finished answers on disk.
 pub(super) struct AnswerFolder {
@@ -58,8 +60,16 @@ struct KeyAnswers {
     answers: BTreeMap<u64, AnswerFile>,
 }
 
+/// The folder for an answer that outgrows its reserved space and can be kept in memory too: it takes the place of no young
+/// answer of its own key, whose caller may be about to fetch it.
+pub(super) struct SparingFolder<'a> {
+    folder: &'a AnswerFolder,
+    file_name: &'a str,
+}
+
 struct AnswerFile {
     file_name: String,
+    finished_at: Instant,
     expires_at: Timestamp,
     /// `None` for an empty answer.
     reservation: Option<DiskReservation>,
@@ -258,7 +268,24 @@ impl AnswerFolder {
         let number = state.next_number;
         let key_answers = state.owners.entry(key_id_from_file_name(&file).to_owned()).or_default();
         key_answers.bytes += reservation.as_ref().map_or(0, DiskReservation::bytes);
-        key_answers.answers.insert(number, AnswerFile { file_name: file, expires_at, reservation });
+        key_answers
+            .answers
+            .insert(number, AnswerFile { file_name: file, finished_at: Instant::now(), expires_at, reservation });
+    }
+
+    /// Returns the folder for the answer in this file, which can be kept in memory too.
+    pub(super) const fn sparing<'a>(&'a self, file_name: &'a str) -> SparingFolder<'a> {
+        SparingFolder { folder: self, file_name }
+    }
+
+    /// Evicts the oldest answer of the API key with the most bytes, unless it is to be spared. Returns false if none is
+    /// evicted.
+    fn evict_unless(&self, is_spared: impl FnOnce(&str, &AnswerFile) -> bool) -> bool {
+        let evicted = self.state().evict_unless(is_spared);
+        if let Some(answer) = &evicted {
+            remove(&self.folder.join(&answer.file_name));
+        }
+        evicted.is_some()
     }
 
     /// Returns the ids of the API keys that have answers here.
@@ -329,11 +356,24 @@ impl EvictableStorage for AnswerFolder {
 
     /// Evicts the oldest answer of the API key with the most bytes.
     fn evict(&self) -> bool {
-        let evicted = self.state().evict();
-        if let Some(answer) = &evicted {
-            remove(&self.folder.join(&answer.file_name));
-        }
-        evicted.is_some()
+        self.evict_unless(|_, _| false)
+    }
+}
+
+// === impl SparingFolder ===
+
+impl EvictableStorage for SparingFolder<'_> {
+    fn budget(&self) -> &Arc<DiskBudget> {
+        self.folder.budget()
+    }
+
+    fn free(&self) -> &FreeSpace {
+        self.folder.free()
+    }
+
+    fn evict(&self) -> bool {
+        let newcomer = key_id_from_file_name(self.file_name);
+        self.folder.evict_unless(|owner, answer| owner == newcomer && answer.finished_at.elapsed() < SPARED_FOR)
     }
 }
 
@@ -347,11 +387,14 @@ impl AnswerFolderState {
         }
     }
 
-    fn evict(&mut self) -> Option<AnswerFile> {
+    fn evict_unless(&mut self, is_spared: impl FnOnce(&str, &AnswerFile) -> bool) -> Option<AnswerFile> {
         let oldest = |key_answers: &KeyAnswers| key_answers.answers.keys().next().copied();
         let largest = self.owners.iter().max_by_key(|(_, answers)| (answers.bytes, Reverse(oldest(answers))));
         let owner = largest.map(|(owner, _)| owner.clone())?;
         let key_answers = self.owners.get_mut(&owner)?;
+        if is_spared(&owner, key_answers.answers.first_key_value()?.1) {
+            return None;
+        }
         let (_, answer) = key_answers.answers.pop_first()?;
         key_answers.bytes -= answer.reservation.as_ref().map_or(0, DiskReservation::bytes);
         if key_answers.answers.is_empty() {

@@ -158,7 +158,7 @@ impl AnswerRecorder {
     /// nothing more is written, because later frames would follow a gap.
     async fn write_tail(&mut self) -> bool {
         let Some(output) = &mut self.output else { return false };
-        match output.write_tail(&self.answer).await {
+        match output.write_tail(&self.answer, self.has_space).await {
             Ok(()) => true,
             Err(error) => {
                 // The file remains until its last reference is dropped. If the process is killed before that, the name
@@ -198,16 +198,23 @@ impl Drop for AnswerRecorder {
 
 impl RecorderFile {
     /// Encrypts and writes the frame in memory on a blocking thread, so that a stalled disk delays no other task.
-    async fn write_tail(&mut self, answer: &StoredAnswer) -> io::Result<()> {
+    /// If it `spares` others, the answer takes the place of no young answer of its key.
+    async fn write_tail(&mut self, answer: &StoredAnswer, spares: bool) -> io::Result<()> {
         let frame = answer.tail();
         if frame.is_empty() {
             return Ok(());
         }
+        let name = self.pending.as_ref().map(|pending| pending.name.clone()).unwrap_or_default();
         let (folder, frames, number) = (Arc::clone(&self.folder), Arc::clone(&self.frames), self.next_frame);
         let reserved = self.space.as_mut().and_then(|space| space.take(frame.len() as u64));
         let write = move || {
             // Reserving space may remove older files, which may block too.
-            let reservation = reserved.map_or_else(|| reserve(&*folder, frame.len() as u64), Ok)?;
+            let bytes = frame.len() as u64;
+            let reservation = match reserved {
+                Some(reservation) => reservation,
+                None if spares => reserve(&folder.sparing(&name), bytes)?,
+                None => reserve(&*folder, bytes)?,
+            };
             frames.write(number, frame).map(|()| reservation)
         };
         let reservation = run_with_timeout(self.folder.free(), write).await?;
