@@ -250,7 +250,8 @@ impl ImageCaller {
         let text = shown.text();
         self.outcome = match picture.status {
             200 => ImageOutcome::Image(BASE64_STANDARD.encode(&picture.body)),
-            _ if text.contains("Interrupted") => ImageOutcome::Unknown,
+            // The node was killed before the record was closed, or between that and the storing of the answer.
+            _ if text.contains("Interrupted") || text.contains("but it is not stored") => ImageOutcome::Unknown,
             _ => ImageOutcome::Open(format!("{} {page}", shown.status)),
         };
         text.contains("id=\"running\"") || text.contains("class=\"facts\"")
