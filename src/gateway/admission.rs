@@ -7,6 +7,8 @@
 //! the sender is known, its address. It must not know how bytes arrive, or their meaning. Rule: a request that would
 //! exceed a budget is refused, and other requests keep what they hold.
 //!
+//! It also takes the [`DeliveryReport`] of the answer to the connection, which knows if the caller has received it.
+//!
 //! `front` makes one [`Admission`] for each request, and `endpoints` name its principal when the credentials were
 //! checked.
 
@@ -80,6 +82,7 @@ struct AdmittedRequest {
     principal: OnceLock<Principal>,
     /// The shares that the request holds until it ends.
     held: Mutex<Vec<ByteShare>>,
+    /// The report that the answer has left to the connection.
     delivery: Mutex<Option<DeliveryReport>>,
 }
 

@@ -24,7 +24,6 @@ usage: cargo xtask <task>
   tours              the tests of further real clients, which `test` omits
   zoo [NAME…]        run real client programs against a gateway, and write the table of docs/clients.md
   zoo --program PATH the same with this program of the gateway, and not with a debug build
-  zoo --contract     report what the newest official SDK has that openapi/gateway.json does not have
   examples           run the programs of examples/ against the simulator; the images are below target/examples
   readme             run the Rust program of README.md with the packaged crate, and compare crates and build time
   semver [REVISION]  compare the public API with a revision, or with the newest tag; installs cargo-semver-checks

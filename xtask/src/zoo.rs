@@ -5,7 +5,6 @@
 //! dialect, runs twice: without them, where its errors count, and with them. A client that cannot be installed is a row
 //! of the table, not a failure.
 
-mod contract;
 mod driver_run;
 mod installation;
 mod page;
@@ -34,8 +33,6 @@ const DRIVERS: &str = "tests/zoo";
 struct ZooOptions<'a> {
     /// The program of the gateway; without it, a debug build is made.
     program: Option<&'a str>,
-    /// Only the comparison of the contract with the newest SDK.
-    contract: bool,
     /// The names of the clients to run; empty means all of them.
     names: Vec<&'a str>,
 }
@@ -49,9 +46,6 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
     let options = ZooOptions::parse(arguments)?;
     let target = ci::target_folder(root)?.join("zoo");
     fs::create_dir_all(&target)?;
-    if options.contract {
-        return contract::report(root, &target).map(|()| true);
-    }
     let all = zoo_client::read(root)?;
     for name in &options.names {
         ensure!(all.iter().any(|client| client.name == *name), "no client `{name}` in {DRIVERS}/clients.json");
@@ -102,10 +96,9 @@ impl<'a> ZooOptions<'a> {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--contract" => options.contract = true,
                 "--program" => options.program = Some(words.next().context("--program needs a path")?),
                 name if !name.starts_with('-') => options.names.push(name),
-                other => bail!("expected `--contract`, `--program PATH` or names of clients, not `{other}`"),
+                other => bail!("expected `--program PATH` or names of clients, not `{other}`"),
             }
         }
         Ok(options)
@@ -138,8 +131,7 @@ mod tests {
     #[test]
     fn the_arguments_select_clients_and_a_program() {
         let options = ZooOptions::parse(&["--program", "imagate", "curl", "xsai"]).unwrap();
-        assert_eq!(options, ZooOptions { program: Some("imagate"), contract: false, names: vec!["curl", "xsai"] });
-        assert!(ZooOptions::parse(&["--contract"]).unwrap().contract);
+        assert_eq!(options, ZooOptions { program: Some("imagate"), names: vec!["curl", "xsai"] });
         assert!(ZooOptions::parse(&["--all"]).is_err());
         assert!(ZooOptions::parse(&["--program"]).is_err());
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Tells the sender of an answer once if its caller has received all of it, as far as its connection tells. A report that is
-/// dropped says that the caller has.
+/// dropped says that the caller has not: its answer then waits for a retry.
 pub(crate) struct DeliveryReport(Option<Box<dyn FnOnce(bool) + Send + Sync>>);
 
 // === impl DeliveryReport ===
@@ -23,7 +23,7 @@ impl DeliveryReport {
 impl Drop for DeliveryReport {
     fn drop(&mut self) {
         if let Some(send) = self.0.take() {
-            send(true);
+            send(false);
         }
     }
 }

@@ -404,7 +404,7 @@ impl AnswerFolderState {
     }
 }
 
-/// Returns the id of the API key in a file name. Older versions wrote no id; all of their files count for one owner.
+/// Returns the id of the API key in a file name. All files without one count for one owner.
 fn key_id_from_file_name(file: &str) -> &str {
     file.split_once('-').map_or("", |(owner, _)| owner)
 }

@@ -29,7 +29,7 @@ const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 
 /// A plain request that may repeat an earlier one.
 #[derive(Clone, Copy)]
-pub(super) struct Repeat<'a> {
+pub(super) struct PlainRequest<'a> {
     pub(super) caller: &'a Caller,
     pub(super) task: &'a SharedTask,
     pub(super) registration: &'a JobRegistration,
@@ -78,22 +78,22 @@ impl AnswerStore {
         if !self.adopts_jobs {
             return Ok(None);
         }
-        let repeat = Repeat { caller, task, registration };
+        let request = PlainRequest { caller, task, registration };
         let deadline = Instant::now() + RUNNING_WAIT_MAX;
         loop {
-            let adopted = self.adopt(repeat).await?;
+            let adopted = self.adopt(request).await?;
             let Some(fingerprint) = registration.fingerprint.filter(|_| adopted.is_none()) else {
                 return Ok(adopted);
             };
             if self.sharing.is_some()
-                && let Some(reader) = self.find_expected_row(repeat).await?
+                && let Some(reader) = self.find_expected_row(request).await?
             {
                 return Ok(Some(reader));
             }
             let since = Timestamp::now() - (self.windows.retry + LONGEST_JOB);
             // In this order: an answer is claimed before its record ends, so one of the two is found.
             let earlier = self.find_earlier_request(&fingerprint, since).await?;
-            match (self.find_row(repeat, false).await?, earlier) {
+            match (self.find_row(request, false).await?, earlier) {
                 (RowAnswer::Stored(reader), _) => return Ok(Some(reader)),
                 (RowAnswer::None, EarlierRequest::None) => return Ok(None),
                 // The answer may be about to be stored, or the record to be closed.
@@ -139,14 +139,14 @@ impl AnswerStore {
             let is_linked = registration.link_window.is_some();
             registration.fingerprint = Some(self.job_fingerprint(caller.key(), &digest, is_linked));
         }
-        self.find_expected_row(Repeat { caller, task, registration: &registration }).await
+        self.find_expected_row(PlainRequest { caller, task, registration: &registration }).await
     }
 
     /// Returns a reader of an orphan of the same request in this process or in the store, or else of a job that still has
     /// its caller, or else a remembered error, or else the error "outcome unknown" if a job still runs but new readers
     /// can no longer get all of its answer. `None` if this process knows no such job.
-    async fn adopt(self: &Arc<Self>, repeat: Repeat<'_>) -> Result<Option<AnswerReader>, ReplayError> {
-        let Repeat { caller, task, registration } = repeat;
+    async fn adopt(self: &Arc<Self>, request: PlainRequest<'_>) -> Result<Option<AnswerReader>, ReplayError> {
+        let PlainRequest { caller, task, registration } = request;
         let mut changes = self.changed.subscribe();
         let grace_end = Instant::now() + CALLER_GRACE_PERIOD;
         let (mut request_digest, mut hold, mut has_read_rows) = (None, None, false);
@@ -165,7 +165,7 @@ impl AnswerStore {
             }
             if !matching.is_empty()
                 && !std::mem::replace(&mut has_read_rows, true)
-                && let RowAnswer::Stored(reader) = self.find_row(repeat, false).await?
+                && let RowAnswer::Stored(reader) = self.find_row(request, false).await?
             {
                 return Ok(Some(reader));
             }
@@ -193,10 +193,10 @@ impl AnswerStore {
     /// repeat only if `is_expected`.
     pub(super) async fn find_row(
         self: &Arc<Self>,
-        repeat: Repeat<'_>,
+        request: PlainRequest<'_>,
         is_expected: bool,
     ) -> Result<RowAnswer, ReplayError> {
-        let Repeat { task, registration, .. } = repeat;
+        let PlainRequest { task, registration, .. } = request;
         let Some(fingerprint) = registration.fingerprint else { return Ok(RowAnswer::None) };
         let mut found = RowAnswer::None;
         for StoredReplay { claim, state } in self.store.find_retried_replays(&fingerprint, Timestamp::now()).await? {
@@ -213,7 +213,7 @@ impl AnswerStore {
                 found = found.or_lost(is_lost);
                 continue;
             };
-            if let Some(reader) = self.follow_row(repeat, &claim, row.file, answer) {
+            if let Some(reader) = self.follow_row(request, &claim, row.file, answer) {
                 return Ok(RowAnswer::Stored(reader));
             }
         }
@@ -222,10 +222,13 @@ impl AnswerStore {
 
     /// Returns the answer, or the error "outcome unknown", of a job for which a repeat of this request is expected, of
     /// another node or from before; `None` if there is no such job, or if it ended without cost. Waits while the job runs.
-    async fn find_expected_row(self: &Arc<Self>, repeat: Repeat<'_>) -> Result<Option<AnswerReader>, ReplayError> {
+    async fn find_expected_row(
+        self: &Arc<Self>,
+        request: PlainRequest<'_>,
+    ) -> Result<Option<AnswerReader>, ReplayError> {
         let mut storage_deadline = Instant::now() + STORAGE_WAIT_MAX;
         loop {
-            let claim = match self.find_row(repeat, true).await? {
+            let claim = match self.find_row(request, true).await? {
                 RowAnswer::None => return Ok(None),
                 RowAnswer::Stored(reader) => return Ok(Some(reader)),
                 RowAnswer::Lost => return Ok(Some(Self::unknown_outcome())),

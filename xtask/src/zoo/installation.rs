@@ -45,23 +45,6 @@ pub(super) fn node_folder(target: &Path) -> PathBuf {
     target.join("node-runtime/node_modules/node/bin")
 }
 
-/// The interpreter with the newest official SDK. Without a network, it is the newest one that was installed before.
-pub(super) fn newest_python_sdk(target: &Path) -> Result<PathBuf> {
-    let folder = target.join("newest-sdk");
-    let python = folder.join("bin/python");
-    let mut upgrade = Command::new(&python);
-    upgrade.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "openai"]);
-    if python.exists() {
-        if let Err(error) = execute(&mut upgrade) {
-            println!("the SDK is not the newest: {error:#}");
-        }
-    } else {
-        execute(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        execute(&mut upgrade)?;
-    }
-    Ok(python)
-}
-
 /// The search path of the system with these folders before it.
 #[expect(clippy::disallowed_methods, reason = "the rule is for the gateway")]
 pub(super) fn search_path(folders: impl IntoIterator<Item = PathBuf>) -> Result<OsString> {

@@ -9,7 +9,7 @@ use super::{AnswerReader, AnswerReaderExit};
 use crate::gateway::replay::LONGEST_JOB;
 use crate::gateway::replay::answer_store::AnswerStore;
 use crate::gateway::replay::fingerprint::{ReplayDigest, RequestIdentity, cheap_hash};
-use crate::gateway::replay::lookup::Repeat;
+use crate::gateway::replay::lookup::PlainRequest;
 use crate::gateway::replay::stored_answer::StoredAnswer;
 use crate::gateway::rules::SharedTask;
 use crate::gateway::store::ReplayClaim;
@@ -67,7 +67,7 @@ impl AnswerStore {
     /// Returns a reader of a stored answer for a retry of its request; `None` if another request reads it already.
     pub(in super::super) fn follow_row(
         self: &Arc<Self>,
-        Repeat { caller, task, registration }: Repeat<'_>,
+        PlainRequest { caller, task, registration }: PlainRequest<'_>,
         claim: &ReplayClaim,
         file: String,
         answer: StoredAnswer,
