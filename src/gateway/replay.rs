@@ -54,14 +54,16 @@
 //! # Storage
 //!
 //! There is one store of answers, [`AnswerStore`]. Each answer has an id, a file of frames and a row. Memory
-//! has only what runs, what is being read, remembered errors, and what cannot be stored. An answer is kept until the last
-//! reason to keep it ends:
+//! has only what runs, what is being read, remembered errors, and what cannot be stored. The row names the request that
+//! made the answer; the record of that request has its owner, its state, and the facts of its images. An answer is kept
+//! until the last reason to keep it ends:
 //!
 //! | Reason | Answers | End |
 //! |---|---|---|
-//! | `replay` | of requests with an idempotency key, also those of pages and tools | `idempotency_window` |
+//! | `replay` | of requests with an idempotency key | `idempotency_window` |
+//! | `run` | of requests of pages and tools, which show their images from the stored answer | a day |
 //! | `retry` | of plain jobs whose caller left | `orphan_window`, or when a retry has read all of it |
-//! | `link` | of plain jobs whose caller gets links | an hour |
+//! | `link` | of requests whose caller gets links | an hour |
 //!
 //! An answer never depends on its storage: its present readers get it even if it cannot be stored, and only later
 //! requests cannot. A plain job whose caller gets its answer has no row.
@@ -152,6 +154,9 @@ use answer_channel::JobHandle;
 const FOLDER: &str = "replays";
 /// The longest time that a job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
+/// The time for which the answer of a request of a page or tool is kept (our choice): a reload of the page, a new sign-in
+/// or another browser finds its images.
+pub(crate) const RUN_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time for which a claim without an answer is valid (our choice): longer than a job and the storage of its answer.
 const LONGEST_CLAIM: Duration = LONGEST_JOB.saturating_add(Duration::from_secs(60));
 

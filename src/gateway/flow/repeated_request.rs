@@ -16,7 +16,8 @@ use super::{count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
-use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration};
+use crate::gateway::image_links::LINK_LIFETIME;
+use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration, RUN_WINDOW};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
 
@@ -74,8 +75,13 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             let reader = claim.answer_reader();
             let (gateway, admission) = (Arc::clone(&context.gateway), context.options.admission().clone());
             let job = async move {
-                // Links to images in memory would end before they say.
-                if !context.wants_links() {
+                if context.options.needs_stored_answer {
+                    claim.keep_for(RUN_WINDOW);
+                }
+                if context.wants_links() {
+                    claim.keep_for(LINK_LIFETIME);
+                } else {
+                    // Links to images in memory would end before they say.
                     claim.keep_in_memory();
                 }
                 let result = match context.reserve_answer_space().await {

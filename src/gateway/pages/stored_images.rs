@@ -1,7 +1,6 @@
 //! The images of requests whose answers are kept: on the pages of their records, and in the list of recent requests. Only
 //! the user whose request it was gets them, whatever the role of another user is.
 
-use chrono::{TimeDelta, Utc};
 use http::StatusCode;
 use http::header::CONTENT_DISPOSITION;
 
@@ -10,14 +9,13 @@ use super::page_context::PageContext;
 use super::page_error::PageError;
 use crate::error::Error;
 use crate::gateway::flow::{self, IMAGE_OPERATIONS, ImageFileBody};
+use crate::gateway::replay::RUN_WINDOW;
 use crate::gateway::store::{RequestId, Timestamp};
 use crate::image::Format;
 use crate::wire::admin::types;
 
 /// The maximum number of requests in the list (our choice).
 const RECENT_MAX: u32 = 8;
-/// The age from which a request is not in the list (our choice): answers are kept for as long by default.
-const RECENT_AGE: TimeDelta = TimeDelta::hours(24);
 
 /// The images of a record.
 #[derive(Default)]
@@ -63,7 +61,7 @@ pub(super) async fn send_record_image(
 /// Returns the records of the user's newest requests whose answers are kept or in progress, the newest first.
 pub(super) async fn recent_records(context: &PageContext<'_>) -> Result<Vec<types::Record>, PageError> {
     let Some(user) = context.own_user_id() else { return Ok(Vec::new()) };
-    let since = Timestamp::from(Utc::now() - RECENT_AGE);
+    let since = Timestamp::now() - RUN_WINDOW;
     let mut records = Vec::new();
     for id in flow::list_image_runs(context.gateway, &user, since, RECENT_MAX).await? {
         match context.console().retrieve_record(context.actor()?, id.as_str()).await {

@@ -124,6 +124,7 @@ impl AnswerDecoder {
 
     /// Reads a first part of the piece, at least one byte, and returns its length.
     pub(super) fn read(&mut self, piece: &Bytes, sink: &mut dyn RelayEventSink) -> Result<usize, MalformedAnswer> {
+        self.text.begin_piece();
         if let Some((place, length)) = self.text.read_plain(piece) {
             self.has_progressed = true;
             self.schema.push(RelayEvent::ImageBytes { place, base64: piece.slice(..length) }, sink);

@@ -23,6 +23,8 @@ pub(super) enum RelayEvent<'a> {
     MemberDropped { scope: MemberScope, name: &'a str },
     /// The status of an item of a response begins like that of an unfinished image, at this place of the piece.
     UnfinishedStatus { offset: usize },
+    /// The base64 of an image that is passed on as it is ends at this place of the piece, without its padding.
+    PaddingAbsent { offset: usize, padding: &'static [u8] },
     /// The next bytes of an image, at least one.
     ImageBytes { place: ImagePlace, base64: Bytes },
     /// The end of the text of an image, which may have been empty.

@@ -255,7 +255,10 @@ impl RelayEventSink for ImageEncoder {
                 self.item.event_name = Some(name);
                 if self.item.kind() == ImageItemKind::Partial { self.end_partial() } else { self.note_final() }
             }
-            RelayEvent::UnfinishedStatus { .. } | RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => {}
+            RelayEvent::UnfinishedStatus { .. }
+            | RelayEvent::PaddingAbsent { .. }
+            | RelayEvent::FrameEnded { .. }
+            | RelayEvent::AnswerEnded => {}
         }
     }
 }

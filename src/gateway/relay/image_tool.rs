@@ -182,6 +182,7 @@ impl ImageToolContent {
             RelayEvent::ItemBegun { .. }
             | RelayEvent::ElementBegun
             | RelayEvent::UnfinishedStatus { .. }
+            | RelayEvent::PaddingAbsent { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::Ended { .. }
             | RelayEvent::FrameEnded { .. } => {}

@@ -1,5 +1,5 @@
 //! Passes a response on byte for byte as the upstream sends it, except for the status of an image call that has its image
-//! and is not said to be complete, while an observer reads the values for its record.
+//! and is not said to be complete, and for absent padding of base64, while an observer reads the values for its record.
 //!
 //! An event is passed on when it is complete. Only the bytes of a large event, which has an image, are passed on as
 //! they come. If the upstream breaks off, the caller has therefore no incomplete small event, and an incomplete large
@@ -242,6 +242,7 @@ impl RelayEventSink for ResponsePassthrough {
     fn push(&mut self, event: RelayEvent<'_>) {
         match &event {
             RelayEvent::UnfinishedStatus { offset } => self.held.note_unfinished(*offset),
+            RelayEvent::PaddingAbsent { offset, padding } => self.held.note_padding(*offset, padding),
             RelayEvent::ImageBytes { place: ImagePlace::Item | ImagePlace::Repeated, .. } => self.held.note_result(),
             RelayEvent::Ended { scope: MemberScope::Item }
             | RelayEvent::FrameEnded { .. }

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
 
-use super::FOLDER;
 use super::answer_store::KeepWindows;
 use super::disk_budget::{DiskBudget, DiskReservation, EvictableStorage, reserve_written, run_with_timeout};
 use super::fingerprint::ReplayDigest;
 use super::sealed_file::{FileKey, SealedFile, remove};
+use super::{FOLDER, RUN_WINDOW};
 use crate::gateway::spool::{FreeSpace, blocking_io};
 use crate::gateway::store::{KeyId, Timestamp};
 
@@ -29,9 +29,9 @@ pub(super) const PARTIAL_EXTENSION: &str = "part";
 /// The extension of an emptied file, whose answer was being delivered when the process died.
 const LOST_EXTENSION: &str = "lost";
 
-/// The shortest time for which the file of an earlier process is kept (our choice): as long as links lead to it. Its row
+/// The shortest time for which the file of an earlier process is kept: as long as pages show its images. Its row
 /// may end before.
-const LEFTOVER_WINDOW_MIN: Duration = Duration::from_secs(3600);
+const LEFTOVER_WINDOW_MIN: Duration = RUN_WINDOW;
 /// The age up to which an answer is spared by [`SparingFolder`] (our choice): pages and agents fetch an image at once.
 const SPARED_FOR: Duration = Duration::from_secs(60);
 

@@ -36,6 +36,8 @@ pub(crate) struct ClaimGuard {
     space: Option<AnswerSpace>,
     /// True if the answer is kept in memory for a while if it cannot be written.
     is_kept_in_memory: bool,
+    /// The longest time for which a reason keeps the answer.
+    kept_for: Duration,
     /// Keeps the store open until the claim is completed or released.
     _pending: PendingGuard,
 }
@@ -44,8 +46,8 @@ pub(crate) struct ClaimGuard {
 
 impl ClaimGuard {
     pub(super) fn new(answers: Arc<AnswerStore>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
-        let _pending = answers.begin_work();
-        Self { answers, live, row, space: None, is_kept_in_memory: false, _pending }
+        let (_pending, kept_for) = (answers.begin_work(), answers.windows.replay);
+        Self { answers, live, row, space: None, is_kept_in_memory: false, kept_for, _pending }
     }
 
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
@@ -103,6 +105,11 @@ impl ClaimGuard {
         (self.space, self.is_kept_in_memory) = (Some(space), true);
     }
 
+    /// Adds a reason to keep the answer, which ends this long after the answer.
+    pub(crate) fn keep_for(&mut self, window: Duration) {
+        self.kept_for = self.kept_for.max(window);
+    }
+
     /// Keeps the answer in memory for a while if it cannot be written: it was paid for, and its caller may have left.
     pub(crate) const fn keep_in_memory(&mut self) {
         self.is_kept_in_memory = true;
@@ -155,7 +162,7 @@ impl ClaimGuard {
             return;
         }
         // The time for which the answer is kept begins now: the job may have taken longer than that.
-        let expires_at = Timestamp::now() + self.answers.windows.replay;
+        let expires_at = Timestamp::now() + self.kept_for;
         let claim = ReplayClaim { expires_at, ..self.row.clone() };
         let is_stored = match recorder.finish_file().await {
             Some(file) => self.answers.commit(&claim, file, answer).await,

@@ -69,7 +69,9 @@ fn check(lines: &[Value]) {
         let (client, kind) = (text("client"), text("kind"));
         let (status, size, seen, count) = (&line["status"], &line["size"], &line["seen"], &line["count"]);
         println!("{client:>14} {kind:>5} {status} {size:>9} B: {seen} of {count} {}", line["others"]);
-        lost += usize::from(seen != count);
+        // After a minute, the key may send a request again, which is refused for its body.
+        let admitted = if *status == 429 { line["others"]["400"].as_u64().unwrap_or_default() } else { 0 };
+        lost += usize::from(seen.as_u64().map(|seen| seen + admitted) != count.as_u64());
     }
     assert!(!lines.is_empty() && lost == 0, "answers were lost in {lost} of {} cases", lines.len());
 }

@@ -1,5 +1,6 @@
 //! The text of an image: proves that it can be passed on as it is written, and leaves out a `data:` prefix. White
-//! space, the letters for URLs and absent padding are corrected, because callers may not be able to read them.
+//! space, the letters for URLs and absent padding are corrected, because callers may not be able to read them. In a
+//! response that is passed on as it is, only absent padding is.
 
 use bytes::Bytes;
 
@@ -25,6 +26,19 @@ pub(super) struct ImageText {
     beginning: TextBeginning,
     /// Its place, if the last piece ended within its text and outside of an escape.
     open: Option<ImagePlace>,
+    /// The end of what is known of a text that is passed on as it is.
+    unchanged: UnchangedText,
+}
+
+/// The part that was read of a text that is passed on as it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnchangedText {
+    /// The number of its characters.
+    length: usize,
+    /// The offset of its end in the piece; `None` after an escape.
+    end: Option<usize>,
+    /// True if it has more than base64: the beginning of a data URL, or white space.
+    has_more: bool,
 }
 
 /// The bytes before the base64.
@@ -43,8 +57,36 @@ enum TextBeginning {
 
 impl ImageText {
     /// Begins an image.
-    pub(super) const fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         (self.length, self.beginning) = (0, TextBeginning::Scheme(0));
+        self.unchanged = UnchangedText::default();
+    }
+
+    /// Begins the next piece of the answer.
+    pub(super) const fn begin_piece(&mut self) {
+        self.unchanged.end = Some(0);
+    }
+
+    /// Reads bytes that are passed on as they are, and that end at this offset of the piece.
+    pub(super) fn read_unchanged(&mut self, text: &[u8], end: usize) {
+        let UnchangedText { length, end: end_in_piece, has_more } = &mut self.unchanged;
+        (*length, *end_in_piece) = (*length + text.len(), Some(end));
+        *has_more |= memchr::memchr2(b' ', b':', text).is_some();
+    }
+
+    /// Reads an escape that is passed on as it is; `byte` is its character, unless it is white space.
+    pub(super) const fn read_unchanged_escape(&mut self, byte: Option<u8>) {
+        self.unchanged.length += 1;
+        self.unchanged.end = None;
+        self.unchanged.has_more |= byte.is_none();
+    }
+
+    /// Returns the padding that is absent at the end of a text that was passed on as it is, with the offset in the piece
+    /// at which it is absent.
+    pub(super) fn absent_padding_of_unchanged(&self) -> Option<(usize, &'static [u8])> {
+        let UnchangedText { length, end, has_more } = self.unchanged;
+        let padding = absent_padding(length);
+        end.filter(|_| !padding.is_empty() && !has_more).map(|end| (end, padding))
     }
 
     /// Returns the base64 in the next bytes of the text, after any base64 that was mistaken for the beginning of a data

@@ -189,6 +189,10 @@ impl JsonVisitor for DecoderVisitor<'_> {
         if base64.as_ptr_range().end == self.piece.as_ptr_range().end {
             self.text.leave_open(place);
         }
+        if let AnswerSchema::Response = self.schema {
+            let end = base64.as_ptr_range().end.addr() - self.piece.as_ptr().addr();
+            self.text.read_unchanged(base64, end);
+        }
         let base64 = self.check_text(place, base64)?;
         self.pass_on_text(place, self.piece.slice_ref(base64))
     }
@@ -202,8 +206,11 @@ impl JsonVisitor for DecoderVisitor<'_> {
             self.ciphertext.add_unit(unit);
         }
         let Some(place) = self.image_place(at) else { return Ok(()) };
-        let checked =
-            unescaped_byte(unit).and_then(|byte| self.check_text(place, byte.as_slice()).map(Bytes::copy_from_slice));
+        let byte = unescaped_byte(unit);
+        if let AnswerSchema::Response = self.schema {
+            self.text.read_unchanged_escape(byte.as_ref().ok().copied().flatten());
+        }
+        let checked = byte.and_then(|byte| self.check_text(place, byte.as_slice()).map(Bytes::copy_from_slice));
         match (checked, &self.schema) {
             (Ok(base64), _) => self.pass_on_text(place, base64),
             (Err(_), AnswerSchema::Response) => Ok(()),
@@ -226,6 +233,8 @@ impl JsonVisitor for DecoderVisitor<'_> {
             self.pass_on_text(place, Bytes::from_static(before))?;
             if !matches!(self.schema, AnswerSchema::Response) {
                 self.push_image(place, Bytes::from_static(self.text.absent_padding()));
+            } else if let Some((offset, padding)) = self.text.absent_padding_of_unchanged() {
+                self.push(RelayEvent::PaddingAbsent { offset, padding });
             }
             self.push(RelayEvent::ImageEnded { place });
         }

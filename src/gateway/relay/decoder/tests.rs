@@ -32,7 +32,10 @@ impl RelayEventSink for EventLog {
             RelayEvent::Ended { .. } => "end".to_owned(),
             RelayEvent::FrameEnded { name, content: FrameContent::Object } => format!("frame {name}"),
             RelayEvent::ElementBegun => "element".to_owned(),
-            RelayEvent::UnfinishedStatus { .. } | RelayEvent::FrameEnded { .. } | RelayEvent::AnswerEnded => return,
+            RelayEvent::UnfinishedStatus { .. }
+            | RelayEvent::PaddingAbsent { .. }
+            | RelayEvent::FrameEnded { .. }
+            | RelayEvent::AnswerEnded => return,
         });
     }
 }

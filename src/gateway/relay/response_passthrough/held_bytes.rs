@@ -1,8 +1,9 @@
-//! The bytes of a response that are held before they are passed on, and the only change that is made in them.
+//! The bytes of a response that are held before they are passed on, and the only changes that are made in them.
 //!
 //! Some upstreams end an image call with its image and still state that it is being made. Agents then wait for an image
 //! that they have. The status of such an item is replaced in place, so nothing else of the response moves; the bytes from
-//! such a status on are held until it is known whether its item has a result.
+//! such a status on are held until it is known whether its item has a result. The other change is the padding of base64,
+//! without which many clients cannot decode an image.
 
 use bytes::{Bytes, BytesMut};
 
@@ -22,6 +23,8 @@ pub(super) struct HeldBytes {
     has_result: bool,
     /// The places of unfinished statuses whose items have a result.
     completed_at: Vec<usize>,
+    /// The padding that the next bytes need, and its places in them.
+    absent_paddings: Vec<(usize, &'static [u8])>,
 }
 
 // === impl HeldBytes ===
@@ -29,7 +32,13 @@ pub(super) struct HeldBytes {
 impl HeldBytes {
     /// Notes that an unfinished status begins at this offset of the next bytes.
     pub(super) fn note_unfinished(&mut self, offset: usize) {
-        self.unfinished_at.get_or_insert(self.bytes.len() + offset);
+        let inserted: usize = self.absent_paddings.iter().map(|(_, padding)| padding.len()).sum();
+        self.unfinished_at.get_or_insert(self.bytes.len() + inserted + offset);
+    }
+
+    /// Notes that this padding is absent at this offset of the next bytes.
+    pub(super) fn note_padding(&mut self, offset: usize, padding: &'static [u8]) {
+        self.absent_paddings.push((offset, padding));
     }
 
     /// Notes that the result of the current item has begun.
@@ -54,7 +63,13 @@ impl HeldBytes {
 
     /// Adds the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        let mut start = 0;
+        for (offset, padding) in self.absent_paddings.drain(..) {
+            self.bytes.extend_from_slice(&bytes[start..offset]);
+            self.bytes.extend_from_slice(padding);
+            start = offset;
+        }
+        self.bytes.extend_from_slice(&bytes[start..]);
         // A status that is cut by the end of the bytes is read first.
         let is_whole = |at: &usize| self.bytes.len() >= at + UNFINISHED.len();
         if self.has_result && self.unfinished_at.as_ref().is_some_and(is_whole) {
@@ -69,7 +84,9 @@ impl HeldBytes {
 
     /// Adds the next bytes, and returns all that can be passed on: as they are if nothing is held and nothing changes.
     pub(super) fn pass(&mut self, bytes: Bytes) -> Bytes {
-        if self.bytes.is_empty() && self.unfinished_at.is_none() && self.completed_at.is_empty() {
+        let is_unchanged =
+            self.unfinished_at.is_none() && self.completed_at.is_empty() && self.absent_paddings.is_empty();
+        if self.bytes.is_empty() && is_unchanged {
             return bytes;
         }
         self.push(&bytes);
@@ -90,6 +107,7 @@ impl HeldBytes {
     /// Takes all bytes.
     pub(super) fn take_all(&mut self) -> Bytes {
         self.unfinished_at = None;
+        self.absent_paddings.clear();
         self.bytes.split().freeze()
     }
 }

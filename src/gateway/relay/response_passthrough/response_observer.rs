@@ -152,6 +152,7 @@ impl ResponseObserver {
             RelayEvent::ItemBegun { .. }
             | RelayEvent::ElementBegun
             | RelayEvent::UnfinishedStatus { .. }
+            | RelayEvent::PaddingAbsent { .. }
             | RelayEvent::MemberDropped { .. }
             | RelayEvent::FrameEnded { .. }
             | RelayEvent::AnswerEnded => {}

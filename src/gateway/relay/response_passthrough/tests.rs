@@ -1,5 +1,6 @@
 //! Tests of the passthrough with scripted responses: the bytes that the caller gets, and the outcome.
 
+mod absent_padding;
 mod item_status;
 
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -16,8 +16,10 @@ use super::CallerStage;
 use crate::kit::{Answer, Call, Gateway, Program, Random, Reply, TEST_TIMEOUT, ends_within, pause, request, signal};
 use crate::pages::visitor::{Visitor, post};
 
-/// The number of times that a caller asks again, and the pause between two of them.
-const QUESTIONS_MAX: usize = 300;
+/// The time for which a caller asks again: longer than another node waits for the answer of a job that has ended, before it
+/// counts as lost.
+const ASKS_FOR: Duration = Duration::from_secs(45);
+/// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,10 +127,8 @@ impl ImageCaller {
 
     /// Asks again until the caller has its image, or knows that the outcome is unknown.
     pub(super) fn ask_until_answered(&mut self, stage: &CallerStage) {
-        for _ in 0..QUESTIONS_MAX {
-            if !matches!(self.outcome, ImageOutcome::Open(_)) {
-                return;
-            }
+        let end = Instant::now() + ASKS_FOR;
+        while matches!(self.outcome, ImageOutcome::Open(_)) && Instant::now() < end {
             match self.kind {
                 CallerKind::Sdk => self.ask_with_sdk(stage, None),
                 CallerKind::Command | CallerKind::Batch => self.run_command(stage),
@@ -252,7 +252,10 @@ impl ImageCaller {
             200 => ImageOutcome::Image(BASE64_STANDARD.encode(&picture.body)),
             // The node was killed before the record was closed, or between that and the storing of the answer.
             _ if text.contains("Interrupted") || text.contains("but it is not stored") => ImageOutcome::Unknown,
-            _ => ImageOutcome::Open(format!("{} {page}", shown.status)),
+            _ => {
+                let is_running = text.contains("id=\"running\"");
+                ImageOutcome::Open(format!("{} {page}, running: {is_running}", shown.status))
+            }
         };
         text.contains("id=\"running\"") || text.contains("class=\"facts\"")
     }
