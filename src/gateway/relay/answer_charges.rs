@@ -19,7 +19,7 @@ const SVG_USAGE: &str = "svg_usage";
 
 /// The counts in `usage` whose price is known, by their documented names. Tokens of reasoning and of predictions are part
 /// of the output.
-const KNOWN_COUNTS: [&str; 21] = [
+const KNOWN_COUNTS: [&str; 24] = [
     "input_tokens",
     "input_tokens_details.cache_creation.ephemeral_1h_input_tokens",
     "input_tokens_details.cache_creation.ephemeral_5m_input_tokens",
@@ -37,6 +37,9 @@ const KNOWN_COUNTS: [&str; 21] = [
     "output_tokens_details.rejected_prediction_tokens",
     "output_tokens_details.text_tokens",
     "total_tokens",
+    "cached_tokens",
+    "cached_tokens_details.cached_image_tokens",
+    "cached_tokens_details.cached_text_tokens",
     "cache_creation.ephemeral_1h_input_tokens",
     "cache_creation.ephemeral_5m_input_tokens",
     "cache_creation_input_tokens",

@@ -144,13 +144,12 @@ pub(super) fn parse_token_counts(value: &Value) -> Option<TokenCounts> {
     let writes = cache_writes(object);
     let written_apart = apart(count("cache_creation_input_tokens").max(writes.apart));
     let input = stated_input.saturating_add(written_apart).saturating_add(apart(count(CACHE_READ)));
-    let input_details = documented(object, "input_tokens_details");
     let detail = |group: &str, name: &str| documented(object, group)?.get(name).and_then(parse_count);
     let stated_image = detail("input_tokens_details", "image_tokens");
     let stated_text = detail("input_tokens_details", "text_tokens");
     let input_image = stated_image.unwrap_or(0);
     let input_text = stated_text.unwrap_or(input.saturating_sub(input_image));
-    let cached = cached_token_counts(input_details, input_text);
+    let cached = cached_token_counts(object, input_text);
     let output_text = detail("output_tokens_details", "text_tokens").unwrap_or(0);
     Some(TokenCounts {
         input,
@@ -220,15 +219,17 @@ struct CachedTokenCounts {
     is_breakdown_assumed: bool,
 }
 
-/// Reads the cached tokens from the details of the input tokens. If the upstream states only their sum, text tokens come
-/// first, because caching saves the least for them.
-fn cached_token_counts(details: Option<&Value>, input_text: u64) -> CachedTokenCounts {
-    let Some(details) = details else { return CachedTokenCounts::default() };
-    let kinds = details.get("cached_tokens_details");
-    let kind = |name: &str| kinds.and_then(|kinds| kinds.get(name)).and_then(parse_count);
-    match (kind("text_tokens"), kind("image_tokens")) {
+/// Reads the cached tokens from the details of the input tokens, or, as the contract has them for the image tool of a
+/// response, beside them. If the upstream states only their sum, text tokens come first, because caching saves the least
+/// for them.
+fn cached_token_counts(usage: &Map<String, Value>, input_text: u64) -> CachedTokenCounts {
+    let details = documented(usage, "input_tokens_details");
+    let stated = |name: &str| details.and_then(|details| details.get(name)).or_else(|| usage.get(name));
+    let kinds = stated("cached_tokens_details");
+    let kind = |names: [&str; 2]| names.iter().find_map(|name| parse_count(kinds?.get(name)?));
+    match (kind(["text_tokens", "cached_text_tokens"]), kind(["image_tokens", "cached_image_tokens"])) {
         (None, None) => {
-            let sum = details.get("cached_tokens").and_then(parse_count).unwrap_or(0);
+            let sum = stated("cached_tokens").and_then(parse_count).unwrap_or(0);
             let text = sum.min(input_text);
             CachedTokenCounts { text, image: sum - text, is_breakdown_assumed: sum > 0 }
         }

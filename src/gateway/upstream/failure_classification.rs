@@ -337,11 +337,11 @@ fn param_root(param: &str) -> &str {
     param.split(['.', '[']).next().unwrap_or_default()
 }
 
-/// True if an error is a refusal of the content, in any wording.
-pub(crate) fn is_refusal(members: &Map<String, Value>) -> bool {
+/// True if an error says that the same request fails again: its content was refused, in any wording, or it is invalid.
+pub(crate) fn is_fault_of_request(members: &Map<String, Value>) -> bool {
     let phrases = FailurePhrases::default();
     let signals = AnswerSignals::from_members(members, &phrases);
-    signals.is_refused || signals.reads_like_refusal()
+    signals.is_refused || signals.reads_like_refusal() || signals.picture_fault || signals.invalid_request
 }
 
 /// Returns the upstream's message if it may go to the caller.

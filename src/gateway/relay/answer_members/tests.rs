@@ -99,6 +99,11 @@ fn cached_tokens_are_counted_by_kind() {
     assert_eq!(counts(json!({"cached_tokens": 350, "cache_write_tokens": 0})), (350, 0, false));
     assert_eq!(counts(json!({"text_tokens": 200, "image_tokens": 1000, "cached_tokens": 0})), (0, 0, false));
     assert_eq!(counts(json!(null)), (0, 0, false));
+    // The usage of the image tool of a response has them beside the details.
+    let beside = json!({"input_tokens": 1200, "output_tokens": 1, "input_tokens_details": {"text_tokens": 200, "image_tokens": 1000},
+                        "cached_tokens": 350, "cached_tokens_details": {"cached_text_tokens": 200, "cached_image_tokens": 150}});
+    let counts = parse_token_counts(&beside).expect("has counts");
+    assert_eq!((counts.cached_text, counts.cached_image, counts.is_cache_breakdown_assumed), (200, 150, false));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::gateway::relay::decoder::CIPHERTEXT;
 use crate::gateway::relay::event::{AnswerSummary, DeliveredImage, ImagePlace, MemberScope, RelayEvent};
 use crate::gateway::relay::image_item::ImageProbe;
 use crate::gateway::store::BindingDigest;
-use crate::gateway::upstream::is_refusal;
+use crate::gateway::upstream::is_fault_of_request;
 use crate::image::ImageProperties;
 use crate::stream::json::ValueInterest;
 use crate::wire::escape_line_ends;
@@ -350,8 +350,8 @@ impl ResponseObserver {
             CONTEXT_TOO_LONG => CONTEXT_TOO_LONG,
             "server_is_overloaded" => "server_is_overloaded",
             "rate_limit_exceeded" | "rate_limit_error" => "rate_limit_exceeded",
-            // Agents stop at this code. After any other code they would send the refused content again.
-            _ if self.failure.as_ref().is_some_and(is_refusal) => "invalid_prompt",
+            // Agents stop at this code. After any other code they would send the same request again.
+            _ if self.failure.as_ref().is_some_and(is_fault_of_request) => "invalid_prompt",
             _ => "server_error",
         }
     }

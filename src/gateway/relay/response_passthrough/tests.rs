@@ -239,6 +239,8 @@ async fn a_stated_failure_becomes_failure_events_of_the_gateway() {
             frame("response.failed", json!({"response": {"error": {"code": "image_content_policy_violation"}}})),
             "invalid_prompt",
         ),
+        // An agent would send the same picture again.
+        (frame("response.failed", json!({"response": {"error": {"code": "image_too_small"}}})), "invalid_prompt"),
         (
             frame("response.failed", json!({"response": {"error": account, "x": "canary".repeat(20_000)}})),
             "server_error",
