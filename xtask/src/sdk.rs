@@ -32,14 +32,16 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
     match api.client_types {
         ClientTypes::Shared => {
             let words = OpenWords::from_document(value, OpenComponents::Answers, "crate::wire::types");
-            let sdk = generate_with(api, document, &words, |schemas, paths| {
+            let mut sdk = generate_with(api, document, &words, |schemas, paths| {
                 remove_patterns(schemas);
                 remove_posts(paths);
             })?;
-            Ok(Sdk { open_types: None, ..sdk })
+            surface::remove_builders(&mut sdk.types.items, &|_| false);
+            Ok(sdk)
         }
         ClientTypes::Own(module) => {
-            let server = generate_with(api, document, &OpenWords::default(), |_, _| {})?;
+            let mut server = generate_with(api, document, &OpenWords::default(), |_, _| {})?;
+            surface::remove_builders(&mut server.types.items, &|_| false);
             let words = OpenWords::from_document(value, OpenComponents::AnswersAndShared, module);
             let mut sdk = generate_with(api, document, &words, |schemas, paths| {
                 remove_patterns(schemas);

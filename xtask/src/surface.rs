@@ -38,20 +38,22 @@ pub(crate) fn prepare(items: &mut [Item]) {
     }
 }
 
-/// Removes the builders of the types that no request has: a client only reads them.
+/// Removes the builders that nobody uses. A client needs those of its requests; the gateway makes values of structs, and a
+/// client only reads the other types.
 pub(crate) fn remove_builders(items: &mut Vec<Item>, is_kept: &impl Fn(&str) -> bool) {
-    items.retain(|item| !matches!(item, Item::Impl(item) if has_builder(item) && !is_kept(&type_name(&item.self_ty))));
-    for item in items {
-        let Item::Mod(item) = item else { continue };
-        if item.ident == "builder" {
+    items.retain_mut(|item| match item {
+        Item::Impl(item) => !has_builder(item) || is_kept(&type_name(&item.self_ty)),
+        Item::Mod(item) if item.ident == "builder" => {
             let (_, items) = item.content.get_or_insert_default();
             items.retain(|item| match item {
                 Item::Struct(item) => is_kept(&item.ident.to_string()),
                 Item::Impl(item) => is_kept(&type_name(&item.self_ty)),
                 _ => true,
             });
+            !items.is_empty()
         }
-    }
+        _ => true,
+    });
 }
 
 /// Returns whether a type gets its builder here.
