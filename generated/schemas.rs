@@ -99,106 +99,6 @@ impl schemars::JsonSchema for types::ImageAction {
         super::served::component("ImageAction", generator)
     }
 }
-impl schemars::JsonSchema for types::ImageEditCompletedEvent {
-    fn schema_name() -> String {
-        "ImageEditCompletedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageEditCompletedEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageEditEvent {
-    fn schema_name() -> String {
-        "ImageEditEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageEditEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageEditForm {
-    fn schema_name() -> String {
-        "ImageEditForm".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageEditForm", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageEditPartialImageEvent {
-    fn schema_name() -> String {
-        "ImageEditPartialImageEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageEditPartialImageEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageEditRequest {
-    fn schema_name() -> String {
-        "ImageEditRequest".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageEditRequest", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageGenerationCall {
-    fn schema_name() -> String {
-        "ImageGenerationCall".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageGenerationCall", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageGenerationCallStatus {
-    fn schema_name() -> String {
-        "ImageGenerationCallStatus".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageGenerationCallStatus", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageGenerationCompletedEvent {
-    fn schema_name() -> String {
-        "ImageGenerationCompletedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageGenerationCompletedEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageGenerationEvent {
-    fn schema_name() -> String {
-        "ImageGenerationEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageGenerationEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageGenerationPartialImageEvent {
-    fn schema_name() -> String {
-        "ImageGenerationPartialImageEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageGenerationPartialImageEvent", generator)
-    }
-}
 impl schemars::JsonSchema for types::ImageGenerationRequest {
     fn schema_name() -> String {
         "ImageGenerationRequest".to_owned()
@@ -207,16 +107,6 @@ impl schemars::JsonSchema for types::ImageGenerationRequest {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("ImageGenerationRequest", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageGenerationTool {
-    fn schema_name() -> String {
-        "ImageGenerationTool".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageGenerationTool", generator)
     }
 }
 impl schemars::JsonSchema for types::ImageInputTokensDetails {
@@ -307,26 +197,6 @@ impl schemars::JsonSchema for types::ImageOutputTokensDetails {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("ImageOutputTokensDetails", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageReference {
-    fn schema_name() -> String {
-        "ImageReference".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageReference", generator)
-    }
-}
-impl schemars::JsonSchema for types::ImageUrl {
-    fn schema_name() -> String {
-        "ImageUrl".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ImageUrl", generator)
     }
 }
 impl schemars::JsonSchema for types::ImageUsage {
@@ -469,56 +339,6 @@ impl schemars::JsonSchema for types::Response {
         super::served::component("Response", generator)
     }
 }
-impl schemars::JsonSchema for types::ResponseCompletedEvent {
-    fn schema_name() -> String {
-        "ResponseCompletedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseCompletedEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseContentPart {
-    fn schema_name() -> String {
-        "ResponseContentPart".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseContentPart", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseContentPartAddedEvent {
-    fn schema_name() -> String {
-        "ResponseContentPartAddedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseContentPartAddedEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseContentPartDoneEvent {
-    fn schema_name() -> String {
-        "ResponseContentPartDoneEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseContentPartDoneEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseCreatedEvent {
-    fn schema_name() -> String {
-        "ResponseCreatedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseCreatedEvent", generator)
-    }
-}
 impl schemars::JsonSchema for types::ResponseError {
     fn schema_name() -> String {
         "ResponseError".to_owned()
@@ -529,26 +349,6 @@ impl schemars::JsonSchema for types::ResponseError {
         super::served::component("ResponseError", generator)
     }
 }
-impl schemars::JsonSchema for types::ResponseEvent {
-    fn schema_name() -> String {
-        "ResponseEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseFailedEvent {
-    fn schema_name() -> String {
-        "ResponseFailedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseFailedEvent", generator)
-    }
-}
 impl schemars::JsonSchema for types::ResponseFormat {
     fn schema_name() -> String {
         "ResponseFormat".to_owned()
@@ -557,66 +357,6 @@ impl schemars::JsonSchema for types::ResponseFormat {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("ResponseFormat", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseImageCallCompletedEvent {
-    fn schema_name() -> String {
-        "ResponseImageCallCompletedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseImageCallCompletedEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseImageCallGeneratingEvent {
-    fn schema_name() -> String {
-        "ResponseImageCallGeneratingEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseImageCallGeneratingEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseImageCallInProgressEvent {
-    fn schema_name() -> String {
-        "ResponseImageCallInProgressEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseImageCallInProgressEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseImageCallPartialImageEvent {
-    fn schema_name() -> String {
-        "ResponseImageCallPartialImageEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseImageCallPartialImageEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseInProgressEvent {
-    fn schema_name() -> String {
-        "ResponseInProgressEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseInProgressEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseIncompleteEvent {
-    fn schema_name() -> String {
-        "ResponseIncompleteEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseIncompleteEvent", generator)
     }
 }
 impl schemars::JsonSchema for types::ResponseInput {
@@ -669,46 +409,6 @@ impl schemars::JsonSchema for types::ResponseOutputItem {
         super::served::component("ResponseOutputItem", generator)
     }
 }
-impl schemars::JsonSchema for types::ResponseOutputItemAddedEvent {
-    fn schema_name() -> String {
-        "ResponseOutputItemAddedEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseOutputItemAddedEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseOutputItemDoneEvent {
-    fn schema_name() -> String {
-        "ResponseOutputItemDoneEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseOutputItemDoneEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseOutputTextDeltaEvent {
-    fn schema_name() -> String {
-        "ResponseOutputTextDeltaEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseOutputTextDeltaEvent", generator)
-    }
-}
-impl schemars::JsonSchema for types::ResponseOutputTextDoneEvent {
-    fn schema_name() -> String {
-        "ResponseOutputTextDoneEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ResponseOutputTextDoneEvent", generator)
-    }
-}
 impl schemars::JsonSchema for types::ResponseOutputTokensDetails {
     fn schema_name() -> String {
         "ResponseOutputTokensDetails".to_owned()
@@ -757,15 +457,5 @@ impl schemars::JsonSchema for types::ResponseUsage {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("ResponseUsage", generator)
-    }
-}
-impl schemars::JsonSchema for types::StreamErrorEvent {
-    fn schema_name() -> String {
-        "StreamErrorEvent".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("StreamErrorEvent", generator)
     }
 }

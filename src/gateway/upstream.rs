@@ -21,7 +21,9 @@ mod simulator;
 mod transport;
 mod webhook_call;
 
-pub(crate) use failure_classification::{FaultScope, classify_imageless_answer, is_fault_of_request, is_image_parameter};
+pub(crate) use failure_classification::{
+    FaultScope, classify_imageless_answer, is_fault_of_request, is_image_parameter,
+};
 pub(crate) use fetched_answer::AddressedAnswer;
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;

@@ -63,7 +63,7 @@ const LIMITS: &[Phrase] = &[
         "up to {} such requests of the last {} hours",
         &[
             |_| source_number("src/gateway/pages/stored_images.rs", "const RECENT_MAX: u32 = "),
-            |_| source_number("src/gateway/pages/stored_images.rs", "const RECENT_AGE: TimeDelta = TimeDelta::hours("),
+            |_| source_number("src/gateway/replay.rs", "const RUN_WINDOW: Duration = Duration::from_secs(") / 3600,
         ],
     ),
     ("at most {} keys are", &[|_| source_number("src/client/unfinished_calls.rs", "const MAX_KEYS: usize = ")]),

@@ -3,6 +3,8 @@
 //! This module checks the rules of this project for documents: a construct for which a generator would silently write
 //! wrong code is an error that names its location.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use openapiv3::OpenAPI;
 use serde_json::{Map, Value};
@@ -13,6 +15,8 @@ const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 const BODIES: [&str; 2] = ["application/json", "multipart/form-data"];
 /// The extension that marks the component of a pixel size.
 const SIZE_MARK: &str = "x-imagate-size";
+/// The words that a setter of the SDK takes although no body has a type with them.
+const SETTER_WORDS: [&str; 1] = ["ImageAction"];
 /// The format of a component whose values are secret.
 const SECRET_FORMAT: &str = "password";
 
@@ -78,6 +82,49 @@ impl Document {
         let mut schemas: Vec<_> = schemas.iter().map(|(name, schema)| (name.as_str(), schema)).collect();
         schemas.sort_by_key(|(name, _)| *name);
         Ok(schemas)
+    }
+
+    /// The names of the components that a program reads or writes as JSON: those that the request or the answers of an
+    /// operation refer to, directly or through others. The body of an operation that takes a form is read part by part,
+    /// and events are written while they arrive, so neither has types.
+    pub(crate) fn typed_components(&self) -> Result<BTreeSet<&str>> {
+        let is_there = |name: &&str| self.value["components"]["schemas"].get(*name).is_some();
+        let mut names: BTreeSet<_> = SETTER_WORDS.into_iter().filter(is_there).collect();
+        for operation in self.operations()? {
+            let body = if operation.takes_form() { None } else { operation.request_component() };
+            let answers = operation.value["responses"].as_object().into_iter().flat_map(Map::values);
+            let components = answers.map(|answer| self.resolve_answer(answer)).filter_map(json_component).chain(body);
+            components.for_each(|name| self.add_component(name, &mut names));
+            for parameter in operation.value["parameters"].as_array().into_iter().flatten() {
+                self.add_referred(parameter, &mut names);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The schemas of [`Document::typed_components`], sorted by name.
+    pub(crate) fn typed_schemas(&self) -> Result<Vec<(&str, &Value)>> {
+        let typed = self.typed_components()?;
+        Ok(self.components()?.into_iter().filter(|(name, _)| typed.contains(name)).collect())
+    }
+
+    /// The answer itself, or the one in `components` that it refers to.
+    fn resolve_answer<'a>(&'a self, answer: &'a Value) -> &'a Value {
+        let name = answer["$ref"].as_str().and_then(|path| path.strip_prefix("#/components/responses/"));
+        name.map_or(answer, |name| &self.value["components"]["responses"][name])
+    }
+
+    fn add_component<'a>(&'a self, name: &'a str, names: &mut BTreeSet<&'a str>) {
+        if names.insert(name) {
+            self.add_referred(&self.value["components"]["schemas"][name], names);
+        }
+    }
+
+    fn add_referred<'a>(&'a self, schema: &'a Value, names: &mut BTreeSet<&'a str>) {
+        component_of(schema).into_iter().for_each(|name| self.add_component(name, names));
+        let members = schema.as_object().into_iter().flat_map(Map::values);
+        let elements = schema.as_array().into_iter().flatten();
+        members.chain(elements).for_each(|part| self.add_referred(part, names));
     }
 
     /// The operations, sorted by path and then in the order of [`METHODS`].

@@ -76,6 +76,11 @@ impl OpenWords {
         }
     }
 
+    /// Returns whether a component was added by [`OpenWords::apply`].
+    pub(crate) fn is_added(&self, component: &str) -> bool {
+        component.strip_prefix(PREFIX).is_some_and(|word| self.words.contains(word))
+    }
+
     /// Returns whether requests use a component.
     pub(crate) fn is_in_request(&self, component: &str) -> bool {
         self.requests.contains(component)

@@ -11,7 +11,7 @@ use syn::File;
 use crate::document::{Document, hand_written_type};
 
 pub(crate) fn generate(document: &Document) -> Result<File> {
-    let components = document.components()?;
+    let components = document.typed_schemas()?;
     let generated = components.iter().filter(|(_, schema)| hand_written_type(schema).is_none());
     let impls = generated.map(|(label, _)| {
         let name = Ident::new(label, Span::call_site());

@@ -63,6 +63,7 @@ fn generate_with(
     words: &OpenWords,
     edit: impl FnOnce(&mut Value, &mut Value),
 ) -> Result<Sdk> {
+    let typed_components = document.typed_components()?;
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
     let typed = document.to_openapi(|value| {
         for form in &forms {
@@ -74,6 +75,9 @@ fn generate_with(
         remove_defaults(schemas);
         edit(schemas, &mut paths);
         words.apply(schemas);
+        if let Some(schemas) = schemas.as_object_mut() {
+            schemas.retain(|name, _| typed_components.contains(name.as_str()) || words.is_added(name));
+        }
         value["paths"] = paths;
     })?;
     let tokens = Generator::new(&settings(api, document, words)?).generate_tokens(&typed)?;
@@ -90,7 +94,7 @@ fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<Generat
         let inner: Type = syn::parse_str(inner)?;
         settings.with_inner_type(quote!(#inner));
     }
-    for (name, schema) in document.components()? {
+    for (name, schema) in document.typed_schemas()? {
         if let Some(hand_type) = hand_written_type(schema) {
             settings.with_replacement(name, path(hand_type), impls(hand_type).iter().copied());
         }
@@ -121,7 +125,7 @@ const fn impls(hand_type: HandWrittenType) -> &'static [TypeImpl] {
 /// The names of the document as aliases of the types written by hand, so that code does not repeat the bounds.
 fn aliases(document: &Document) -> Result<Vec<Item>> {
     let mut aliases = Vec::new();
-    for (name, schema) in document.components()? {
+    for (name, schema) in document.typed_schemas()? {
         let Some(hand_type) = hand_written_type(schema) else { continue };
         let path: Type = syn::parse_str(&path(hand_type))?;
         let name = Ident::new(name, Span::call_site());

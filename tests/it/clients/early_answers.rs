@@ -70,7 +70,8 @@ fn check(lines: &[Value]) {
         let (status, size, seen, count) = (&line["status"], &line["size"], &line["seen"], &line["count"]);
         println!("{client:>14} {kind:>5} {status} {size:>9} B: {seen} of {count} {}", line["others"]);
         // After a minute, the key may send a request again, which is refused for its body.
-        let admitted = if *status == 429 { line["others"]["400"].as_u64().unwrap_or_default() } else { 0 };
+        let admitted = ["400", "413"].iter().filter_map(|other| line["others"][other].as_u64()).sum::<u64>();
+        let admitted = if *status == 429 { admitted } else { 0 };
         lost += usize::from(seen.as_u64().map(|seen| seen + admitted) != count.as_u64());
     }
     assert!(!lines.is_empty() && lost == 0, "answers were lost in {lost} of {} cases", lines.len());
