@@ -413,24 +413,6 @@ async fn an_expired_idempotency_key_can_be_claimed_again() {
 }
 
 #[tokio::test]
-async fn an_answer_is_kept_until_its_last_reason_ends() {
-    let mut fixture = ReplayFixture::new().await;
-    fixture.settings.idempotency_window = Duration::ZERO;
-    let (replay, job) = (fixture.open().await, job("red"));
-    let mut shown = claim(&replay, &fixture.ada, &job).await;
-    shown.keep_for(RUN_WINDOW);
-    shown.keep_for(Duration::from_secs(1));
-    shown.record(Ok(ChannelAnswer::complete(b"image"))).await;
-    let kept_until = fixture.store.list_replays().await.unwrap()[0].claim.expires_at;
-    assert!(kept_until > Timestamp::now() + RUN_WINDOW - Duration::from_secs(60));
-    drop(replay);
-    // A start knows the ages of the files only.
-    let replay = fixture.open().await;
-    replay.sweep().await.unwrap();
-    assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), b"image");
-}
-
-#[tokio::test]
 async fn the_disk_is_not_accessed_on_runtime_threads() {
     let fixture = ReplayFixture::new().await;
     let (replay, accesses, answer) = (fixture.open().await, disk_accesses(), bytes(150_000));

@@ -1,6 +1,6 @@
 //! Tests of disk space that is reserved before an answer is made.
 
-use super::keyed_requests::{check, outcome_name};
+use super::keyed_requests::{check, claim, follow, outcome_name};
 use super::*;
 use crate::gateway::admission::RequestBudgets;
 use crate::gateway::replay::claim_guard::ClaimGuard;
@@ -118,4 +118,22 @@ async fn a_user_reserves_no_more_of_the_disk_than_its_part() {
     replay.reserve_space(&of("usr_2", "key_3"), 15 * MIB).await.unwrap();
     drop(first);
     replay.reserve_space(&of("usr_1", "key_1"), 15 * MIB).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_until_its_last_reason_ends() {
+    let mut fixture = ReplayFixture::new().await;
+    fixture.settings.idempotency_window = Duration::ZERO;
+    let (replay, job) = (fixture.open().await, job("red"));
+    let mut shown = claim(&replay, &fixture.ada, &job).await;
+    shown.keep_for(RUN_WINDOW);
+    shown.keep_for(Duration::from_secs(1));
+    shown.record(Ok(ChannelAnswer::complete(b"image"))).await;
+    let kept_until = fixture.store.list_replays().await.unwrap()[0].claim.expires_at;
+    assert!(kept_until > Timestamp::now() + RUN_WINDOW - Duration::from_secs(60));
+    drop(replay);
+    // A start knows the ages of the files only.
+    let replay = fixture.open().await;
+    replay.sweep().await.unwrap();
+    assert_eq!(read(follow(&replay, &fixture.ada, &job).await).await.unwrap(), b"image");
 }
