@@ -49,6 +49,7 @@ mod usage_fold;
 pub(crate) mod work;
 
 pub(crate) use current_gateway::CurrentGateway;
+pub use serve::DropshotGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
 pub(crate) use store::open_store;
 pub(crate) use unready_reason::UnreadyReason;

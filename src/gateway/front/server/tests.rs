@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use dropshot::{ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext};
+use dropshot::Body;
 use http::{Method, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -16,7 +16,7 @@ use super::super::response::ResponseCounter;
 use super::*;
 use crate::gateway::admission::{Admission, Principal, RequestBudgets};
 use crate::gateway::config::{CorsOrigins, TrustedProxies};
-use crate::gateway::front::{AdmittingServer, FormBody, admission_of};
+use crate::gateway::front::{AdmittingServer, FormBody, RequestHead, UnreadRequestBody, boxed_answer};
 use crate::gateway::telemetry::ConnectionMetrics;
 
 /// The time limit on events that must happen. Only a test that fails takes this long.
@@ -72,51 +72,51 @@ impl CorsSettings for Arc<TestServerState> {
     }
 }
 
-type Context = RequestContext<Arc<TestServerState>>;
+type Head = RequestHead<Arc<TestServerState>>;
 
-async fn answer_at_once(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::from("quick")))
+async fn answer_at_once(_: Head) -> Response<Body> {
+    Response::new(Body::from("quick"))
 }
 
-async fn panics(_: Context) -> Result<Response<Body>, HttpError> {
+async fn panics(_: Head) -> Response<Body> {
     panic!("seen in a test")
 }
 
-async fn slow(context: Context) -> Result<Response<Body>, HttpError> {
-    let site = Arc::clone(context.context());
+async fn slow(head: Head) -> Response<Body> {
+    let site = Arc::clone(head.server());
     site.is_slow_running.store(true, Ordering::SeqCst);
     let running = RunningGuard(Arc::clone(&site));
     site.end_notify.notified().await;
     drop(running);
-    Ok(Response::new(Body::from("slow")))
+    Response::new(Body::from("slow"))
 }
 
 /// An answer whose body never ends.
-async fn endless(context: Context) -> Result<Response<Body>, HttpError> {
-    context.context().is_slow_running.store(true, Ordering::SeqCst);
-    Ok(Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(context.context()))))))
+async fn endless(head: Head) -> Response<Body> {
+    head.server().is_slow_running.store(true, Ordering::SeqCst);
+    Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(head.server())))))
 }
 
 /// An answer that breaks off after a few bytes.
-async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from_static(b"begun"))))))
+async fn breaks(_: Head) -> Response<Body> {
+    Response::new(Body::wrap(InterruptedBody(Some(Bytes::from_static(b"begun")))))
 }
 
 /// An answer that breaks off after more bytes than a socket takes at once.
-async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
+async fn breaks_late(_: Head) -> Response<Body> {
+    Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES])))))
 }
 
-async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
-    drop(body.read(&admission_of(&context), 1 << 20).await);
-    Ok(Response::new(Body::from("upload")))
+async fn upload(head: Head, body: FormBody) -> Response<Body> {
+    drop(body.read(head.admission(), 1 << 20).await);
+    Response::new(Body::from("upload"))
 }
 
 /// Answers with an error and leaves the body unread.
-async fn refuse_upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
-    admission_of(&context).set_principal(Principal::of_actor(None));
+async fn refuse_upload(head: Head, body: FormBody) -> Response<Body> {
+    head.admission().set_principal(Principal::of_actor(None));
     drop(body);
-    Ok(error_response(&Error::Unavailable).map(Body::from))
+    error_response(&Error::Unavailable).map(Body::from)
 }
 
 struct EndlessBody(#[expect(dead_code, reason = "its drop is observed")] RunningGuard);
@@ -148,20 +148,26 @@ impl http_body::Body for InterruptedBody {
     }
 }
 
-/// The API of the test server.
-fn build_api() -> Result<ApiDescription<Arc<TestServerState>>, ApiDescriptionRegisterError> {
-    const FORM: &str = "application/x-www-form-urlencoded";
-    let all = || ApiEndpointVersions::All;
-    let mut api = ApiDescription::new();
-    api.register(ApiEndpoint::new("quick".to_owned(), answer_at_once, Method::GET, FORM, "/quick", all()))?;
-    api.register(ApiEndpoint::new("slow".to_owned(), slow, Method::GET, FORM, "/slow", all()))?;
-    api.register(ApiEndpoint::new("fails".to_owned(), panics, Method::GET, FORM, "/fails", all()))?;
-    api.register(ApiEndpoint::new("endless".to_owned(), endless, Method::GET, FORM, "/endless", all()))?;
-    api.register(ApiEndpoint::new("breaks".to_owned(), breaks, Method::GET, FORM, "/breaks", all()))?;
-    api.register(ApiEndpoint::new("late".to_owned(), breaks_late, Method::GET, FORM, "/breaks-late", all()))?;
-    api.register(ApiEndpoint::new("upload".to_owned(), upload, Method::POST, FORM, "/upload", all()))?;
-    api.register(ApiEndpoint::new("refused".to_owned(), refuse_upload, Method::POST, FORM, "/refused", all()))?;
-    Ok(api)
+/// The routes of the test server.
+fn routes() -> Vec<Route<Arc<TestServerState>>> {
+    vec![
+        Route::new("quick", Method::GET, "/quick", |request| boxed_answer(answer_at_once(request.head))),
+        Route::new("slow", Method::GET, "/slow", |request| boxed_answer(slow(request.head))),
+        Route::new("fails", Method::GET, "/fails", |request| boxed_answer(panics(request.head))),
+        Route::new("endless", Method::GET, "/endless", |request| boxed_answer(endless(request.head))),
+        Route::new("breaks", Method::GET, "/breaks", |request| boxed_answer(breaks(request.head))),
+        Route::new("late", Method::GET, "/breaks-late", |request| boxed_answer(breaks_late(request.head))),
+        Route::new("upload", Method::POST, "/upload", |request| {
+            boxed_answer(upload(request.head, form_body(request.request)))
+        }),
+        Route::new("refused", Method::POST, "/refused", |request| {
+            boxed_answer(refuse_upload(request.head, form_body(request.request)))
+        }),
+    ]
+}
+
+fn form_body(request: http::Request<Body>) -> FormBody {
+    UnreadRequestBody::new(request, 1 << 20)
 }
 
 async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
@@ -173,8 +179,8 @@ async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, 
     });
     let metrics = ConnectionMetrics::default();
     let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
-    let server = start(build_api, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
-    (server.await.unwrap(), site)
+    let server = start(routes(), Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
+    (server.unwrap(), site)
 }
 
 fn deadlines(head: Duration, idle: Duration, write: Duration) -> ConnectionDeadlines {
