@@ -61,6 +61,12 @@ pub(crate) fn routes() -> Vec<Route<CurrentGateway>> {
     routes
 }
 
+/// Returns the operation, the method and the path of every route, for the drift test.
+#[must_use]
+pub fn served_routes() -> Vec<[String; 3]> {
+    routes().iter().map(Route::description).collect()
+}
+
 /// Returns the public API as dropshot registers it.
 ///
 /// # Errors

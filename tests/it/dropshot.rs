@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use imagate::DropshotGateway;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::kit::{Answer, Call, Events, Form, Gateway, alpha_png, request};
@@ -110,8 +110,8 @@ fn refusals_are_those_of_the_gateway() {
     assert_eq!((size.should_retry(), size.header("x-request-id").is_some()), (Some("false"), true));
     servers.call(Call::generation().bytes("{").header("content-type", "application/json")).error_object(400);
     servers.call(Call::generation().bytes("model").header("content-type", "text/plain")).error_object(415);
-    let long = Value::String("x".repeat(2 << 20));
-    servers.call(Call::generation().json(&request(json!({"prompt": long})))).error_object(413);
+    let long = Call::generation().header("content-type", "application/json").announcing_only(2 << 20);
+    servers.call(long).error_object(413);
     let model = servers.call(Call::get("/v1/models/no%2Fsuch"));
     assert_eq!(code(&model, 404).as_deref(), Some("model_not_found"));
     assert!(model.text().contains("no/such"), "{}", model.text());
@@ -136,7 +136,7 @@ fn every_kind_of_admin_operation_is_served() {
     Call::generation().key(secret).json(&request(json!({"quality": "low"}))).send(servers.public()).ok_json();
 
     let list = servers.manage(Call::get("/admin/v1/keys?search=brush&limit=7")).ok_json();
-    assert_eq!(list["data"][0]["id"], *id);
+    assert_eq!(list["data"][0]["id"], id);
     let path = format!("/admin/v1/keys/{id}");
     let renamed = servers.manage(Call::patch(&path).json(&json!({"name": "pencil"}))).ok_json();
     assert_eq!(renamed["name"], "pencil");

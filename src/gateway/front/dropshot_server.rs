@@ -49,11 +49,11 @@ pub(crate) fn start_dropshot_server<C: AdmittingServer>(
     })
 }
 
-/// Adds routes without variables to an API. A route of GET also answers HEAD.
+/// Adds routes whose paths are plain, without variables and folders, to an API. A route of GET also answers HEAD.
 ///
 /// # Errors
 ///
-/// Returns an error if a route is already registered, or has variables.
+/// Returns an error if a path has variables.
 pub(crate) fn register_routes<C: AdmittingServer>(
     api: &mut ApiDescription<C>,
     routes: impl IntoIterator<Item = Route<C>>,

@@ -92,6 +92,12 @@ impl<C> Route<C> {
         Self { operation, method, path: folder, is_folder: true, handler }
     }
 
+    /// The name of the operation, the method, and the path; the path of a folder ends with `/*`.
+    pub(crate) fn description(&self) -> [String; 3] {
+        let path = if self.is_folder { format!("/{}/*", self.path) } else { self.path.to_owned() };
+        [self.operation.to_owned(), self.method.to_string(), path]
+    }
+
     /// Returns the values of the variables if the route has the path.
     fn match_path(&self, path: &str) -> Option<PathVariables> {
         if self.is_folder {

@@ -24,7 +24,7 @@ pub struct DropshotGateway {
 }
 
 /// The machine with these environment variables.
-struct GivenEnvironment<'a>(&'a [(String, String)]);
+struct VariableEnvironment<'a>(&'a [(String, String)]);
 
 // === impl DropshotGateway ===
 
@@ -36,7 +36,7 @@ impl DropshotGateway {
     /// Returns the message of the error if the settings or the store cannot be used, or if dropshot refuses an API.
     pub async fn start(config: PathBuf, variables: &[(String, String)]) -> Result<Self, String> {
         let overrides = ConfigOverrides { config: Some(config), ..ConfigOverrides::default() };
-        let config = config::load(overrides, &GivenEnvironment(variables));
+        let config = config::load(overrides, &VariableEnvironment(variables));
         let mut config = config.map_err(|problems| format!("{problems:?}"))?;
         let gateway = OpenGateway::open(&mut config).await.map_err(text)?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -71,9 +71,9 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-// === impl GivenEnvironment ===
+// === impl VariableEnvironment ===
 
-impl HostEnvironment for GivenEnvironment<'_> {
+impl HostEnvironment for VariableEnvironment<'_> {
     fn variable(&self, name: &str) -> Option<OsString> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.into())
     }
