@@ -2,8 +2,10 @@
 
 mod unread_bodies;
 
+use std::future::{poll_fn, ready};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
 use bytes::Bytes;
 use dropshot::Body;
@@ -74,14 +76,6 @@ impl CorsSettings for Arc<TestServerState> {
 
 type Head = RequestHead<Arc<TestServerState>>;
 
-async fn answer_at_once(_: Head) -> Response<Body> {
-    Response::new(Body::from("quick"))
-}
-
-async fn panics(_: Head) -> Response<Body> {
-    panic!("seen in a test")
-}
-
 async fn slow(head: Head) -> Response<Body> {
     let site = Arc::clone(head.server());
     site.is_slow_running.store(true, Ordering::SeqCst);
@@ -92,18 +86,18 @@ async fn slow(head: Head) -> Response<Body> {
 }
 
 /// An answer whose body never ends.
-async fn endless(head: Head) -> Response<Body> {
+fn endless(head: &Head) -> Response<Body> {
     head.server().is_slow_running.store(true, Ordering::SeqCst);
     Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(head.server())))))
 }
 
 /// An answer that breaks off after a few bytes.
-async fn breaks(_: Head) -> Response<Body> {
+fn breaks() -> Response<Body> {
     Response::new(Body::wrap(InterruptedBody(Some(Bytes::from_static(b"begun")))))
 }
 
 /// An answer that breaks off after more bytes than a socket takes at once.
-async fn breaks_late(_: Head) -> Response<Body> {
+fn breaks_late() -> Response<Body> {
     Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES])))))
 }
 
@@ -113,9 +107,8 @@ async fn upload(head: Head, body: FormBody) -> Response<Body> {
 }
 
 /// Answers with an error and leaves the body unread.
-async fn refuse_upload(head: Head, body: FormBody) -> Response<Body> {
+fn refuse_upload(head: &Head) -> Response<Body> {
     head.admission().set_principal(Principal::of_actor(None));
-    drop(body);
     error_response(&Error::Unavailable).map(Body::from)
 }
 
@@ -128,8 +121,8 @@ impl http_body::Body for EndlessBody {
     fn poll_frame(
         self: std::pin::Pin<&mut Self>,
         _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))))
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))))
     }
 }
 
@@ -142,35 +135,30 @@ impl http_body::Body for InterruptedBody {
     fn poll_frame(
         mut self: std::pin::Pin<&mut Self>,
         _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
         let next = self.0.take().map(http_body::Frame::data).ok_or_else(|| std::io::ErrorKind::BrokenPipe.into());
-        std::task::Poll::Ready(Some(next))
+        Poll::Ready(Some(next))
     }
 }
 
 /// The routes of the test server.
 fn routes() -> Vec<Route<Arc<TestServerState>>> {
+    let get = |path, handler| Route::new(path, Method::GET, path, handler);
     vec![
-        Route::new("quick", Method::GET, "/quick", |request| boxed_answer(answer_at_once(request.head))),
-        Route::new("slow", Method::GET, "/slow", |request| boxed_answer(slow(request.head))),
-        Route::new("fails", Method::GET, "/fails", |request| boxed_answer(panics(request.head))),
-        Route::new("endless", Method::GET, "/endless", |request| boxed_answer(endless(request.head))),
-        Route::new("breaks", Method::GET, "/breaks", |request| boxed_answer(breaks(request.head))),
-        Route::new("late", Method::GET, "/breaks-late", |request| boxed_answer(breaks_late(request.head))),
+        get("/quick", |_| boxed_answer(ready(Response::new(Body::from("quick"))))),
+        get("/slow", |request| boxed_answer(slow(request.head))),
+        get("/fails", |_| boxed_answer(poll_fn(|_| -> Poll<Response<Body>> { panic!("seen in a test") }))),
+        get("/endless", |request| boxed_answer(ready(endless(&request.head)))),
+        get("/breaks", |_| boxed_answer(ready(breaks()))),
+        get("/breaks-late", |_| boxed_answer(ready(breaks_late()))),
         Route::new("upload", Method::POST, "/upload", |request| {
-            boxed_answer(upload(request.head, form_body(request.request)))
+            boxed_answer(upload(request.head, UnreadRequestBody::new(request.request, 1 << 20)))
         }),
-        Route::new("refused", Method::POST, "/refused", |request| {
-            boxed_answer(refuse_upload(request.head, form_body(request.request)))
-        }),
+        Route::new("refused", Method::POST, "/refused", |request| boxed_answer(ready(refuse_upload(&request.head)))),
     ]
 }
 
-fn form_body(request: http::Request<Body>) -> FormBody {
-    UnreadRequestBody::new(request, 1 << 20)
-}
-
-async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
+fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
     let site = Arc::new(TestServerState {
         budgets: RequestBudgets::default_for_test(),
         response_count: AtomicUsize::default(),
@@ -228,7 +216,7 @@ async fn wait_until(event: &str, has_happened: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_connection_without_a_complete_head_is_closed() {
-    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 100);
     for bytes in ["", "G", "GET /quick HTTP/1.1\r\nhost: local", "PRI * HT"] {
         let mut stream = connect(&server, bytes).await;
         assert_eq!(read_remaining(&mut stream).await, "", "{bytes:?}");
@@ -242,7 +230,7 @@ async fn a_connection_without_a_complete_head_is_closed() {
 
 #[tokio::test]
 async fn http_2_is_refused_at_once() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     for bytes in ["PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
         let mut stream = connect(&server, bytes).await;
         let text = read_remaining(&mut stream).await;
@@ -252,7 +240,7 @@ async fn http_2_is_refused_at_once() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let (server, _) = serve_with(deadlines(LONG, SHORT, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, SHORT, LONG), 100);
     let mut stream = connect(&server, &get("/quick")).await;
     let text = read_remaining(&mut stream).await;
     assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("quick"), "{text}");
@@ -260,7 +248,7 @@ async fn an_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn a_running_handler_has_no_deadline() {
-    let (server, site) = serve_with(deadlines(SHORT, SHORT, SHORT), 100).await;
+    let (server, site) = serve_with(deadlines(SHORT, SHORT, SHORT), 100);
     let mut stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     sleep(SHORT * 3).await;
@@ -270,7 +258,7 @@ async fn a_running_handler_has_no_deadline() {
 
 #[tokio::test]
 async fn the_connection_of_a_peer_that_reads_nothing_is_closed() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, SHORT), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, SHORT), 100);
     let stream = connect(&server, &get("/endless")).await;
     wait_until("the answer begins", || site.is_slow_running.load(Ordering::SeqCst)).await;
     wait_until("the answer is dropped", || !site.is_slow_running.load(Ordering::SeqCst)).await;
@@ -279,7 +267,7 @@ async fn the_connection_of_a_peer_that_reads_nothing_is_closed() {
 
 #[tokio::test]
 async fn a_handler_is_dropped_when_its_connection_closes() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     drop(stream);
@@ -288,7 +276,7 @@ async fn a_handler_is_dropped_when_its_connection_closes() {
 
 #[tokio::test]
 async fn a_panic_is_answered_with_500_on_an_open_connection() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let mut stream = connect(&server, &get("/fails")).await;
     let text = read_answer(&mut stream, "}}").await;
     assert!(text.starts_with("HTTP/1.1 500 ") && text.contains("x-request-id: ") && text.contains("x-should-retry: "));
@@ -299,7 +287,7 @@ async fn a_panic_is_answered_with_500_on_an_open_connection() {
 
 #[tokio::test]
 async fn a_request_without_a_route_gets_an_error_answer() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     for (request, status, expected) in [
         (get("/nowhere"), "404", "unknown_url"),
         (get("/quick").replace("GET", "DELETE"), "405", "\"error\""),
@@ -318,7 +306,7 @@ async fn a_request_without_a_route_gets_an_error_answer() {
 /// would then count as the request of another caller (request smuggling).
 #[tokio::test]
 async fn a_request_with_two_body_lengths_is_the_last_of_its_connection() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let (length, chunked) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
     for framing in [format!("{length}{chunked}"), format!("{chunked}{length}")] {
         let hidden = get("/quick");
@@ -332,7 +320,7 @@ async fn a_request_with_two_body_lengths_is_the_last_of_its_connection() {
 
 #[tokio::test]
 async fn a_new_connection_replaces_an_unused_one() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 3).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 3);
     let mut slow = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut others = Vec::new();
@@ -349,7 +337,7 @@ async fn a_new_connection_replaces_an_unused_one() {
 
 #[tokio::test]
 async fn a_new_connection_gets_503_if_all_others_are_busy() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1);
     let mut slow = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut refused = TcpStream::connect(server.address()).await.unwrap();
@@ -364,7 +352,7 @@ async fn a_new_connection_gets_503_if_all_others_are_busy() {
 
 #[tokio::test]
 async fn a_stop_waits_only_for_running_requests() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let address = server.address();
     let mut silent = connect(&server, "").await;
     wait_until("the connection is accepted", || server.connections.count() == 1).await;
@@ -382,7 +370,7 @@ async fn a_stop_waits_only_for_running_requests() {
 
 #[tokio::test]
 async fn connections_that_were_not_accepted_before_a_stop_are_served() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     // On this thread, nothing is accepted before the next wait.
     let mut clients: Vec<TcpStream> = Vec::new();
     for _ in 0..8 {
@@ -401,7 +389,7 @@ async fn connections_that_were_not_accepted_before_a_stop_are_served() {
 
 #[tokio::test]
 async fn a_stop_has_a_time_limit() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     assert!(!server.stop(SHORT).await);
@@ -410,7 +398,7 @@ async fn a_stop_has_a_time_limit() {
 
 #[tokio::test]
 async fn an_interrupted_answer_is_sent_up_to_its_interruption() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     let text = read_remaining(&mut connect(&server, &get("/breaks")).await).await;
     assert!(
         text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("begun") && !text.ends_with("0\r\n\r\n"),
@@ -420,7 +408,7 @@ async fn an_interrupted_answer_is_sent_up_to_its_interruption() {
 
 #[tokio::test]
 async fn a_slow_reader_gets_all_bytes_of_an_interrupted_answer() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     let mut stream = connect(&server, &get("/breaks-late")).await;
     sleep(SHORT).await;
     let text = read_remaining(&mut stream).await;
