@@ -38,7 +38,7 @@ mod relay;
 mod replay;
 mod retention;
 mod rules;
-mod serve;
+pub(crate) mod serve;
 pub(crate) mod spool;
 pub(crate) mod store;
 pub(crate) mod telemetry;
@@ -49,7 +49,6 @@ mod usage_fold;
 pub(crate) mod work;
 
 pub(crate) use current_gateway::CurrentGateway;
-pub use serve::DropshotGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
 pub(crate) use store::open_store;
 pub(crate) use unready_reason::UnreadyReason;
