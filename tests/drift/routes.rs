@@ -39,7 +39,7 @@ fn differences(documents: [&Value; 2]) -> Vec<String> {
     let served: BTreeSet<_> = imagate::served_routes().into_iter().filter(is_documented).collect();
     let mut expected = BTreeSet::from(OTHER_ROUTES.map(|route| route.map(str::to_owned)));
     expected.extend(documents.into_iter().flat_map(operations));
-    let side = |route| if served.contains(route) { "only served" } else { "not served" };
+    let side = |route: &[String; 3]| if served.contains(route) { "only served" } else { "not served" };
     served.symmetric_difference(&expected).map(|route| format!("{}: {}", route.join(" "), side(route))).collect()
 }
 

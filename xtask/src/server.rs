@@ -316,7 +316,10 @@ mod tests {
         rqctx: dropshot::RequestContext<Self::Context>,
         path: front::PathParameters<FeedPetPath>,
         body: front::JsonBody<types::Food>,
-    ) -> Result<front::TypedResponse<types::Pet>, front::ApiError<types::ErrorResponse>> {
+    ) -> Result<
+        front::TypedResponse<types::Pet>,
+        front::ApiError<types::ErrorResponse>,
+    > {
         Ok(
             Self::feed_pet(
                     front::RequestHead::from_dropshot(rqctx, "feed_pet"),
