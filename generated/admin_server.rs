@@ -618,11 +618,15 @@ impl schemars::JsonSchema for SignOutUserPath {
         )
     }
 }
-/// The operations of the document: one method for each.
+/// The operations of the document: one method for each, and the endpoint of dropshot that calls it.
 #[dropshot::api_description]
 pub trait AdminApi {
-    /// The state that every request can reach.
-    type Context;
+    /// The server whose requests the methods answer.
+    type Context: front::AdmittingServer;
+    /// Answers the requests of `list_accounts`.
+    fn list_accounts(
+        head: front::RequestHead<Self::Context>,
+    ) -> impl Future<Output = front::TypedResponse<types::AccountList>> + Send + 'static;
     /// List the accounts.
     ///
     /// First the accounts of the settings file in the order of the file, then those of the store by name. Credentials are never included. For admins.
@@ -631,12 +635,24 @@ pub trait AdminApi {
     operation_id = "list_accounts",
     tags = ["accounts"],
     }]
-    async fn list_accounts(
+    async fn list_accounts_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
     ) -> Result<
         front::TypedResponse<types::AccountList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_accounts(
+                    front::RequestHead::from_dropshot(rqctx, "list_accounts"),
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `create_account`.
+    fn create_account(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::NewAccount>,
+    ) -> impl Future<Output = front::TypedResponse<types::Account>> + Send + 'static;
     /// Add an account to the store.
     ///
     /// The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as plain text instead of the name of a variable or file. It is encrypted before it is stored.
@@ -648,13 +664,26 @@ pub trait AdminApi {
     tags = ["accounts"],
     request_body_max_bytes = 65536,
     }]
-    async fn create_account(
+    async fn create_account_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewAccount>,
     ) -> Result<
         front::TypedResponse<types::Account>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_account(
+                    front::RequestHead::from_dropshot(rqctx, "create_account"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_account`.
+    fn retrieve_account(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RetrieveAccountPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::Account>> + Send + 'static;
     /// Look up one account.
     ///
     /// An unknown name is a 404 with code `account_not_found`. For admins.
@@ -663,13 +692,27 @@ pub trait AdminApi {
     operation_id = "retrieve_account",
     tags = ["accounts"],
     }]
-    async fn retrieve_account(
+    async fn retrieve_account_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RetrieveAccountPath>>,
+        path: front::PathParameters<RetrieveAccountPath>,
     ) -> Result<
         front::TypedResponse<types::Account>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::retrieve_account(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_account"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `update_account`.
+    fn update_account(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<UpdateAccountPath>,
+        body: front::JsonBody<types::AccountChange>,
+    ) -> impl Future<Output = front::TypedResponse<types::Account>> + Send + 'static;
     /// Disable or enable an account, or change its settings or secrets.
     ///
     /// A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts. Disabling an account that is already disabled changes nothing: the first time and the first reason stay.
@@ -683,14 +726,30 @@ pub trait AdminApi {
     tags = ["accounts"],
     request_body_max_bytes = 65536,
     }]
-    async fn update_account(
+    async fn update_account_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<UpdateAccountPath>>,
+        path: front::PathParameters<UpdateAccountPath>,
         body: front::JsonBody<types::AccountChange>,
     ) -> Result<
         front::TypedResponse<types::Account>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::update_account(
+                    front::RequestHead::from_dropshot(rqctx, "update_account"),
+                    path,
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `delete_account`.
+    fn delete_account(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<DeleteAccountPath>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::DeletedAccount>,
+    > + Send + 'static;
     /// Delete an account of the store.
     ///
     /// Its credentials and its token are deleted, its records stay. An account of the settings file is a 409 with code `account_read_only`: remove it from the file, or disable it. For admins.
@@ -699,13 +758,26 @@ pub trait AdminApi {
     operation_id = "delete_account",
     tags = ["accounts"],
     }]
-    async fn delete_account(
+    async fn delete_account_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<DeleteAccountPath>>,
+        path: front::PathParameters<DeleteAccountPath>,
     ) -> Result<
         front::TypedResponse<types::DeletedAccount>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::delete_account(
+                    front::RequestHead::from_dropshot(rqctx, "delete_account"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `test_account`.
+    fn test_account(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<TestAccountPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::AccountTest>> + Send + 'static;
     /// Check the credentials of an account.
     ///
     /// Asks the upstream for its list of models with the credentials of the account, which makes no image and costs nothing. An account can also be tested while it is disabled or in a cooldown; the test changes neither. The simulator has no upstream, so nothing is asked. For admins.
@@ -714,13 +786,26 @@ pub trait AdminApi {
     operation_id = "test_account",
     tags = ["accounts"],
     }]
-    async fn test_account(
+    async fn test_account_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<TestAccountPath>>,
+        path: front::PathParameters<TestAccountPath>,
     ) -> Result<
         front::TypedResponse<types::AccountTest>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::test_account(
+                    front::RequestHead::from_dropshot(rqctx, "test_account"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_alerts`.
+    fn list_alerts(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<ListAlertsQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::AlertList>> + Send + 'static;
     /// List the newest alerts.
     ///
     /// Events such as a budget that is spent, newest first, with their deliveries. Alerts are kept for 90 days. For admins.
@@ -729,13 +814,26 @@ pub trait AdminApi {
     operation_id = "list_alerts",
     tags = ["alerts"],
     }]
-    async fn list_alerts(
+    async fn list_alerts_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListAlertsQuery>,
     ) -> Result<
         front::TypedResponse<types::AlertList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_alerts(
+                    front::RequestHead::from_dropshot(rqctx, "list_alerts"),
+                    query,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_audit`.
+    fn list_audit(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<ListAuditQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::AuditList>> + Send + 'static;
     /// List the audit trail.
     ///
     /// Newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, including failed ones. An entry is written together with its change. For admins.
@@ -744,13 +842,25 @@ pub trait AdminApi {
     operation_id = "list_audit",
     tags = ["audit"],
     }]
-    async fn list_audit(
+    async fn list_audit_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListAuditQuery>,
     ) -> Result<
         front::TypedResponse<types::AuditList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_audit(
+                    front::RequestHead::from_dropshot(rqctx, "list_audit"),
+                    query,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_groups`.
+    fn list_groups(
+        head: front::RequestHead<Self::Context>,
+    ) -> impl Future<Output = front::TypedResponse<types::GroupList>> + Send + 'static;
     /// List the groups.
     ///
     /// Sorted by name. A member sees the groups in which they may have keys.
@@ -759,12 +869,22 @@ pub trait AdminApi {
     operation_id = "list_groups",
     tags = ["groups"],
     }]
-    async fn list_groups(
+    async fn list_groups_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
     ) -> Result<
         front::TypedResponse<types::GroupList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_groups(front::RequestHead::from_dropshot(rqctx, "list_groups"))
+                .await,
+        )
+    }
+    /// Answers the requests of `create_group`.
+    fn create_group(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::NewGroup>,
+    ) -> impl Future<Output = front::TypedResponse<types::Group>> + Send + 'static;
     /// Add a group.
     ///
     /// A policy that cannot be used is a 400 that names the field, such as `policy.filter.words[0]`. For admins.
@@ -774,13 +894,26 @@ pub trait AdminApi {
     tags = ["groups"],
     request_body_max_bytes = 65536,
     }]
-    async fn create_group(
+    async fn create_group_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewGroup>,
     ) -> Result<
         front::TypedResponse<types::Group>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_group(
+                    front::RequestHead::from_dropshot(rqctx, "create_group"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_group`.
+    fn retrieve_group(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RetrieveGroupPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::Group>> + Send + 'static;
     /// Look up one group.
     ///
     /// An unknown name is a 404 with code `group_not_found`. For admins.
@@ -789,13 +922,27 @@ pub trait AdminApi {
     operation_id = "retrieve_group",
     tags = ["groups"],
     }]
-    async fn retrieve_group(
+    async fn retrieve_group_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RetrieveGroupPath>>,
+        path: front::PathParameters<RetrieveGroupPath>,
     ) -> Result<
         front::TypedResponse<types::Group>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::retrieve_group(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_group"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `update_group`.
+    fn update_group(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<UpdateGroupPath>,
+        body: front::JsonBody<types::GroupUpdate>,
+    ) -> impl Future<Output = front::TypedResponse<types::Group>> + Send + 'static;
     /// Change the policy of a group.
     ///
     /// The new policy replaces the former one. When the answer arrives, it applies to all new requests; a 503 means that it is stored but does not apply yet. A policy that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
@@ -807,14 +954,30 @@ pub trait AdminApi {
     tags = ["groups"],
     request_body_max_bytes = 65536,
     }]
-    async fn update_group(
+    async fn update_group_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<UpdateGroupPath>>,
+        path: front::PathParameters<UpdateGroupPath>,
         body: front::JsonBody<types::GroupUpdate>,
     ) -> Result<
         front::TypedResponse<types::Group>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::update_group(
+                    front::RequestHead::from_dropshot(rqctx, "update_group"),
+                    path,
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `delete_group`.
+    fn delete_group(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<DeleteGroupPath>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::DeletedGroup>,
+    > + Send + 'static;
     /// Delete a group.
     ///
     /// A group of the settings file is a 409 with code `group_read_only`. The group `default`, or a group that has keys, is a 409 with code `group_in_use`. For admins.
@@ -823,13 +986,26 @@ pub trait AdminApi {
     operation_id = "delete_group",
     tags = ["groups"],
     }]
-    async fn delete_group(
+    async fn delete_group_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<DeleteGroupPath>>,
+        path: front::PathParameters<DeleteGroupPath>,
     ) -> Result<
         front::TypedResponse<types::DeletedGroup>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::delete_group(
+                    front::RequestHead::from_dropshot(rqctx, "delete_group"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_keys`.
+    fn list_keys(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<ListKeysQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::KeyList>> + Send + 'static;
     /// List the keys.
     ///
     /// Newest first, or in the order of `sort`; without deleted ones and without secrets. A member sees only their own.
@@ -838,13 +1014,23 @@ pub trait AdminApi {
     operation_id = "list_keys",
     tags = ["keys"],
     }]
-    async fn list_keys(
+    async fn list_keys_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListKeysQuery>,
     ) -> Result<
         front::TypedResponse<types::KeyList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_keys(front::RequestHead::from_dropshot(rqctx, "list_keys"), query)
+                .await,
+        )
+    }
+    /// Answers the requests of `create_key`.
+    fn create_key(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::NewKey>,
+    ) -> impl Future<Output = front::TypedResponse<types::CreatedKey>> + Send + 'static;
     /// Create a key.
     ///
     /// This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows, or has deleted ten times as many within a day, gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
@@ -854,13 +1040,26 @@ pub trait AdminApi {
     tags = ["keys"],
     request_body_max_bytes = 65536,
     }]
-    async fn create_key(
+    async fn create_key_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewKey>,
     ) -> Result<
         front::TypedResponse<types::CreatedKey>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_key(
+                    front::RequestHead::from_dropshot(rqctx, "create_key"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_key`.
+    fn retrieve_key(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RetrieveKeyPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::Key>> + Send + 'static;
     /// Look up one key.
     ///
     /// An unknown key is a 404 with code `key_not_found`.
@@ -869,10 +1068,27 @@ pub trait AdminApi {
     operation_id = "retrieve_key",
     tags = ["keys"],
     }]
-    async fn retrieve_key(
+    async fn retrieve_key_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RetrieveKeyPath>>,
-    ) -> Result<front::TypedResponse<types::Key>, front::ApiError<types::ErrorResponse>>;
+        path: front::PathParameters<RetrieveKeyPath>,
+    ) -> Result<
+        front::TypedResponse<types::Key>,
+        front::ApiError<types::ErrorResponse>,
+    > {
+        Ok(
+            Self::retrieve_key(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_key"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `update_key`.
+    fn update_key(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<UpdateKeyPath>,
+        body: front::JsonBody<types::KeyUpdate>,
+    ) -> impl Future<Output = front::TypedResponse<types::Key>> + Send + 'static;
     /// Rename, disable or enable a key, or change its expiry.
     ///
     /// Fields that are left out stay as they are. A disabled key is refused within a second. Several changes are made together or not at all.
@@ -884,11 +1100,28 @@ pub trait AdminApi {
     tags = ["keys"],
     request_body_max_bytes = 65536,
     }]
-    async fn update_key(
+    async fn update_key_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<UpdateKeyPath>>,
+        path: front::PathParameters<UpdateKeyPath>,
         body: front::JsonBody<types::KeyUpdate>,
-    ) -> Result<front::TypedResponse<types::Key>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Key>,
+        front::ApiError<types::ErrorResponse>,
+    > {
+        Ok(
+            Self::update_key(
+                    front::RequestHead::from_dropshot(rqctx, "update_key"),
+                    path,
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `delete_key`.
+    fn delete_key(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<DeleteKeyPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::DeletedKey>> + Send + 'static;
     /// Delete a key.
     ///
     /// The key is refused from then on and no longer listed. Its records stay. This cannot be undone.
@@ -897,13 +1130,27 @@ pub trait AdminApi {
     operation_id = "delete_key",
     tags = ["keys"],
     }]
-    async fn delete_key(
+    async fn delete_key_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<DeleteKeyPath>>,
+        path: front::PathParameters<DeleteKeyPath>,
     ) -> Result<
         front::TypedResponse<types::DeletedKey>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::delete_key(
+                    front::RequestHead::from_dropshot(rqctx, "delete_key"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `rotate_key`.
+    fn rotate_key(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RotateKeyPath>,
+        body: front::JsonBody<types::KeyRotation>,
+    ) -> impl Future<Output = front::TypedResponse<types::CreatedKey>> + Send + 'static;
     /// Replace the secret of a key.
     ///
     /// Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be switched one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
@@ -913,14 +1160,27 @@ pub trait AdminApi {
     tags = ["keys"],
     request_body_max_bytes = 65536,
     }]
-    async fn rotate_key(
+    async fn rotate_key_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RotateKeyPath>>,
+        path: front::PathParameters<RotateKeyPath>,
         body: front::JsonBody<types::KeyRotation>,
     ) -> Result<
         front::TypedResponse<types::CreatedKey>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::rotate_key(
+                    front::RequestHead::from_dropshot(rqctx, "rotate_key"),
+                    path,
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_me`.
+    fn retrieve_me(
+        head: front::RequestHead<Self::Context>,
+    ) -> impl Future<Output = front::TypedResponse<types::Me>> + Send + 'static;
     /// Show the user of the token.
     ///
     /// The user that the token belongs to, with the current role. The token of the settings has no user.
@@ -929,9 +1189,18 @@ pub trait AdminApi {
     operation_id = "retrieve_me",
     tags = ["users"],
     }]
-    async fn retrieve_me(
+    async fn retrieve_me_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-    ) -> Result<front::TypedResponse<types::Me>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<front::TypedResponse<types::Me>, front::ApiError<types::ErrorResponse>> {
+        Ok(
+            Self::retrieve_me(front::RequestHead::from_dropshot(rqctx, "retrieve_me"))
+                .await,
+        )
+    }
+    /// Answers the requests of `list_prices`.
+    fn list_prices(
+        head: front::RequestHead<Self::Context>,
+    ) -> impl Future<Output = front::TypedResponse<types::PriceList>> + Send + 'static;
     /// List the prices of models.
     ///
     /// All prices in force, by model and day: those of the settings file, those of the store, and those that are part of the program. For admins.
@@ -940,12 +1209,22 @@ pub trait AdminApi {
     operation_id = "list_prices",
     tags = ["prices"],
     }]
-    async fn list_prices(
+    async fn list_prices_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
     ) -> Result<
         front::TypedResponse<types::PriceList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_prices(front::RequestHead::from_dropshot(rqctx, "list_prices"))
+                .await,
+        )
+    }
+    /// Answers the requests of `set_price`.
+    fn set_price(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::NewPrice>,
+    ) -> impl Future<Output = front::TypedResponse<types::Price>> + Send + 'static;
     /// Set the prices of a model from a day on.
     ///
     /// Replaces the prices of the store for this model and day. Records that are finished keep their cost. A price of the settings file for the same model and day is a 409 with code `price_read_only`. For admins.
@@ -955,13 +1234,25 @@ pub trait AdminApi {
     tags = ["prices"],
     request_body_max_bytes = 65536,
     }]
-    async fn set_price(
+    async fn set_price_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewPrice>,
     ) -> Result<
         front::TypedResponse<types::Price>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::set_price(front::RequestHead::from_dropshot(rqctx, "set_price"), body)
+                .await,
+        )
+    }
+    /// Answers the requests of `delete_price`.
+    fn delete_price(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<DeletePricePath>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::DeletedPrice>,
+    > + Send + 'static;
     /// Delete a price of the store.
     ///
     /// An unknown model or day is a 404 with code `price_not_found`. A price of the settings file is a 409 with code `price_read_only`. For admins.
@@ -970,13 +1261,26 @@ pub trait AdminApi {
     operation_id = "delete_price",
     tags = ["prices"],
     }]
-    async fn delete_price(
+    async fn delete_price_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<DeletePricePath>>,
+        path: front::PathParameters<DeletePricePath>,
     ) -> Result<
         front::TypedResponse<types::DeletedPrice>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::delete_price(
+                    front::RequestHead::from_dropshot(rqctx, "delete_price"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_records`.
+    fn list_records(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<ListRecordsQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::RecordList>> + Send + 'static;
     /// List the records of requests.
     ///
     /// Newest first, or in the order of `sort`. A member sees the records of their own keys, without the accounts that served them.
@@ -985,13 +1289,26 @@ pub trait AdminApi {
     operation_id = "list_records",
     tags = ["records"],
     }]
-    async fn list_records(
+    async fn list_records_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListRecordsQuery>,
     ) -> Result<
         front::TypedResponse<types::RecordList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_records(
+                    front::RequestHead::from_dropshot(rqctx, "list_records"),
+                    query,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_record`.
+    fn retrieve_record(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RetrieveRecordPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::Record>> + Send + 'static;
     /// Look up one record.
     ///
     /// An unknown record is a 404 with code `record_not_found`.
@@ -1000,13 +1317,26 @@ pub trait AdminApi {
     operation_id = "retrieve_record",
     tags = ["records"],
     }]
-    async fn retrieve_record(
+    async fn retrieve_record_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RetrieveRecordPath>>,
+        path: front::PathParameters<RetrieveRecordPath>,
     ) -> Result<
         front::TypedResponse<types::Record>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::retrieve_record(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_record"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_tokens`.
+    fn list_tokens(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<ListTokensQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::TokenList>> + Send + 'static;
     /// List the admin tokens.
     ///
     /// Newest first, without deleted ones and without secrets. A member sees only their own.
@@ -1015,13 +1345,28 @@ pub trait AdminApi {
     operation_id = "list_tokens",
     tags = ["tokens"],
     }]
-    async fn list_tokens(
+    async fn list_tokens_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListTokensQuery>,
     ) -> Result<
         front::TypedResponse<types::TokenList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_tokens(
+                    front::RequestHead::from_dropshot(rqctx, "list_tokens"),
+                    query,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `create_token`.
+    fn create_token(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::NewToken>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::CreatedToken>,
+    > + Send + 'static;
     /// Create an admin token.
     ///
     /// It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret. A token that another token makes ends with that token: when it is deleted, when its user is disabled, and at the latest when it expires, so `expires_at` must then be given. A user who has as many tokens as the setting `max_tokens_per_user` allows gets a 409 with code `token_limit_reached`.
@@ -1031,13 +1376,28 @@ pub trait AdminApi {
     tags = ["tokens"],
     request_body_max_bytes = 65536,
     }]
-    async fn create_token(
+    async fn create_token_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewToken>,
     ) -> Result<
         front::TypedResponse<types::CreatedToken>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_token(
+                    front::RequestHead::from_dropshot(rqctx, "create_token"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `delete_token`.
+    fn delete_token(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<DeleteTokenPath>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::DeletedToken>,
+    > + Send + 'static;
     /// Delete an admin token.
     ///
     /// The token is refused from then on. An unknown token is a 404 with code `token_not_found`.
@@ -1046,13 +1406,26 @@ pub trait AdminApi {
     operation_id = "delete_token",
     tags = ["tokens"],
     }]
-    async fn delete_token(
+    async fn delete_token_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<DeleteTokenPath>>,
+        path: front::PathParameters<DeleteTokenPath>,
     ) -> Result<
         front::TypedResponse<types::DeletedToken>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::delete_token(
+                    front::RequestHead::from_dropshot(rqctx, "delete_token"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_usage`.
+    fn retrieve_usage(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<RetrieveUsageQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::Usage>> + Send + 'static;
     /// Count by day, by key, and by another property.
     ///
     /// Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
@@ -1063,13 +1436,26 @@ pub trait AdminApi {
     operation_id = "retrieve_usage",
     tags = ["records"],
     }]
-    async fn retrieve_usage(
+    async fn retrieve_usage_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<RetrieveUsageQuery>,
     ) -> Result<
         front::TypedResponse<types::Usage>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::retrieve_usage(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_usage"),
+                    query,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_users`.
+    fn list_users(
+        head: front::RequestHead<Self::Context>,
+        query: front::Query<ListUsersQuery>,
+    ) -> impl Future<Output = front::TypedResponse<types::UserList>> + Send + 'static;
     /// List the users.
     ///
     /// Newest first, or in the order of `sort`. For admins.
@@ -1078,13 +1464,26 @@ pub trait AdminApi {
     operation_id = "list_users",
     tags = ["users"],
     }]
-    async fn list_users(
+    async fn list_users_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListUsersQuery>,
     ) -> Result<
         front::TypedResponse<types::UserList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_users(
+                    front::RequestHead::from_dropshot(rqctx, "list_users"),
+                    query,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `create_user`.
+    fn create_user(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::NewUser>,
+    ) -> impl Future<Output = front::TypedResponse<types::CreatedUser>> + Send + 'static;
     /// Invite a user.
     ///
     /// The user has no password yet. Anyone who has the link in the answer can set one, once and within 72 hours. No other answer contains the link. For admins.
@@ -1094,13 +1493,26 @@ pub trait AdminApi {
     tags = ["users"],
     request_body_max_bytes = 65536,
     }]
-    async fn create_user(
+    async fn create_user_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::NewUser>,
     ) -> Result<
         front::TypedResponse<types::CreatedUser>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_user(
+                    front::RequestHead::from_dropshot(rqctx, "create_user"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_user`.
+    fn retrieve_user(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RetrieveUserPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::User>> + Send + 'static;
     /// Look up one user.
     ///
     /// A member can only look up themselves. An unknown user is a 404 with code `user_not_found`.
@@ -1109,13 +1521,27 @@ pub trait AdminApi {
     operation_id = "retrieve_user",
     tags = ["users"],
     }]
-    async fn retrieve_user(
+    async fn retrieve_user_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RetrieveUserPath>>,
+        path: front::PathParameters<RetrieveUserPath>,
     ) -> Result<
         front::TypedResponse<types::User>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::retrieve_user(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_user"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `update_user`.
+    fn update_user(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<UpdateUserPath>,
+        body: front::JsonBody<types::UserUpdate>,
+    ) -> impl Future<Output = front::TypedResponse<types::User>> + Send + 'static;
     /// Change role or groups of a user, disable or enable one.
     ///
     /// Fields that are left out stay as they are. Users are never deleted, because records name them: a disabled user cannot sign in, is signed out everywhere, and the user's keys and tokens are refused. A user who is taken out of a group keeps no key in it: those keys are disabled with `locked` set to `left_group`, the answer names them in `stopped_keys`, and joining again does not enable them. The last admin who can sign in cannot be made a member or disabled: that is a 409 with code `last_admin`. For admins.
@@ -1125,14 +1551,28 @@ pub trait AdminApi {
     tags = ["users"],
     request_body_max_bytes = 65536,
     }]
-    async fn update_user(
+    async fn update_user_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<UpdateUserPath>>,
+        path: front::PathParameters<UpdateUserPath>,
         body: front::JsonBody<types::UserUpdate>,
     ) -> Result<
         front::TypedResponse<types::User>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::update_user(
+                    front::RequestHead::from_dropshot(rqctx, "update_user"),
+                    path,
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `disconnect_user`.
+    fn disconnect_user(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<DisconnectUserPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::User>> + Send + 'static;
     /// Remove the connection of a user with the provider of OpenID Connect.
     ///
     /// All sessions of the user end, and the user signs in with a password from then on. If the settings let the provider create users, the person can become another user with the next sign-in; disable the user to prevent that. Refused if the user is not connected. For admins.
@@ -1141,13 +1581,26 @@ pub trait AdminApi {
     operation_id = "disconnect_user",
     tags = ["users"],
     }]
-    async fn disconnect_user(
+    async fn disconnect_user_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<DisconnectUserPath>>,
+        path: front::PathParameters<DisconnectUserPath>,
     ) -> Result<
         front::TypedResponse<types::User>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::disconnect_user(
+                    front::RequestHead::from_dropshot(rqctx, "disconnect_user"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `reset_user`.
+    fn reset_user(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<ResetUserPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::OneTimeLink>> + Send + 'static;
     /// Make a link for a new password.
     ///
     /// Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins, but not with an admin token of the same user or one that expires.
@@ -1156,13 +1609,26 @@ pub trait AdminApi {
     operation_id = "reset_user",
     tags = ["users"],
     }]
-    async fn reset_user(
+    async fn reset_user_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<ResetUserPath>>,
+        path: front::PathParameters<ResetUserPath>,
     ) -> Result<
         front::TypedResponse<types::OneTimeLink>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::reset_user(
+                    front::RequestHead::from_dropshot(rqctx, "reset_user"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `reset_user_factor`.
+    fn reset_user_factor(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<ResetUserFactorPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::User>> + Send + 'static;
     /// Remove the second factor of a user.
     ///
     /// The user then signs in with the password alone, or sets up another one if the settings require it. It is meant for a user who has lost the authenticator app and the recovery codes. Refused if the user has none. For admins, but not with an admin token of the same user or one that expires.
@@ -1171,13 +1637,26 @@ pub trait AdminApi {
     operation_id = "reset_user_factor",
     tags = ["users"],
     }]
-    async fn reset_user_factor(
+    async fn reset_user_factor_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<ResetUserFactorPath>>,
+        path: front::PathParameters<ResetUserFactorPath>,
     ) -> Result<
         front::TypedResponse<types::User>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::reset_user_factor(
+                    front::RequestHead::from_dropshot(rqctx, "reset_user_factor"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `sign_out_user`.
+    fn sign_out_user(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<SignOutUserPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::User>> + Send + 'static;
     /// Sign a user out everywhere.
     ///
     /// Every session in a browser ends. Tokens and keys stay as they are. For admins.
@@ -1186,398 +1665,350 @@ pub trait AdminApi {
     operation_id = "sign_out_user",
     tags = ["users"],
     }]
-    async fn sign_out_user(
+    async fn sign_out_user_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<SignOutUserPath>>,
+        path: front::PathParameters<SignOutUserPath>,
     ) -> Result<
         front::TypedResponse<types::User>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::sign_out_user(
+                    front::RequestHead::from_dropshot(rqctx, "sign_out_user"),
+                    path,
+                )
+                .await,
+        )
+    }
 }
-/// Adds every operation to an API, so that one server can serve several documents.
-pub fn register<Served: AdminApi>(
-    api: &mut dropshot::ApiDescription<Served::Context>,
-) -> Result<(), dropshot::ApiDescriptionRegisterError> {
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_accounts".to_owned(),
-            Served::list_accounts,
+/// Returns the routes of all operations, for connections that dropshot does not serve.
+pub fn routes<Served: AdminApi>() -> [front::Route<Served::Context>; 37] {
+    [
+        front::Route::new(
+            "list_accounts",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/accounts",
-            dropshot::ApiEndpointVersions::All,
+            |request| { front::boxed_answer(Served::list_accounts(request.head)) },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_account".to_owned(),
-                Served::create_account,
-                dropshot::Method::POST,
-                "application/json",
-                "/admin/v1/accounts",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_account".to_owned(),
-            Served::retrieve_account,
-            dropshot::Method::GET,
-            "application/json",
-            "/admin/v1/accounts/{name}",
-            dropshot::ApiEndpointVersions::All,
-        ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "update_account".to_owned(),
-                Served::update_account,
-                dropshot::Method::PATCH,
-                "application/json",
-                "/admin/v1/accounts/{name}",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "delete_account".to_owned(),
-            Served::delete_account,
-            dropshot::Method::DELETE,
-            "application/json",
-            "/admin/v1/accounts/{name}",
-            dropshot::ApiEndpointVersions::All,
-        ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "test_account".to_owned(),
-            Served::test_account,
+        front::Route::new(
+            "create_account",
             dropshot::Method::POST,
-            "application/json",
+            "/admin/v1/accounts",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::create_account(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "retrieve_account",
+            dropshot::Method::GET,
+            "/admin/v1/accounts/{name}",
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::retrieve_account(request.head, path))
+            },
+        ),
+        front::Route::new(
+            "update_account",
+            dropshot::Method::PATCH,
+            "/admin/v1/accounts/{name}",
+            |mut request| {
+                let path = request.take_path();
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::update_account(request.head, path, body))
+            },
+        ),
+        front::Route::new(
+            "delete_account",
+            dropshot::Method::DELETE,
+            "/admin/v1/accounts/{name}",
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::delete_account(request.head, path))
+            },
+        ),
+        front::Route::new(
+            "test_account",
+            dropshot::Method::POST,
             "/admin/v1/accounts/{name}/test",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::test_account(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_alerts".to_owned(),
-            Served::list_alerts,
+        front::Route::new(
+            "list_alerts",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/alerts",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::list_alerts(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_audit".to_owned(),
-            Served::list_audit,
+        front::Route::new(
+            "list_audit",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/audit",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::list_audit(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_groups".to_owned(),
-            Served::list_groups,
+        front::Route::new(
+            "list_groups",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/groups",
-            dropshot::ApiEndpointVersions::All,
+            |request| { front::boxed_answer(Served::list_groups(request.head)) },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_group".to_owned(),
-                Served::create_group,
-                dropshot::Method::POST,
-                "application/json",
-                "/admin/v1/groups",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_group".to_owned(),
-            Served::retrieve_group,
+        front::Route::new(
+            "create_group",
+            dropshot::Method::POST,
+            "/admin/v1/groups",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::create_group(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "retrieve_group",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/groups/{name}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::retrieve_group(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "update_group".to_owned(),
-                Served::update_group,
-                dropshot::Method::PATCH,
-                "application/json",
-                "/admin/v1/groups/{name}",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "delete_group".to_owned(),
-            Served::delete_group,
+        front::Route::new(
+            "update_group",
+            dropshot::Method::PATCH,
+            "/admin/v1/groups/{name}",
+            |mut request| {
+                let path = request.take_path();
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::update_group(request.head, path, body))
+            },
+        ),
+        front::Route::new(
+            "delete_group",
             dropshot::Method::DELETE,
-            "application/json",
             "/admin/v1/groups/{name}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::delete_group(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_keys".to_owned(),
-            Served::list_keys,
+        front::Route::new(
+            "list_keys",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/keys",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::list_keys(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_key".to_owned(),
-                Served::create_key,
-                dropshot::Method::POST,
-                "application/json",
-                "/admin/v1/keys",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_key".to_owned(),
-            Served::retrieve_key,
+        front::Route::new(
+            "create_key",
+            dropshot::Method::POST,
+            "/admin/v1/keys",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::create_key(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "retrieve_key",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/keys/{id}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::retrieve_key(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "update_key".to_owned(),
-                Served::update_key,
-                dropshot::Method::PATCH,
-                "application/json",
-                "/admin/v1/keys/{id}",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "delete_key".to_owned(),
-            Served::delete_key,
+        front::Route::new(
+            "update_key",
+            dropshot::Method::PATCH,
+            "/admin/v1/keys/{id}",
+            |mut request| {
+                let path = request.take_path();
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::update_key(request.head, path, body))
+            },
+        ),
+        front::Route::new(
+            "delete_key",
             dropshot::Method::DELETE,
-            "application/json",
             "/admin/v1/keys/{id}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::delete_key(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "rotate_key".to_owned(),
-                Served::rotate_key,
-                dropshot::Method::POST,
-                "application/json",
-                "/admin/v1/keys/{id}/rotate",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_me".to_owned(),
-            Served::retrieve_me,
+        front::Route::new(
+            "rotate_key",
+            dropshot::Method::POST,
+            "/admin/v1/keys/{id}/rotate",
+            |mut request| {
+                let path = request.take_path();
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::rotate_key(request.head, path, body))
+            },
+        ),
+        front::Route::new(
+            "retrieve_me",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/me",
-            dropshot::ApiEndpointVersions::All,
+            |request| { front::boxed_answer(Served::retrieve_me(request.head)) },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_prices".to_owned(),
-            Served::list_prices,
+        front::Route::new(
+            "list_prices",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/prices",
-            dropshot::ApiEndpointVersions::All,
+            |request| { front::boxed_answer(Served::list_prices(request.head)) },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "set_price".to_owned(),
-                Served::set_price,
-                dropshot::Method::PUT,
-                "application/json",
-                "/admin/v1/prices",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "delete_price".to_owned(),
-            Served::delete_price,
+        front::Route::new(
+            "set_price",
+            dropshot::Method::PUT,
+            "/admin/v1/prices",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::set_price(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "delete_price",
             dropshot::Method::DELETE,
-            "application/json",
             "/admin/v1/prices/{model}/{from}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::delete_price(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_records".to_owned(),
-            Served::list_records,
+        front::Route::new(
+            "list_records",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/records",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::list_records(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_record".to_owned(),
-            Served::retrieve_record,
+        front::Route::new(
+            "retrieve_record",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/records/{request_id}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::retrieve_record(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_tokens".to_owned(),
-            Served::list_tokens,
+        front::Route::new(
+            "list_tokens",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/tokens",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::list_tokens(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_token".to_owned(),
-                Served::create_token,
-                dropshot::Method::POST,
-                "application/json",
-                "/admin/v1/tokens",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "delete_token".to_owned(),
-            Served::delete_token,
+        front::Route::new(
+            "create_token",
+            dropshot::Method::POST,
+            "/admin/v1/tokens",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::create_token(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "delete_token",
             dropshot::Method::DELETE,
-            "application/json",
             "/admin/v1/tokens/{id}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::delete_token(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_usage".to_owned(),
-            Served::retrieve_usage,
+        front::Route::new(
+            "retrieve_usage",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/usage",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::retrieve_usage(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_users".to_owned(),
-            Served::list_users,
+        front::Route::new(
+            "list_users",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/users",
-            dropshot::ApiEndpointVersions::All,
+            |request| {
+                let query = request.query();
+                front::boxed_answer(Served::list_users(request.head, query))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_user".to_owned(),
-                Served::create_user,
-                dropshot::Method::POST,
-                "application/json",
-                "/admin/v1/users",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_user".to_owned(),
-            Served::retrieve_user,
+        front::Route::new(
+            "create_user",
+            dropshot::Method::POST,
+            "/admin/v1/users",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::create_user(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "retrieve_user",
             dropshot::Method::GET,
-            "application/json",
             "/admin/v1/users/{id}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::retrieve_user(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "update_user".to_owned(),
-                Served::update_user,
-                dropshot::Method::PATCH,
-                "application/json",
-                "/admin/v1/users/{id}",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(65536),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "disconnect_user".to_owned(),
-            Served::disconnect_user,
+        front::Route::new(
+            "update_user",
+            dropshot::Method::PATCH,
+            "/admin/v1/users/{id}",
+            |mut request| {
+                let path = request.take_path();
+                let body = front::UnreadRequestBody::new(request.request, 65536);
+                front::boxed_answer(Served::update_user(request.head, path, body))
+            },
+        ),
+        front::Route::new(
+            "disconnect_user",
             dropshot::Method::POST,
-            "application/json",
             "/admin/v1/users/{id}/disconnect",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::disconnect_user(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "reset_user".to_owned(),
-            Served::reset_user,
+        front::Route::new(
+            "reset_user",
             dropshot::Method::POST,
-            "application/json",
             "/admin/v1/users/{id}/reset",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::reset_user(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "reset_user_factor".to_owned(),
-            Served::reset_user_factor,
+        front::Route::new(
+            "reset_user_factor",
             dropshot::Method::POST,
-            "application/json",
             "/admin/v1/users/{id}/reset-factor",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::reset_user_factor(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "sign_out_user".to_owned(),
-            Served::sign_out_user,
+        front::Route::new(
+            "sign_out_user",
             dropshot::Method::POST,
-            "application/json",
             "/admin/v1/users/{id}/sign-out",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::sign_out_user(request.head, path))
+            },
         ),
-    )?;
-    Ok(())
+    ]
 }

@@ -18,11 +18,18 @@ impl schemars::JsonSchema for RetrieveModelPath {
         )
     }
 }
-/// The operations of the document: one method for each.
+/// The operations of the document: one method for each, and the endpoint of dropshot that calls it.
 #[dropshot::api_description]
 pub trait GatewayApi {
-    /// The state that every request can reach.
-    type Context;
+    /// The server whose requests the methods answer.
+    type Context: front::AdmittingServer;
+    /// Answers the requests of `edit_image`.
+    fn edit_image(
+        head: front::RequestHead<Self::Context>,
+        body: front::EditBody,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::ImagesResponse>,
+    > + Send + 'static;
     /// Change images as a prompt says.
     ///
     /// Takes one or more images and, optionally, a mask; its transparent region is the region to change. The body is a form with files, or JSON with data URLs.
@@ -34,13 +41,28 @@ pub trait GatewayApi {
     tags = ["images"],
     request_body_max_bytes = 892338176,
     }]
-    async fn edit_image(
+    async fn edit_image_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::EditBody,
     ) -> Result<
         front::TypedResponse<types::ImagesResponse>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::edit_image(
+                    front::RequestHead::from_dropshot(rqctx, "edit_image"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `estimate_image`.
+    fn estimate_image(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::ImageGenerationRequest>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::CostEstimate>,
+    > + Send + 'static;
     /// Say what images would cost at most.
     ///
     /// An extension of this service. The body is that of `create_image`, and is checked in the same way: the errors are the same. Nothing is made, sent to an upstream, paid for, reserved or recorded, and the request counts in no limit. `stream` changes nothing: the answer is one JSON object.
@@ -52,13 +74,28 @@ pub trait GatewayApi {
     tags = ["images"],
     request_body_max_bytes = 1048576,
     }]
-    async fn estimate_image(
+    async fn estimate_image_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ImageGenerationRequest>,
     ) -> Result<
         front::TypedResponse<types::CostEstimate>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::estimate_image(
+                    front::RequestHead::from_dropshot(rqctx, "estimate_image"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `create_image`.
+    fn create_image(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::ImageGenerationRequest>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::ImagesResponse>,
+    > + Send + 'static;
     /// Make images from a prompt.
     ///
     /// Answers with the images as base64 text, or, with `stream`, with server-sent events: partial images first, the final image last.
@@ -74,13 +111,27 @@ pub trait GatewayApi {
     tags = ["images"],
     request_body_max_bytes = 1048576,
     }]
-    async fn create_image(
+    async fn create_image_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ImageGenerationRequest>,
     ) -> Result<
         front::TypedResponse<types::ImagesResponse>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_image(
+                    front::RequestHead::from_dropshot(rqctx, "create_image"),
+                    body,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_image_models`.
+    fn list_image_models(
+        head: front::RequestHead<Self::Context>,
+    ) -> impl Future<
+        Output = front::TypedResponse<types::ImageModelList>,
+    > + Send + 'static;
     /// List the image models with their parameters and prices.
     ///
     /// An extension of this service. Each parameter has the values that the gateway accepts for the model, so that a client can build a form from it. Only the models that the limits of the key, its user and its group allow are listed.
@@ -89,12 +140,23 @@ pub trait GatewayApi {
     operation_id = "list_image_models",
     tags = ["models"],
     }]
-    async fn list_image_models(
+    async fn list_image_models_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
     ) -> Result<
         front::TypedResponse<types::ImageModelList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_image_models(
+                    front::RequestHead::from_dropshot(rqctx, "list_image_models"),
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `list_models`.
+    fn list_models(
+        head: front::RequestHead<Self::Context>,
+    ) -> impl Future<Output = front::TypedResponse<types::ModelList>> + Send + 'static;
     /// List the models.
     ///
     /// Text and agent models: those that the operator has named, or those that the upstream accounts of the key's group list.
@@ -105,12 +167,22 @@ pub trait GatewayApi {
     operation_id = "list_models",
     tags = ["models"],
     }]
-    async fn list_models(
+    async fn list_models_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
     ) -> Result<
         front::TypedResponse<types::ModelList>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::list_models(front::RequestHead::from_dropshot(rqctx, "list_models"))
+                .await,
+        )
+    }
+    /// Answers the requests of `retrieve_model`.
+    fn retrieve_model(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<RetrieveModelPath>,
+    ) -> impl Future<Output = front::TypedResponse<types::Model>> + Send + 'static;
     /// Look up one model.
     ///
     /// The image models are known as well, even if the list does not contain them, and have `capabilities`. An unknown name is a 404 with code `model_not_found`.
@@ -119,13 +191,26 @@ pub trait GatewayApi {
     operation_id = "retrieve_model",
     tags = ["models"],
     }]
-    async fn retrieve_model(
+    async fn retrieve_model_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<RetrieveModelPath>>,
+        path: front::PathParameters<RetrieveModelPath>,
     ) -> Result<
         front::TypedResponse<types::Model>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::retrieve_model(
+                    front::RequestHead::from_dropshot(rqctx, "retrieve_model"),
+                    path,
+                )
+                .await,
+        )
+    }
+    /// Answers the requests of `create_response`.
+    fn create_response(
+        head: front::RequestHead<Self::Context>,
+        body: front::JsonBody<types::ResponseRequest>,
+    ) -> impl Future<Output = front::TypedResponse<types::Response>> + Send + 'static;
     /// Run a task that may draw with the image tool.
     ///
     /// For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
@@ -141,91 +226,81 @@ pub trait GatewayApi {
     tags = ["responses"],
     request_body_max_bytes = 67108864,
     }]
-    async fn create_response(
+    async fn create_response_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ResponseRequest>,
     ) -> Result<
         front::TypedResponse<types::Response>,
         front::ApiError<types::ErrorResponse>,
-    >;
+    > {
+        Ok(
+            Self::create_response(
+                    front::RequestHead::from_dropshot(rqctx, "create_response"),
+                    body,
+                )
+                .await,
+        )
+    }
 }
-/// Adds every operation to an API, so that one server can serve several documents.
-pub fn register<Served: GatewayApi>(
-    api: &mut dropshot::ApiDescription<Served::Context>,
-) -> Result<(), dropshot::ApiDescriptionRegisterError> {
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "edit_image".to_owned(),
-                Served::edit_image,
-                dropshot::Method::POST,
-                "application/json",
-                "/v1/images/edits",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(892338176),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "estimate_image".to_owned(),
-                Served::estimate_image,
-                dropshot::Method::POST,
-                "application/json",
-                "/v1/images/estimate",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(1048576),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_image".to_owned(),
-                Served::create_image,
-                dropshot::Method::POST,
-                "application/json",
-                "/v1/images/generations",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(1048576),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_image_models".to_owned(),
-            Served::list_image_models,
+/// Returns the routes of all operations, for connections that dropshot does not serve.
+pub fn routes<Served: GatewayApi>() -> [front::Route<Served::Context>; 7] {
+    [
+        front::Route::new(
+            "edit_image",
+            dropshot::Method::POST,
+            "/v1/images/edits",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 892338176);
+                front::boxed_answer(Served::edit_image(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "estimate_image",
+            dropshot::Method::POST,
+            "/v1/images/estimate",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 1048576);
+                front::boxed_answer(Served::estimate_image(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "create_image",
+            dropshot::Method::POST,
+            "/v1/images/generations",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 1048576);
+                front::boxed_answer(Served::create_image(request.head, body))
+            },
+        ),
+        front::Route::new(
+            "list_image_models",
             dropshot::Method::GET,
-            "application/json",
             "/v1/images/models",
-            dropshot::ApiEndpointVersions::All,
+            |request| { front::boxed_answer(Served::list_image_models(request.head)) },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "list_models".to_owned(),
-            Served::list_models,
+        front::Route::new(
+            "list_models",
             dropshot::Method::GET,
-            "application/json",
             "/v1/models",
-            dropshot::ApiEndpointVersions::All,
+            |request| { front::boxed_answer(Served::list_models(request.head)) },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-            "retrieve_model".to_owned(),
-            Served::retrieve_model,
+        front::Route::new(
+            "retrieve_model",
             dropshot::Method::GET,
-            "application/json",
             "/v1/models/{model}",
-            dropshot::ApiEndpointVersions::All,
+            |mut request| {
+                let path = request.take_path();
+                front::boxed_answer(Served::retrieve_model(request.head, path))
+            },
         ),
-    )?;
-    api.register(
-        dropshot::ApiEndpoint::new(
-                "create_response".to_owned(),
-                Served::create_response,
-                dropshot::Method::POST,
-                "application/json",
-                "/v1/responses",
-                dropshot::ApiEndpointVersions::All,
-            )
-            .request_body_max_bytes(67108864),
-    )?;
-    Ok(())
+        front::Route::new(
+            "create_response",
+            dropshot::Method::POST,
+            "/v1/responses",
+            |request| {
+                let body = front::UnreadRequestBody::new(request.request, 67108864);
+                front::boxed_answer(Served::create_response(request.head, body))
+            },
+        ),
+    ]
 }

@@ -37,6 +37,8 @@ mod pages;
 mod phrases;
 #[path = "drift/prose.rs"]
 mod prose;
+#[path = "drift/routes.rs"]
+mod routes;
 #[path = "drift/schema.rs"]
 mod schema;
 #[path = "drift/served.rs"]

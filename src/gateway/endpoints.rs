@@ -16,15 +16,15 @@ mod skills;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext};
+use dropshot::{ApiDescription, ApiDescriptionBuildErrors};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Version};
 
 use super::admission::{Admission, Principal, RequestBudgets};
-use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, RequestFailure, RequestOptions};
+use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, OperationAnswer, RequestFailure, RequestOptions};
 use super::front::{
-    AdmittingServer, ApiError, EditBody, ExtractorResult, FormNames, FormSettings, GatheredBody, HandlerError,
-    HandlerResponse, JsonBody, ResponseKind, TypedResponse, admission_of, run_handler, spool_response,
+    AdmittingServer, EditBody, FormNames, FormSettings, GatheredBody, HandlerError, HandlerResponse, JsonBody,
+    PathParameters, RequestHead, ResponseKind, Route, TypedResponse, run_handler, spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -35,12 +35,12 @@ use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
 use admin::AdminEndpoints;
 use azure::AzurePath;
-pub(crate) use health::metrics_api_description;
+pub(crate) use health::metrics_api;
 
 /// The type that implements the generated trait of the public API. It has no values.
 pub(crate) enum GatewayEndpoints {}
 
-type ApiContext = RequestContext<CurrentGateway>;
+type ApiRequest = RequestHead<CurrentGateway>;
 
 /// The size of a body in bytes from which its limits are looked at before it is read (our choice): the upload of a smaller
 /// one costs less than the look.
@@ -50,22 +50,39 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Returns every route of the main listener: the public API, the admin API, the pages, the health checks, the
 /// API document and the skills.
+pub(crate) fn routes() -> Vec<Route<CurrentGateway>> {
+    let mut routes = Vec::from(server::routes::<GatewayEndpoints>());
+    routes.extend(admin_server::routes::<AdminEndpoints>());
+    routes.extend(pages::routes());
+    routes.extend(azure::routes());
+    routes.extend(health::routes());
+    routes.extend([openapi::route(), image_files::route(), mcp::route()]);
+    routes.extend(skills::routes());
+    routes
+}
+
+/// Returns the operation, the method and the path of every route, for the drift test.
+#[must_use]
+pub fn served_routes() -> Vec<[String; 3]> {
+    routes().iter().map(Route::description).collect()
+}
+
+/// Returns the public API as dropshot registers it.
 ///
 /// # Errors
 ///
-/// Returns an error if two routes conflict.
-pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
-    let mut api = ApiDescription::new();
-    server::register::<GatewayEndpoints>(&mut api)?;
-    admin_server::register::<AdminEndpoints>(&mut api)?;
-    pages::register(&mut api)?;
-    azure::register(&mut api)?;
-    health::register(&mut api)?;
-    openapi::register(&mut api)?;
-    skills::register(&mut api)?;
-    image_files::register(&mut api)?;
-    mcp::register(&mut api)?;
-    Ok(api)
+/// Returns the errors of the registration.
+pub(crate) fn public_api() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionBuildErrors> {
+    server::gateway_api_mod::api_description::<GatewayEndpoints>()
+}
+
+/// Returns the admin API as dropshot registers it.
+///
+/// # Errors
+///
+/// Returns the errors of the registration.
+pub(crate) fn admin_api() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionBuildErrors> {
+    admin_server::admin_api_mod::api_description::<AdminEndpoints>()
 }
 
 impl AdmittingServer for CurrentGateway {
@@ -87,40 +104,40 @@ impl GatewayApi for GatewayEndpoints {
     type Context = CurrentGateway;
 
     async fn create_image(
-        context: ApiContext,
+        head: ApiRequest,
         body: JsonBody<types::ImageGenerationRequest>,
-    ) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-        answer_generation(context, body, None).await
+    ) -> TypedResponse<types::ImagesResponse> {
+        answer_generation(head, body, None).await
     }
 
-    async fn edit_image(context: ApiContext, body: EditBody) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-        answer_edit(context, body, None).await
+    async fn edit_image(head: ApiRequest, body: EditBody) -> TypedResponse<types::ImagesResponse> {
+        answer_edit(head, body, None).await
     }
 
     async fn estimate_image(
-        context: ApiContext,
+        head: ApiRequest,
         body: JsonBody<types::ImageGenerationRequest>,
-    ) -> Result<TypedResponse<types::CostEstimate>, ApiError> {
-        Ok(run_handler(&context, async {
-            let gateway = context.context().get();
-            let (caller, admission) = admit(&gateway, &context).await?;
-            let options = request_options(&context, &admission)?;
+    ) -> TypedResponse<types::CostEstimate> {
+        run_handler(&head, async {
+            let gateway = head.server().get();
+            let (caller, admission) = admit(&gateway, &head).await?;
+            let options = request_options(&head, &admission)?;
             let body = read_unless_stopped(&gateway, body.with_large_windows().read(&admission)).await?;
             let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
             let answer = HandlerResponse::json(&estimate.cost)?;
             Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
         })
-        .await)
+        .await
     }
 
     async fn create_response(
-        context: ApiContext,
+        head: ApiRequest,
         body: JsonBody<types::ResponseRequest>,
-    ) -> Result<TypedResponse<types::Response>, ApiError> {
-        Ok(run_handler(&context, async {
-            let gateway = context.context().get();
-            let (caller, admission) = admit(&gateway, &context).await?;
-            let options = flow::count_if_refused(&gateway, &caller, request_options(&context, &admission))?;
+    ) -> TypedResponse<types::Response> {
+        run_handler(&head, async {
+            let gateway = head.server().get();
+            let (caller, admission) = admit(&gateway, &head).await?;
+            let options = flow::count_if_refused(&gateway, &caller, request_options(&head, &admission))?;
             if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
                 flow::check_upload(&gateway, &caller, &options, "create_response").await?;
             }
@@ -128,106 +145,104 @@ impl GatewayApi for GatewayEndpoints {
             let reading = body.read_to_spool(&admission, gateway.spool());
             let body = read_unless_stopped(&gateway, reading).await;
             let body = flow::count_if_refused(&gateway, &caller, body)?;
-            let headers = context.request.headers();
-            let gateway_answer = Box::pin(flow::create_response(&gateway, caller, options, headers, body)).await?;
-            to_handler_response(&context, &gateway, gateway_answer).await
+            let headers = head.headers();
+            let answer = Box::pin(flow::create_response(&gateway, caller, options, headers, body)).await?;
+            to_handler_response(&head, &gateway, answer).await
         })
-        .await)
+        .await
     }
 
-    async fn list_image_models(context: ApiContext) -> Result<TypedResponse<types::ImageModelList>, ApiError> {
-        Ok(run_handler(&context, async {
-            let gateway = context.context().get();
-            let (caller, _) = admit(&gateway, &context).await?;
+    async fn list_image_models(head: ApiRequest) -> TypedResponse<types::ImageModelList> {
+        run_handler(&head, async {
+            let gateway = head.server().get();
+            let (caller, _) = admit(&gateway, &head).await?;
             HandlerResponse::json(&flow::list_image_models(&gateway, &caller))
         })
-        .await)
+        .await
     }
 
-    async fn list_models(context: ApiContext) -> Result<TypedResponse<types::ModelList>, ApiError> {
-        Ok(run_handler(&context, async {
-            let gateway = context.context().get();
-            let (caller, _) = admit(&gateway, &context).await?;
+    async fn list_models(head: ApiRequest) -> TypedResponse<types::ModelList> {
+        run_handler(&head, async {
+            let gateway = head.server().get();
+            let (caller, _) = admit(&gateway, &head).await?;
             HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
         })
-        .await)
+        .await
     }
 
-    async fn retrieve_model(
-        context: ApiContext,
-        path: ExtractorResult<Path<RetrieveModelPath>>,
-    ) -> Result<TypedResponse<types::Model>, ApiError> {
-        Ok(run_handler(&context, async {
-            let gateway = context.context().get();
-            let (caller, _) = admit(&gateway, &context).await?;
-            let model = path.into_value()?.into_inner().model;
+    async fn retrieve_model(head: ApiRequest, path: PathParameters<RetrieveModelPath>) -> TypedResponse<types::Model> {
+        run_handler(&head, async {
+            let gateway = head.server().get();
+            let (caller, _) = admit(&gateway, &head).await?;
+            let model = path.into_value()?.model;
             HandlerResponse::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
         })
-        .await)
+        .await
     }
 }
 
 /// Answers a generation, also one that came by a path of Azure.
 async fn answer_generation(
-    context: ApiContext,
+    head: ApiRequest,
     body: JsonBody<types::ImageGenerationRequest>,
     azure: Option<AzurePath>,
-) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-    Ok(run_handler(&context, async {
-        let gateway = context.context().get();
-        let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
+) -> TypedResponse<types::ImagesResponse> {
+    run_handler(&head, async {
+        let gateway = head.server().get();
+        let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
         let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
         let body = flow::count_if_refused(&gateway, &caller, body)?;
-        let gateway_answer = Box::pin(flow::create_image(&gateway, caller, options, &body)).await?;
-        to_handler_response(&context, &gateway, gateway_answer).await
+        let answer = Box::pin(flow::create_image(&gateway, caller, options, &body)).await?;
+        to_handler_response(&head, &gateway, answer).await
     })
-    .await)
+    .await
 }
 
 /// Answers an edit, also one that came by a path of Azure.
 async fn answer_edit(
-    context: ApiContext,
+    head: ApiRequest,
     body: EditBody,
     azure: Option<AzurePath>,
-) -> Result<TypedResponse<types::ImagesResponse>, ApiError> {
-    Ok(run_handler(&context, async {
-        let gateway = context.context().get();
-        let (caller, options) = admit_image_request(&gateway, &context, azure).await?;
+) -> TypedResponse<types::ImagesResponse> {
+    run_handler(&head, async {
+        let gateway = head.server().get();
+        let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
         flow::check_upload(&gateway, &caller, &options, "edit_image").await?;
         let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
         let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
         let reading = Box::pin(body.read(options.admission(), gateway.spool(), settings));
         let form = read_unless_stopped(&gateway, reading).await;
         let form = flow::count_if_refused(&gateway, &caller, form)?;
-        let gateway_answer = Box::pin(flow::edit_image(&gateway, caller, options, form)).await?;
-        to_handler_response(&context, &gateway, gateway_answer).await
+        let answer = Box::pin(flow::edit_image(&gateway, caller, options, form)).await?;
+        to_handler_response(&head, &gateway, answer).await
     })
-    .await)
+    .await
 }
 
 /// Admits a request for images, and reads its options.
 async fn admit_image_request(
     gateway: &Gateway,
-    context: &ApiContext,
+    head: &ApiRequest,
     azure: Option<AzurePath>,
 ) -> Result<(Caller, RequestOptions), Error> {
-    let (caller, admission) = admit(gateway, context).await?;
+    let (caller, admission) = admit(gateway, head).await?;
     let options = match azure {
-        Some(path) => azure::check_path(gateway, &caller, context).map(|()| path.deployment),
+        Some(path) => azure::check_path(gateway, &caller, head).map(|()| path.deployment),
         None => Ok(None),
     }
-    .and_then(|deployment| Ok(request_options(context, &admission)?.with_deployment(deployment)));
+    .and_then(|deployment| Ok(request_options(head, &admission)?.with_deployment(deployment)));
     let options = flow::count_if_refused(gateway, &caller, options)?;
     Ok((caller, options))
 }
 
-async fn to_handler_response(
-    context: &ApiContext,
+async fn to_handler_response<T>(
+    head: &ApiRequest,
     gateway: &Gateway,
-    gateway_answer: flow::GatewayAnswer,
-) -> Result<HandlerResponse, HandlerError> {
+    operation_answer: OperationAnswer<T>,
+) -> Result<HandlerResponse<T>, HandlerError> {
+    let OperationAnswer { answer: gateway_answer, schema } = operation_answer;
     let kind = if gateway_answer.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
-    let answer = match (kind, context.request.version()) {
+    let answer = match (kind, head.version()) {
         (ResponseKind::Json, Version::HTTP_10) => {
             // HTTP/1.0 has no chunked encoding: the length must be known before the first byte is sent.
             let spooled = spool_response(gateway_answer.body, gateway.spool()).await.map_err(|error| {
@@ -236,18 +251,20 @@ async fn to_handler_response(
             })?;
             let length = spooled.remaining().to_string();
             let body = PacedBody::new(spooled, gateway.cutoff());
-            HandlerResponse::streaming(kind, body).with_header("content-length", Some(&length))
+            HandlerResponse::streaming(schema, kind, body).with_header("content-length", Some(&length))
         }
         _ => match gateway_answer.body {
             // Each body enforces the minimum rate and the cutoff by itself.
             GatewayAnswerBody::Live(body) if kind == ResponseKind::Json => {
-                let gathered = GatheredBody::gather(body, |body| body.is_closing()).await;
-                gathered.into_whole().map_or_else(|body| HandlerResponse::streaming(kind, body), HandlerResponse::whole)
+                match GatheredBody::gather(body, |body| body.is_closing()).await.into_whole() {
+                    Ok(whole) => HandlerResponse::whole(schema, whole),
+                    Err(body) => HandlerResponse::streaming(schema, kind, body),
+                }
             }
-            GatewayAnswerBody::Live(body) => HandlerResponse::streaming(kind, body),
-            GatewayAnswerBody::Early(stream) => HandlerResponse::streaming(kind, stream),
-            GatewayAnswerBody::Stored(body) => HandlerResponse::streaming(kind, body),
-            GatewayAnswerBody::Whole(body) => HandlerResponse::whole(body),
+            GatewayAnswerBody::Live(body) => HandlerResponse::streaming(schema, kind, body),
+            GatewayAnswerBody::Early(stream) => HandlerResponse::streaming(schema, kind, stream),
+            GatewayAnswerBody::Stored(body) => HandlerResponse::streaming(schema, kind, body),
+            GatewayAnswerBody::Whole(body) => HandlerResponse::whole(schema, body),
         },
     };
     Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
@@ -271,18 +288,18 @@ async fn read_unless_stopped<T>(
     }
 }
 
-fn request_options(context: &ApiContext, admission: &Admission) -> Result<RequestOptions, Error> {
-    RequestOptions::from_headers(&context.request_id, context.request.headers(), admission)
+fn request_options(head: &ApiRequest, admission: &Admission) -> Result<RequestOptions, Error> {
+    RequestOptions::from_headers(head.request_id(), head.headers(), admission)
 }
 
 /// Checks the key of a request, whose admission then counts for the owner of the key.
-async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<(Caller, Admission), Error> {
-    let headers = context.request.headers();
+async fn admit(gateway: &Gateway, head: &ApiRequest) -> Result<(Caller, Admission), Error> {
+    let headers = head.headers();
     let caller = match (headers.get(AUTHORIZATION), headers.get(azure::KEY_HEADER)) {
         (None, Some(key)) => azure::admit(gateway, key.as_bytes()).await,
         (authorization, _) => flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await,
     }?;
-    let admission = admission_of(context);
+    let admission = head.admission().clone();
     admission.set_principal(Principal::of_key(caller.user(), caller.key()).with_work(caller.work().clone()));
     Ok((caller, admission))
 }

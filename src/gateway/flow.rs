@@ -43,7 +43,7 @@ mod strict_budget;
 mod token_usage;
 mod url_answer;
 
-pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody};
+pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody, OperationAnswer};
 pub(crate) use image_edit::edit_image;
 pub(crate) use image_estimate::estimate_image;
 pub(crate) use image_files::{LinkedImage, base_url, find_linked_image, link_paths};

@@ -1,6 +1,7 @@
 //! Start and shutdown of the gateway. The store, the accounts and the settings are checked before a port is bound. At
 //! the end, running requests have the drain timeout to finish, because their answers may already be paid for.
 
+mod dropshot_gateway;
 mod reload;
 mod shutdown;
 mod signals;
@@ -16,14 +17,15 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::{Config, ListenAddress};
 use super::console::AdminTokenError;
-use super::front::{self, ConnectionTable, HttpServer, ServerError};
-use super::group_refresh::{GroupRefreshError, group_refresh_channel};
+use super::front::{self, DropshotServer, ServerError};
+use super::group_refresh::{GroupRefreshError, GroupRefreshQueue, group_refresh_channel};
 use super::keys;
 use super::people::IdentityError;
 use super::replay::ReplayError;
-use super::store::{AuditContext, StoreError};
+use super::store::{AuditContext, ServeLock, Store, StoreError};
 use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
+pub use dropshot_gateway::DropshotGateway;
 use reload::{ConfigReader, ConfigReloader};
 use shutdown::{SHORT_SHUTDOWN_TIMEOUT, STORE_CLOSE_TIMEOUT};
 pub(crate) use signals::SignalListeners;
@@ -79,6 +81,14 @@ pub(crate) enum ServeError {
     },
 }
 
+/// A gateway that listens on no address.
+struct OpenGateway {
+    store: Arc<dyn Store>,
+    lock: ServeLock,
+    current: CurrentGateway,
+    changes: GroupRefreshQueue,
+}
+
 /// Serves until the process gets a stop signal, then lets running requests finish within the drain timeout.
 ///
 /// # Errors
@@ -91,20 +101,12 @@ pub(crate) async fn serve(
     mut signals: SignalListeners,
     out: impl Write + Send + 'static,
 ) -> Result<(), ServeError> {
-    let store = open_store(&config).await?;
-    let lock = store.lock_for_serving()?;
-    manage::remove_implicit_simulator(&mut config, &*store).await?;
-    if config.accounts.iter().any(manage::is_billable) || manage::has_billable_store_account(&*store).await? {
-        manage::disable_first_key(&config, &*store, &AuditContext::system()).await?;
-    }
-    let (group_refresh, mut changes) = group_refresh_channel();
-    manage::sync_configured_rows(&config, &*store).await?;
-    let current = CurrentGateway::new(Gateway::build(&config, &store, group_refresh).await?);
+    let OpenGateway { store, lock, current, mut changes } = OpenGateway::open(&mut config).await?;
     let gateway = current.get();
     let listen = resolve_address(&config.listen).await?;
     let metrics_server = start_metrics_server(&config, &current).await?;
     let connections = Arc::clone(gateway.connections());
-    let server = front::start(endpoints::api_description, current.clone(), listen, connections).await?;
+    let server = front::start(endpoints::routes(), current.clone(), listen, connections)?;
     if let Some(metrics_server) = &metrics_server {
         tracing::info!(address = %metrics_server.address(), "metrics are served");
     }
@@ -151,11 +153,33 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Starts the server of the metrics, if the settings have an address for it.
-async fn start_metrics_server(config: &Config, current: &CurrentGateway) -> Result<Option<HttpServer>, ServeError> {
+// === impl OpenGateway ===
+
+impl OpenGateway {
+    async fn open(config: &mut Config) -> Result<Self, ServeError> {
+        let store = open_store(config).await?;
+        let lock = store.lock_for_serving()?;
+        manage::remove_implicit_simulator(config, &*store).await?;
+        if config.accounts.iter().any(manage::is_billable) || manage::has_billable_store_account(&*store).await? {
+            manage::disable_first_key(config, &*store, &AuditContext::system()).await?;
+        }
+        let (group_refresh, changes) = group_refresh_channel();
+        manage::sync_configured_rows(config, &*store).await?;
+        let current = CurrentGateway::new(Gateway::build(config, &store, group_refresh).await?);
+        Ok(Self { store, lock, current, changes })
+    }
+}
+
+/// Starts the server of the metrics, if the settings have an address for it. It shares no connection and no limit with the
+/// main listener, so that a shortage there can still be observed.
+async fn start_metrics_server(
+    config: &Config,
+    current: &CurrentGateway,
+) -> Result<Option<DropshotServer<CurrentGateway>>, ServeError> {
     let Some(listen) = &config.metrics_listen else { return Ok(None) };
-    let (listen, connections) = (resolve_address(listen).await?, ConnectionTable::for_metrics());
-    Ok(Some(front::start(endpoints::metrics_api_description, current.clone(), listen, connections).await?))
+    let listen = resolve_address(listen).await?;
+    let api = endpoints::metrics_api().map_err(|error| ServerError::Routes(error.to_string()))?;
+    Ok(Some(front::start_dropshot_server(api, current.clone(), listen)?))
 }
 
 /// Returns a timer that ticks when the groups of the store are due to be refreshed.

@@ -32,6 +32,7 @@ mod delivery;
 mod dialects;
 mod disk;
 mod doctor;
+mod dropshot;
 mod echoed_secrets;
 mod edits;
 mod failure_classes;

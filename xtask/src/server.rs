@@ -1,10 +1,11 @@
-//! The server trait: one dropshot endpoint for each operation of the document.
+//! The server trait: for each operation of the document, a method that the gateway implements, an endpoint of dropshot
+//! that calls it, and a route that calls it on the connections of the gateway.
 //!
 //! No public generator makes a dropshot trait from a document.
 //! The generated code names types of `gateway::front` (`front::JsonBody`, `front::TypedResponse`), which are written by hand.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use serde_json::{Value, json};
 use syn::{Attribute, File};
@@ -15,109 +16,128 @@ use crate::document::{Document, Operation, component_of};
 
 pub(crate) fn generate(api: &Api, document: &Document) -> Result<File> {
     let operations = document.operations()?;
-    let mut parameters = Vec::new();
-    let mut endpoints = Vec::new();
-    let mut registrations = Vec::new();
+    let (mut parameters, mut methods, mut routes) = (Vec::new(), Vec::new(), Vec::new());
     for operation in &operations {
         let operation_id = || operation.id.to_owned();
         parameters.extend(path_struct(operation).with_context(operation_id)?);
         parameters.extend(query_struct(operation).with_context(operation_id)?);
-        endpoints.push(endpoint(document, operation).with_context(operation_id)?);
-        registrations.push(register(document, operation));
+        methods.push(method(document, operation).with_context(operation_id)?);
+        routes.push(route(document, operation).with_context(operation_id)?);
     }
-    let name = ident(api.trait_name);
+    let (name, count) = (ident(api.trait_name), Literal::usize_unsuffixed(routes.len()));
     let file = quote! {
         #(#parameters)*
 
-        #[doc = " The operations of the document: one method for each."]
+        #[doc = " The operations of the document: one method for each, and the endpoint of dropshot that calls it."]
         #[dropshot::api_description]
         pub trait #name {
-            #[doc = " The state that every request can reach."]
-            type Context;
+            #[doc = " The server whose requests the methods answer."]
+            type Context: front::AdmittingServer;
 
-            #(#endpoints)*
+            #(#methods)*
         }
 
-        #[doc = " Adds every operation to an API, so that one server can serve several documents."]
-        pub fn register<Served: #name>(
-            api: &mut dropshot::ApiDescription<Served::Context>,
-        ) -> Result<(), dropshot::ApiDescriptionRegisterError> {
-            #(#registrations)*
-            Ok(())
+        #[doc = " Returns the routes of all operations, for connections that dropshot does not serve."]
+        pub fn routes<Served: #name>() -> [front::Route<Served::Context>; #count] {
+            [#(#routes),*]
         }
     };
     syn::parse2(file).context("the trait as written is not Rust")
 }
 
-fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStream> {
-    let attribute = attribute(document, operation);
+/// The method of an operation, and its endpoint.
+fn method(document: &Document, operation: &Operation<'_>) -> Result<TokenStream> {
+    let attribute = attribute(document, operation)?;
     let docs = docs(operation);
-    let name = ident(operation.id);
+    let (name, endpoint, id) = (ident(operation.id), format_ident!("{}_endpoint", operation.id), operation.id);
     let path = operation.parameters("path").next().map(|_| {
         let path = struct_name(operation, "Path");
-        quote! { path: front::ExtractorResult<dropshot::Path<#path>>, }
+        quote! { path: front::PathParameters<#path>, }
     });
     let query = operation.parameters("query").next().map(|_| {
         let query = struct_name(operation, "Query");
         quote! { query: front::Query<#query>, }
     });
     let body = body_parameter(operation)?;
+    let arguments = arguments(operation);
     let answer = ident(operation.answer_component().context("the 200 needs a JSON component")?);
+    let answer = quote! { front::TypedResponse<types::#answer> };
+    let about = format!(" Answers the requests of `{id}`.");
     Ok(quote! {
+        #[doc = #about]
+        fn #name(head: front::RequestHead<Self::Context>, #path #query #body)
+            -> impl Future<Output = #answer> + Send + 'static;
+
         #(#docs)*
         #attribute
-        async fn #name(rqctx: dropshot::RequestContext<Self::Context>, #path #query #body)
-            -> Result<front::TypedResponse<types::#answer>, front::ApiError<types::ErrorResponse>>;
+        async fn #endpoint(rqctx: dropshot::RequestContext<Self::Context>, #path #query #body)
+            -> Result<#answer, front::ApiError<types::ErrorResponse>> {
+            Ok(Self::#name(front::RequestHead::from_dropshot(rqctx, #id) #(, #arguments)*).await)
+        }
     })
 }
 
-/// The code that registers one operation. The function that dropshot generates cannot add a trait to a description that
-/// already has operations.
-fn register(document: &Document, operation: &Operation<'_>) -> TokenStream {
-    let (name, method) = (ident(operation.id), ident(&operation.method.to_uppercase()));
-    let (path, id) = (operation.path, operation.id);
-    let cap = body_cap(document, operation).map(|cap| {
-        let cap = proc_macro2::Literal::u64_unsuffixed(cap);
-        quote! { .request_body_max_bytes(#cap) }
-    });
-    quote! {
-        api.register(
-            dropshot::ApiEndpoint::new(
-                #id.to_owned(),
-                Served::#name,
-                dropshot::Method::#method,
-                "application/json",
-                #path,
-                dropshot::ApiEndpointVersions::All,
-            )#cap,
-        )?;
-    }
+/// The names of the parameters that an operation has.
+fn arguments(operation: &Operation<'_>) -> Vec<Ident> {
+    let has = |place| operation.parameters(place).next().is_some();
+    let all = [("path", has("path")), ("query", has("query")), ("body", !operation.request_types().is_empty())];
+    all.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| ident(name)).collect()
 }
 
-fn attribute(document: &Document, operation: &Operation<'_>) -> TokenStream {
+/// The route of an operation.
+fn route(document: &Document, operation: &Operation<'_>) -> Result<TokenStream> {
+    let (name, method) = (ident(operation.id), ident(&operation.method.to_uppercase()));
+    let (path, id) = (operation.path, operation.id);
+    let arguments = arguments(operation);
+    let values = arguments.iter().map(|argument| match argument.to_string().as_str() {
+        "path" => Ok(quote! { request.take_path() }),
+        "query" => Ok(quote! { request.query() }),
+        _ => {
+            let cap = body_cap(document, operation)?;
+            Ok(quote! { front::UnreadRequestBody::new(request.request, #cap) })
+        }
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    // The parameters in the path are moved out of the request.
+    let binding = if arguments.iter().any(|argument| argument == "path") {
+        quote! { mut request }
+    } else {
+        quote! { request }
+    };
+    Ok(quote! {
+        front::Route::new(#id, dropshot::Method::#method, #path, |#binding| {
+            #(let #arguments = #values;)*
+            front::boxed_answer(Served::#name(request.head #(, #arguments)*))
+        })
+    })
+}
+
+fn attribute(document: &Document, operation: &Operation<'_>) -> Result<TokenStream> {
     let method = ident(&operation.method.to_uppercase());
     let (path, id) = (operation.path, operation.id);
     let tags = operation.value["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
     // Without this attribute, dropshot allows 1024 bytes.
-    let cap = body_cap(document, operation).map(|cap| {
-        let cap = proc_macro2::Literal::u64_unsuffixed(cap);
-        quote! { request_body_max_bytes = #cap, }
-    });
-    quote! {
+    let cap = if operation.request_types().is_empty() {
+        None
+    } else {
+        let cap = body_cap(document, operation)?;
+        Some(quote! { request_body_max_bytes = #cap, })
+    };
+    Ok(quote! {
         #[endpoint { method = #method, path = #path, operation_id = #id, tags = [#(#tags),*], #cap }]
-    }
+    })
 }
 
 /// The limit of the body of an operation, in bytes. If a body may be JSON or a form, it is the limit of the form, which
 /// is larger.
-fn body_cap(document: &Document, operation: &Operation<'_>) -> Option<u64> {
+fn body_cap(document: &Document, operation: &Operation<'_>) -> Result<Literal> {
     let name = match operation.id {
-        _ if operation.request_types().is_empty() => return None,
         _ if operation.takes_form() => "max_edit_form_body_bytes",
         "create_response" => "max_responses_body_bytes",
         _ => "max_json_body_bytes",
     };
-    document.limit(name)
+    let limit = document.limit(name).with_context(|| format!("the document has no limit '{name}'"))?;
+    Ok(Literal::u64_unsuffixed(limit))
 }
 
 fn body_parameter(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
@@ -277,7 +297,13 @@ mod tests {
         "x-imagate-limits": [{ "name": "max_json_body_bytes", "value": 7 }]
     }"##;
 
-    const FEED_PET: &str = r##"    /// Feed it.
+    const FEED_PET: &str = r##"    /// Answers the requests of `feed_pet`.
+    fn feed_pet(
+        head: front::RequestHead<Self::Context>,
+        path: front::PathParameters<FeedPetPath>,
+        body: front::JsonBody<types::Food>,
+    ) -> impl Future<Output = front::TypedResponse<types::Pet>> + Send + 'static;
+    /// Feed it.
     ///
     /// Gently.
     #[endpoint{method = POST,
@@ -286,17 +312,42 @@ mod tests {
     tags = ["pets"],
     request_body_max_bytes = 7,
     }]
-    async fn feed_pet(
+    async fn feed_pet_endpoint(
         rqctx: dropshot::RequestContext<Self::Context>,
-        path: front::ExtractorResult<dropshot::Path<FeedPetPath>>,
+        path: front::PathParameters<FeedPetPath>,
         body: front::JsonBody<types::Food>,
-    ) -> Result<front::TypedResponse<types::Pet>, front::ApiError<types::ErrorResponse>>;
+    ) -> Result<
+        front::TypedResponse<types::Pet>,
+        front::ApiError<types::ErrorResponse>,
+    > {
+        Ok(
+            Self::feed_pet(
+                    front::RequestHead::from_dropshot(rqctx, "feed_pet"),
+                    path,
+                    body,
+                )
+                .await,
+        )
+    }
+"##;
+
+    const FEED_PET_ROUTE: &str = r##"        front::Route::new(
+            "feed_pet",
+            dropshot::Method::POST,
+            "/pets/{id}",
+            |mut request| {
+                let path = request.take_path();
+                let body = front::UnreadRequestBody::new(request.request, 7);
+                front::boxed_answer(Served::feed_pet(request.head, path, body))
+            },
+        ),
 "##;
 
     #[test]
-    fn an_operation_becomes_an_endpoint_of_the_trait() {
+    fn an_operation_becomes_a_method_with_an_endpoint_and_a_route() {
         let printed = prettyplease::unparse(&generate(&GATEWAY, &Document::parse(PETS).unwrap()).unwrap());
         assert!(printed.contains(FEED_PET), "{printed}");
+        assert!(printed.contains(FEED_PET_ROUTE), "{printed}");
         assert!(printed.contains("pub struct FeedPetPath {\n    /// Which.\n    pub id: String,\n}"), "{printed}");
     }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dropshot::{Path, RequestContext};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use schemars::JsonSchema;
@@ -16,7 +15,7 @@ use crate::gateway::admission::{Admission, Principal};
 use crate::gateway::console::Console;
 use crate::gateway::flow;
 use crate::gateway::front::{
-    ApiError, ExtractorResult, HandlerResponse, JsonBody, Query, TypedResponse, admission_of, check_query, run_handler,
+    HandlerResponse, JsonBody, PathParameters, Query, RequestHead, TypedResponse, check_query, run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::gateway::work::{RequestWork, Work};
@@ -33,244 +32,205 @@ use crate::wire::admin::types;
 /// The type that implements the generated trait of the admin API. It has no values.
 pub(super) enum AdminEndpoints {}
 
-type AdminContext = RequestContext<CurrentGateway>;
-type AdminApiError = ApiError<types::ErrorResponse>;
+type AdminRequest = RequestHead<CurrentGateway>;
 
 impl AdminApi for AdminEndpoints {
     type Context = CurrentGateway;
 
-    async fn list_keys(
-        context: AdminContext,
-        query: Query<ListKeysQuery>,
-    ) -> Result<TypedResponse<types::KeyList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_keys(&actor, &query.parse()?).await }).await
+    async fn list_keys(head: AdminRequest, query: Query<ListKeysQuery>) -> TypedResponse<types::KeyList> {
+        run_operation(&head, |console, actor| async move { console.list_keys(&actor, &query.parse()?).await }).await
     }
 
-    async fn create_key(
-        context: AdminContext,
-        body: JsonBody<types::NewKey>,
-    ) -> Result<TypedResponse<types::CreatedKey>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.create_key(&actor, &body).await
-        })
+    async fn create_key(head: AdminRequest, body: JsonBody<types::NewKey>) -> TypedResponse<types::CreatedKey> {
+        run_operation_with_body(
+            &head,
+            body,
+            |console, actor, body| async move { console.create_key(&actor, &body).await },
+        )
         .await
     }
 
-    async fn retrieve_key(
-        context: AdminContext,
-        path: ExtractorResult<Path<RetrieveKeyPath>>,
-    ) -> Result<TypedResponse<types::Key>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.retrieve_key(&actor, &path.into_value()?.into_inner().id).await
-        })
-        .await
+    async fn retrieve_key(head: AdminRequest, path: PathParameters<RetrieveKeyPath>) -> TypedResponse<types::Key> {
+        run_operation(&head, |console, actor| async move { console.retrieve_key(&actor, &path.into_value()?.id).await })
+            .await
     }
 
     async fn update_key(
-        context: AdminContext,
-        path: ExtractorResult<Path<UpdateKeyPath>>,
+        head: AdminRequest,
+        path: PathParameters<UpdateKeyPath>,
         body: JsonBody<types::KeyUpdate>,
-    ) -> Result<TypedResponse<types::Key>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.update_key(&actor, &path.into_value()?.into_inner().id, &body).await
+    ) -> TypedResponse<types::Key> {
+        run_operation_with_body(&head, body, |console, actor, body| async move {
+            console.update_key(&actor, &path.into_value()?.id, &body).await
         })
         .await
     }
 
-    async fn delete_key(
-        context: AdminContext,
-        path: ExtractorResult<Path<DeleteKeyPath>>,
-    ) -> Result<TypedResponse<types::DeletedKey>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.delete_key(&actor, &path.into_value()?.into_inner().id).await
-        })
-        .await
+    async fn delete_key(head: AdminRequest, path: PathParameters<DeleteKeyPath>) -> TypedResponse<types::DeletedKey> {
+        run_operation(&head, |console, actor| async move { console.delete_key(&actor, &path.into_value()?.id).await })
+            .await
     }
 
     async fn rotate_key(
-        context: AdminContext,
-        path: ExtractorResult<Path<RotateKeyPath>>,
+        head: AdminRequest,
+        path: PathParameters<RotateKeyPath>,
         body: JsonBody<types::KeyRotation>,
-    ) -> Result<TypedResponse<types::CreatedKey>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.rotate_key(&actor, &path.into_value()?.into_inner().id, &body).await
+    ) -> TypedResponse<types::CreatedKey> {
+        run_operation_with_body(&head, body, |console, actor, body| async move {
+            console.rotate_key(&actor, &path.into_value()?.id, &body).await
         })
         .await
     }
 
-    async fn list_users(
-        context: AdminContext,
-        query: Query<ListUsersQuery>,
-    ) -> Result<TypedResponse<types::UserList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_users(&actor, &query.parse()?).await }).await
+    async fn list_users(head: AdminRequest, query: Query<ListUsersQuery>) -> TypedResponse<types::UserList> {
+        run_operation(&head, |console, actor| async move { console.list_users(&actor, &query.parse()?).await }).await
     }
 
-    async fn create_user(
-        context: AdminContext,
-        body: JsonBody<types::NewUser>,
-    ) -> Result<TypedResponse<types::CreatedUser>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.create_user(&actor, &body).await
-        })
+    async fn create_user(head: AdminRequest, body: JsonBody<types::NewUser>) -> TypedResponse<types::CreatedUser> {
+        run_operation_with_body(
+            &head,
+            body,
+            |console, actor, body| async move { console.create_user(&actor, &body).await },
+        )
         .await
     }
 
-    async fn retrieve_user(
-        context: AdminContext,
-        path: ExtractorResult<Path<RetrieveUserPath>>,
-    ) -> Result<TypedResponse<types::User>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.retrieve_user(&actor, &path.into_value()?.into_inner().id).await
-        })
+    async fn retrieve_user(head: AdminRequest, path: PathParameters<RetrieveUserPath>) -> TypedResponse<types::User> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.retrieve_user(&actor, &path.into_value()?.id).await },
+        )
         .await
     }
 
     async fn update_user(
-        context: AdminContext,
-        path: ExtractorResult<Path<UpdateUserPath>>,
+        head: AdminRequest,
+        path: PathParameters<UpdateUserPath>,
         body: JsonBody<types::UserUpdate>,
-    ) -> Result<TypedResponse<types::User>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.update_user(&actor, &path.into_value()?.into_inner().id, &body).await
+    ) -> TypedResponse<types::User> {
+        run_operation_with_body(&head, body, |console, actor, body| async move {
+            console.update_user(&actor, &path.into_value()?.id, &body).await
         })
         .await
     }
 
-    async fn reset_user(
-        context: AdminContext,
-        path: ExtractorResult<Path<ResetUserPath>>,
-    ) -> Result<TypedResponse<types::OneTimeLink>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.reset_user(&actor, &path.into_value()?.into_inner().id).await
-        })
-        .await
+    async fn reset_user(head: AdminRequest, path: PathParameters<ResetUserPath>) -> TypedResponse<types::OneTimeLink> {
+        run_operation(&head, |console, actor| async move { console.reset_user(&actor, &path.into_value()?.id).await })
+            .await
     }
 
     async fn reset_user_factor(
-        context: AdminContext,
-        path: ExtractorResult<Path<ResetUserFactorPath>>,
-    ) -> Result<TypedResponse<types::User>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.reset_user_factor(&actor, &path.into_value()?.into_inner().id).await
-        })
+        head: AdminRequest,
+        path: PathParameters<ResetUserFactorPath>,
+    ) -> TypedResponse<types::User> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.reset_user_factor(&actor, &path.into_value()?.id).await },
+        )
         .await
     }
 
     async fn disconnect_user(
-        context: AdminContext,
-        path: ExtractorResult<Path<DisconnectUserPath>>,
-    ) -> Result<TypedResponse<types::User>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.disconnect_user(&actor, &path.into_value()?.into_inner().id).await
-        })
+        head: AdminRequest,
+        path: PathParameters<DisconnectUserPath>,
+    ) -> TypedResponse<types::User> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.disconnect_user(&actor, &path.into_value()?.id).await },
+        )
         .await
     }
 
-    async fn sign_out_user(
-        context: AdminContext,
-        path: ExtractorResult<Path<SignOutUserPath>>,
-    ) -> Result<TypedResponse<types::User>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.sign_out_user(&actor, &path.into_value()?.into_inner().id).await
-        })
+    async fn sign_out_user(head: AdminRequest, path: PathParameters<SignOutUserPath>) -> TypedResponse<types::User> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.sign_out_user(&actor, &path.into_value()?.id).await },
+        )
         .await
     }
 
-    async fn retrieve_me(context: AdminContext) -> Result<TypedResponse<types::Me>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.retrieve_me(&actor).await }).await
+    async fn retrieve_me(head: AdminRequest) -> TypedResponse<types::Me> {
+        run_operation(&head, |console, actor| async move { console.retrieve_me(&actor).await }).await
     }
 
-    async fn list_tokens(
-        context: AdminContext,
-        query: Query<ListTokensQuery>,
-    ) -> Result<TypedResponse<types::TokenList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_tokens(&actor, &query.parse()?).await })
-            .await
+    async fn list_tokens(head: AdminRequest, query: Query<ListTokensQuery>) -> TypedResponse<types::TokenList> {
+        run_operation(&head, |console, actor| async move { console.list_tokens(&actor, &query.parse()?).await }).await
     }
 
-    async fn create_token(
-        context: AdminContext,
-        body: JsonBody<types::NewToken>,
-    ) -> Result<TypedResponse<types::CreatedToken>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.create_token(&actor, &body).await
-        })
+    async fn create_token(head: AdminRequest, body: JsonBody<types::NewToken>) -> TypedResponse<types::CreatedToken> {
+        run_operation_with_body(
+            &head,
+            body,
+            |console, actor, body| async move { console.create_token(&actor, &body).await },
+        )
         .await
     }
 
     async fn delete_token(
-        context: AdminContext,
-        path: ExtractorResult<Path<DeleteTokenPath>>,
-    ) -> Result<TypedResponse<types::DeletedToken>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.delete_token(&actor, &path.into_value()?.into_inner().id).await
-        })
-        .await
+        head: AdminRequest,
+        path: PathParameters<DeleteTokenPath>,
+    ) -> TypedResponse<types::DeletedToken> {
+        run_operation(&head, |console, actor| async move { console.delete_token(&actor, &path.into_value()?.id).await })
+            .await
     }
 
-    async fn list_groups(context: AdminContext) -> Result<TypedResponse<types::GroupList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_groups(&actor).await }).await
+    async fn list_groups(head: AdminRequest) -> TypedResponse<types::GroupList> {
+        run_operation(&head, |console, actor| async move { console.list_groups(&actor).await }).await
     }
 
-    async fn create_group(
-        context: AdminContext,
-        body: JsonBody<types::NewGroup>,
-    ) -> Result<TypedResponse<types::Group>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.create_group(&actor, &body).await
-        })
+    async fn create_group(head: AdminRequest, body: JsonBody<types::NewGroup>) -> TypedResponse<types::Group> {
+        run_operation_with_body(
+            &head,
+            body,
+            |console, actor, body| async move { console.create_group(&actor, &body).await },
+        )
         .await
     }
 
     async fn retrieve_group(
-        context: AdminContext,
-        path: ExtractorResult<Path<RetrieveGroupPath>>,
-    ) -> Result<TypedResponse<types::Group>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.retrieve_group(&actor, &path.into_value()?.into_inner().name).await
-        })
+        head: AdminRequest,
+        path: PathParameters<RetrieveGroupPath>,
+    ) -> TypedResponse<types::Group> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.retrieve_group(&actor, &path.into_value()?.name).await },
+        )
         .await
     }
 
     async fn update_group(
-        context: AdminContext,
-        path: ExtractorResult<Path<UpdateGroupPath>>,
+        head: AdminRequest,
+        path: PathParameters<UpdateGroupPath>,
         body: JsonBody<types::GroupUpdate>,
-    ) -> Result<TypedResponse<types::Group>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.update_group(&actor, &path.into_value()?.into_inner().name, &body).await
+    ) -> TypedResponse<types::Group> {
+        run_operation_with_body(&head, body, |console, actor, body| async move {
+            console.update_group(&actor, &path.into_value()?.name, &body).await
         })
         .await
     }
 
     async fn delete_group(
-        context: AdminContext,
-        path: ExtractorResult<Path<DeleteGroupPath>>,
-    ) -> Result<TypedResponse<types::DeletedGroup>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.delete_group(&actor, &path.into_value()?.into_inner().name).await
-        })
+        head: AdminRequest,
+        path: PathParameters<DeleteGroupPath>,
+    ) -> TypedResponse<types::DeletedGroup> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.delete_group(&actor, &path.into_value()?.name).await },
+        )
         .await
     }
 
-    async fn list_alerts(
-        context: AdminContext,
-        query: Query<ListAlertsQuery>,
-    ) -> Result<TypedResponse<types::AlertList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_alerts(&actor, &query.parse()?).await })
-            .await
+    async fn list_alerts(head: AdminRequest, query: Query<ListAlertsQuery>) -> TypedResponse<types::AlertList> {
+        run_operation(&head, |console, actor| async move { console.list_alerts(&actor, &query.parse()?).await }).await
     }
 
-    async fn list_prices(context: AdminContext) -> Result<TypedResponse<types::PriceList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_prices(&actor).await }).await
+    async fn list_prices(head: AdminRequest) -> TypedResponse<types::PriceList> {
+        run_operation(&head, |console, actor| async move { console.list_prices(&actor).await }).await
     }
 
-    async fn set_price(
-        context: AdminContext,
-        body: JsonBody<types::NewPrice>,
-    ) -> Result<TypedResponse<types::Price>, AdminApiError> {
+    async fn set_price(head: AdminRequest, body: JsonBody<types::NewPrice>) -> TypedResponse<types::Price> {
         run_operation_with_body(
-            &context,
+            &head,
             body,
             |console, actor, body| async move { console.set_price(&actor, &body).await },
         )
@@ -278,159 +238,148 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_price(
-        context: AdminContext,
-        path: ExtractorResult<Path<DeletePricePath>>,
-    ) -> Result<TypedResponse<types::DeletedPrice>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            let DeletePricePath { model, from } = path.into_value()?.into_inner();
+        head: AdminRequest,
+        path: PathParameters<DeletePricePath>,
+    ) -> TypedResponse<types::DeletedPrice> {
+        run_operation(&head, |console, actor| async move {
+            let DeletePricePath { model, from } = path.into_value()?;
             console.delete_price(&actor, &model, &from).await
         })
         .await
     }
 
-    async fn list_records(
-        context: AdminContext,
-        query: Query<ListRecordsQuery>,
-    ) -> Result<TypedResponse<types::RecordList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_records(&actor, &query.parse()?).await })
-            .await
+    async fn list_records(head: AdminRequest, query: Query<ListRecordsQuery>) -> TypedResponse<types::RecordList> {
+        run_operation(&head, |console, actor| async move { console.list_records(&actor, &query.parse()?).await }).await
     }
 
     async fn retrieve_record(
-        context: AdminContext,
-        path: ExtractorResult<Path<RetrieveRecordPath>>,
-    ) -> Result<TypedResponse<types::Record>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.retrieve_record(&actor, &path.into_value()?.into_inner().request_id).await
+        head: AdminRequest,
+        path: PathParameters<RetrieveRecordPath>,
+    ) -> TypedResponse<types::Record> {
+        run_operation(&head, |console, actor| async move {
+            console.retrieve_record(&actor, &path.into_value()?.request_id).await
         })
         .await
     }
 
-    async fn retrieve_usage(
-        context: AdminContext,
-        query: Query<RetrieveUsageQuery>,
-    ) -> Result<TypedResponse<types::Usage>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.retrieve_usage(&actor, &query.parse()?).await })
+    async fn retrieve_usage(head: AdminRequest, query: Query<RetrieveUsageQuery>) -> TypedResponse<types::Usage> {
+        run_operation(&head, |console, actor| async move { console.retrieve_usage(&actor, &query.parse()?).await })
             .await
     }
 
-    async fn list_audit(
-        context: AdminContext,
-        query: Query<ListAuditQuery>,
-    ) -> Result<TypedResponse<types::AuditList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_audit(&actor, &query.parse()?).await }).await
+    async fn list_audit(head: AdminRequest, query: Query<ListAuditQuery>) -> TypedResponse<types::AuditList> {
+        run_operation(&head, |console, actor| async move { console.list_audit(&actor, &query.parse()?).await }).await
     }
 
-    async fn list_accounts(context: AdminContext) -> Result<TypedResponse<types::AccountList>, AdminApiError> {
-        run_operation(&context, |console, actor| async move { console.list_accounts(&actor).await }).await
+    async fn list_accounts(head: AdminRequest) -> TypedResponse<types::AccountList> {
+        run_operation(&head, |console, actor| async move { console.list_accounts(&actor).await }).await
     }
 
-    async fn create_account(
-        context: AdminContext,
-        body: JsonBody<types::NewAccount>,
-    ) -> Result<TypedResponse<types::Account>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
+    async fn create_account(head: AdminRequest, body: JsonBody<types::NewAccount>) -> TypedResponse<types::Account> {
+        run_operation_with_body(&head, body, |console, actor, body| async move {
             console.create_account(&actor, &body).await
         })
         .await
     }
 
     async fn retrieve_account(
-        context: AdminContext,
-        path: ExtractorResult<Path<RetrieveAccountPath>>,
-    ) -> Result<TypedResponse<types::Account>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.retrieve_account(&actor, &path.into_value()?.into_inner().name).await
+        head: AdminRequest,
+        path: PathParameters<RetrieveAccountPath>,
+    ) -> TypedResponse<types::Account> {
+        run_operation(&head, |console, actor| async move {
+            console.retrieve_account(&actor, &path.into_value()?.name).await
         })
         .await
     }
 
     async fn update_account(
-        context: AdminContext,
-        path: ExtractorResult<Path<UpdateAccountPath>>,
+        head: AdminRequest,
+        path: PathParameters<UpdateAccountPath>,
         body: JsonBody<types::AccountChange>,
-    ) -> Result<TypedResponse<types::Account>, AdminApiError> {
-        run_operation_with_body(&context, body, |console, actor, body| async move {
-            console.update_account(&actor, &path.into_value()?.into_inner().name, &body).await
+    ) -> TypedResponse<types::Account> {
+        run_operation_with_body(&head, body, |console, actor, body| async move {
+            console.update_account(&actor, &path.into_value()?.name, &body).await
         })
         .await
     }
 
     async fn delete_account(
-        context: AdminContext,
-        path: ExtractorResult<Path<DeleteAccountPath>>,
-    ) -> Result<TypedResponse<types::DeletedAccount>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.delete_account(&actor, &path.into_value()?.into_inner().name).await
-        })
+        head: AdminRequest,
+        path: PathParameters<DeleteAccountPath>,
+    ) -> TypedResponse<types::DeletedAccount> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.delete_account(&actor, &path.into_value()?.name).await },
+        )
         .await
     }
 
     async fn test_account(
-        context: AdminContext,
-        path: ExtractorResult<Path<TestAccountPath>>,
-    ) -> Result<TypedResponse<types::AccountTest>, AdminApiError> {
-        run_operation(&context, |console, actor| async move {
-            console.test_account(&actor, &path.into_value()?.into_inner().name).await
-        })
+        head: AdminRequest,
+        path: PathParameters<TestAccountPath>,
+    ) -> TypedResponse<types::AccountTest> {
+        run_operation(
+            &head,
+            |console, actor| async move { console.test_account(&actor, &path.into_value()?.name).await },
+        )
         .await
     }
 }
 
 /// Authenticates the actor, calls the console, and returns the result with `Cache-Control: no-store`.
 async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
-    context: &AdminContext,
+    head: &AdminRequest,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
-) -> Result<TypedResponse<T>, AdminApiError> {
-    let reply = run_handler(context, async {
-        let gateway = context.context().get();
+) -> TypedResponse<T> {
+    let reply = run_handler(head, async {
+        let gateway = head.server().get();
         let console = Arc::clone(gateway.console());
-        let (actor, _) = admit(&gateway, context).await?;
+        let (actor, _) = admit(&gateway, head).await?;
         let work = actor.work().clone();
         charged_answer(&work, operation(console, actor).await)
     });
-    Ok(reply.await.no_store())
+    reply.await.no_store()
 }
 
 /// Does the same as [`run_operation`] for an operation with a body, which is read after authentication.
 async fn run_operation_with_body<T, B, F>(
-    context: &AdminContext,
+    head: &AdminRequest,
     body: JsonBody<B>,
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
-) -> Result<TypedResponse<T>, AdminApiError>
+) -> TypedResponse<T>
 where
     T: Serialize + Send + 'static,
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    let reply = run_handler(context, async {
-        let gateway = context.context().get();
+    let reply = run_handler(head, async {
+        let gateway = head.server().get();
         let console = Arc::clone(gateway.console());
-        let (actor, admission) = admit(&gateway, context).await?;
+        let (actor, admission) = admit(&gateway, head).await?;
         let work = actor.work().clone();
         let body = body.read(&admission).await?;
         let answer = body.run_parsing(Box::pin(operation(console, actor, body.text().clone()))).await;
         charged_answer(&work, answer)
     });
-    Ok(reply.await.no_store())
+    reply.await.no_store()
 }
 
 /// Returns the answer with the result of an operation, whose size is charged.
-fn charged_answer<T: Serialize>(work: &RequestWork, result: Result<T, Error>) -> Result<HandlerResponse, Error> {
+fn charged_answer<T: Serialize>(work: &RequestWork, result: Result<T, Error>) -> Result<HandlerResponse<T>, Error> {
     let answer = HandlerResponse::json(&result.inspect_err(|_| work.charge(Work::Refusal))?)?;
     work.charge(Work::WrittenBytes(answer.body_bytes()));
     Ok(answer)
 }
 
 /// Authenticates the actor, and begins the work of the request. Query parameters are refused if the operation has none.
-async fn admit(gateway: &Gateway, context: &AdminContext) -> Result<(Actor, Admission), Error> {
-    let authorization = context.request.headers().get(AUTHORIZATION);
-    let admission = admission_of(context);
+async fn admit(gateway: &Gateway, head: &AdminRequest) -> Result<(Actor, Admission), Error> {
+    let authorization = head.headers().get(AUTHORIZATION);
+    let admission = head.admission().clone();
     let authorization = authorization.map(HeaderValue::as_bytes);
     let actor = gateway.console().authenticate(authorization, admission.address()).await?;
     let work = flow::begin_of_actor(gateway, &actor)?;
     work.charge(Work::Operation);
     admission.set_principal(Principal::of_actor(actor.user().map(|user| &user.id)).with_work(work.clone()));
-    check_query(context).inspect_err(|_| work.charge(Work::Refusal))?;
+    check_query(head).inspect_err(|_| work.charge(Work::Refusal))?;
     Ok((actor.with_work(work), admission))
 }

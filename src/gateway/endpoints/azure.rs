@@ -4,22 +4,20 @@
 //! They exist for everybody, because the caller is known only after its key was checked; without the dialect, the answer
 //! is that of a path that does not exist, and names the dialect.
 
-use dropshot::{ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Path};
 use http::{HeaderName, Method};
 
-use super::{ApiContext, answer_edit, answer_generation};
+use super::{ApiRequest, answer_edit, answer_generation};
 use crate::error::{Error, MissingResource};
 use crate::gateway::config::Dialect;
-use crate::gateway::front::{ApiError, EditBody, JsonBody, TypedResponse};
+use crate::gateway::front::{HandlerFuture, Route, RouteRequest, UnreadRequestBody, boxed_answer};
 use crate::gateway::keys::Caller;
 use crate::gateway::{CurrentGateway, Gateway, flow};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_JSON_BODY_BYTES};
-use crate::wire::types;
 
 /// The header in which clients of Azure send the key.
 pub(super) const KEY_HEADER: HeaderName = HeaderName::from_static("api-key");
-const JSON: &str = "application/json";
-const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
+/// The variable of the paths.
+const DEPLOYMENT: &str = "deployment";
 
 /// A path of Azure.
 pub(super) struct AzurePath {
@@ -27,38 +25,15 @@ pub(super) struct AzurePath {
     pub(super) deployment: Option<String>,
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct DeploymentPath {
-    deployment: String,
-}
-
-type ImagesResult = Result<TypedResponse<types::ImagesResponse>, ApiError>;
-
-/// Adds the paths.
-///
-/// # Errors
-///
-/// Returns an error if a route is already registered.
-pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
-    let post = || Method::POST;
-    let (generation_max, edit_max) = (to_usize(MAX_JSON_BODY_BYTES), to_usize(MAX_EDIT_FORM_BODY_BYTES));
-    let path = "/openai/deployments/{deployment}/images/generations";
-    let endpoint =
-        ApiEndpoint::new("azure create_image".into(), create_by_deployment, post(), JSON, path, ALL_VERSIONS);
-    api.register(endpoint.request_body_max_bytes(generation_max).visible(false))?;
-    let path = "/openai/deployments/{deployment}/images/edits";
-    let endpoint = ApiEndpoint::new("azure edit_image".into(), edit_by_deployment, post(), JSON, path, ALL_VERSIONS);
-    api.register(endpoint.request_body_max_bytes(edit_max).visible(false))?;
-    let path = "/openai/v1/images/generations";
-    let endpoint = ApiEndpoint::new("azure v1 create_image".into(), create, post(), JSON, path, ALL_VERSIONS);
-    api.register(endpoint.request_body_max_bytes(generation_max).visible(false))?;
-    let path = "/openai/v1/images/edits";
-    let endpoint = ApiEndpoint::new("azure v1 edit_image".into(), edit, post(), JSON, path, ALL_VERSIONS);
-    api.register(endpoint.request_body_max_bytes(edit_max).visible(false))
-}
-
-fn to_usize(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+/// Returns the paths.
+pub(super) fn routes() -> [Route<CurrentGateway>; 4] {
+    let post = |operation, path, handler| Route::new(operation, Method::POST, path, handler);
+    [
+        post("azure create_image", "/openai/deployments/{deployment}/images/generations", create),
+        post("azure edit_image", "/openai/deployments/{deployment}/images/edits", edit),
+        post("azure v1 create_image", "/openai/v1/images/generations", create),
+        post("azure v1 edit_image", "/openai/v1/images/edits", edit),
+    ]
 }
 
 /// Turns the value of the header [`KEY_HEADER`] into a `Caller`.
@@ -76,32 +51,22 @@ pub(super) async fn admit(gateway: &Gateway, key: &[u8]) -> Result<Caller, Error
 /// # Errors
 ///
 /// Returns 404 that names the dialect.
-pub(super) fn check_path(gateway: &Gateway, caller: &Caller, context: &ApiContext) -> Result<(), Error> {
+pub(super) fn check_path(gateway: &Gateway, caller: &Caller, head: &ApiRequest) -> Result<(), Error> {
     if gateway.dialects(caller).contains(Dialect::Azure) {
         return Ok(());
     }
-    let (method, path) = (context.request.method().to_string(), context.request.uri().path().to_owned());
+    let (method, path) = (head.method().to_string(), head.uri().path().to_owned());
     Err(Error::NotFound(MissingResource::UndeclaredUrl { method, path }))
 }
 
-async fn create_by_deployment(
-    context: ApiContext,
-    path: Path<DeploymentPath>,
-    body: JsonBody<types::ImageGenerationRequest>,
-) -> ImagesResult {
-    let deployment = Some(path.into_inner().deployment);
-    answer_generation(context, body, Some(AzurePath { deployment })).await
+fn create(mut request: RouteRequest<CurrentGateway>) -> HandlerFuture {
+    let azure = AzurePath { deployment: request.take_variable(DEPLOYMENT) };
+    let body = UnreadRequestBody::new(request.request, MAX_JSON_BODY_BYTES);
+    boxed_answer(answer_generation(request.head, body, Some(azure)))
 }
 
-async fn edit_by_deployment(context: ApiContext, path: Path<DeploymentPath>, body: EditBody) -> ImagesResult {
-    let deployment = Some(path.into_inner().deployment);
-    answer_edit(context, body, Some(AzurePath { deployment })).await
-}
-
-async fn create(context: ApiContext, body: JsonBody<types::ImageGenerationRequest>) -> ImagesResult {
-    answer_generation(context, body, Some(AzurePath { deployment: None })).await
-}
-
-async fn edit(context: ApiContext, body: EditBody) -> ImagesResult {
-    answer_edit(context, body, Some(AzurePath { deployment: None })).await
+fn edit(mut request: RouteRequest<CurrentGateway>) -> HandlerFuture {
+    let azure = AzurePath { deployment: request.take_variable(DEPLOYMENT) };
+    let body = UnreadRequestBody::new(request.request, MAX_EDIT_FORM_BODY_BYTES);
+    boxed_answer(answer_edit(request.head, body, Some(azure)))
 }

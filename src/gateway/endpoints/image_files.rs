@@ -5,10 +5,7 @@
 //! not kept any more, a key that is not valid.
 
 use chrono::Utc;
-use dropshot::{
-    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
-    RequestContext,
-};
+use dropshot::Body;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, X_CONTENT_TYPE_OPTIONS,
 };
@@ -17,57 +14,44 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use crate::error::{Error, MissingResource};
 use crate::gateway::CurrentGateway;
 use crate::gateway::flow::{self, LinkedImage};
-use crate::gateway::front::{PageContent, error_content, run_page_handler};
+use crate::gateway::front::{PageContent, RequestHead, Route, boxed_answer, error_content, run_page_handler};
 use crate::gateway::image_links::IMAGE_FILES_PATH;
 
-type ImageFileContext = RequestContext<CurrentGateway>;
+type ImageFileRequest = RequestHead<CurrentGateway>;
 
 /// The name of the operation in the metrics.
 const OPERATION: &str = "image_files";
 /// The part of the path that is logged.
 const SECTION: &str = "v1/images/files";
-const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
+/// The path of a link, which begins with [`IMAGE_FILES_PATH`].
+const PATH: &str = "/v1/images/files/{token}";
 /// A browser shows the file, and nothing in it can run or load anything.
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// The last segment of a link.
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct ImageFilePath {
-    token: String,
+/// Returns the route of the links.
+pub(super) fn route() -> Route<CurrentGateway> {
+    Route::new(OPERATION, Method::GET, PATH, |mut request| {
+        let token = request.take_variable("token").unwrap_or_default();
+        boxed_answer(send_image(request.head, token))
+    })
 }
 
-/// Adds the route of the links.
-///
-/// # Errors
-///
-/// Returns an error if the route is already registered.
-pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
-    for method in [Method::GET, Method::HEAD] {
-        let (name, path) = (format!("image file {method}"), format!("{IMAGE_FILES_PATH}{{token}}"));
-        let endpoint = ApiEndpoint::new(name, send_image, method, "application/json", &path, ALL_VERSIONS);
-        api.register(endpoint.visible(false))?;
-    }
-    Ok(())
-}
-
-async fn send_image(context: ImageFileContext, path: Path<ImageFilePath>) -> Result<Response<Body>, HttpError> {
-    let token = path.into_inner().token;
-    let response = run_page_handler(&context, OPERATION, SECTION, async {
-        let gateway = context.context().get();
+async fn send_image(head: ImageFileRequest, token: String) -> Response<Body> {
+    run_page_handler(&head, SECTION, async {
+        let gateway = head.server().get();
         match flow::find_linked_image(&gateway, &token).await {
             Ok(Some(image)) => image_response(image),
-            Ok(None) => error_content(&missing_file(&context)),
+            Ok(None) => error_content(&missing_file(&head)),
             Err(error) => error_content(&error),
         }
     })
-    .await;
-    Ok(response)
+    .await
 }
 
 /// The error for everything that is not a valid link. It does not repeat the token.
-fn missing_file(context: &ImageFileContext) -> Error {
-    let method = context.request.method().to_string();
+fn missing_file(head: &ImageFileRequest) -> Error {
+    let method = head.method().to_string();
     Error::NotFound(MissingResource::Url { method, path: format!("{IMAGE_FILES_PATH}…") })
 }
 

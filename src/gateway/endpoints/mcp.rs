@@ -1,45 +1,39 @@
 //! The endpoint of the Model Context Protocol. It has an API key like the API, and no part in the API document: the
 //! protocol defines its messages.
 
-use dropshot::{
-    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
-};
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use http::{HeaderMap, HeaderName, Method, Request, Response};
+use http::{HeaderMap, HeaderName, Method, Request};
 use serde_json::Value;
 
-use super::{ApiContext, admit, read_unless_stopped};
+use super::{ApiRequest, admit, read_unless_stopped};
 use crate::error::Error;
-use crate::gateway::front::{HandlerResponse, JsonBody, run_handler};
+use crate::gateway::front::{
+    HandlerResponse, JsonBody, Route, TypedResponse, UnreadRequestBody, boxed_answer, run_handler,
+};
 use crate::gateway::keys::Caller;
 use crate::gateway::mcp::{AcceptedForm, MCP_BODY_MAX_BYTES, McpCaller, MessageFault, answer_message, check_message};
 use crate::gateway::{CurrentGateway, Gateway, flow, rules};
 
-const JSON: &str = "application/json";
 const PATH: &str = "/mcp";
 /// The longest origin that a refusal repeats, in characters (our choice).
 const ORIGIN_MAX_CHARS: usize = 200;
 
-/// Adds the route. The other methods of the transport belong to sessions, which the gateway does not have.
-///
-/// # Errors
-///
-/// Returns an error if the route is already registered.
-pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
-    let endpoint =
-        ApiEndpoint::new("mcp".to_owned(), answer, Method::POST, JSON, PATH, ApiEndpointVersions::All).visible(false);
-    api.register(endpoint.request_body_max_bytes(MCP_BODY_MAX_BYTES))
+/// Returns the route. The other methods of the transport belong to sessions, which the gateway does not have.
+pub(super) fn route() -> Route<CurrentGateway> {
+    Route::new("mcp", Method::POST, PATH, |request| {
+        boxed_answer(answer(request.head, UnreadRequestBody::new(request.request, MCP_BODY_MAX_BYTES as u64)))
+    })
 }
 
-async fn answer(context: RequestContext<CurrentGateway>, body: JsonBody<Value>) -> Result<Response<Body>, HttpError> {
-    run_handler::<Value, _>(&context, answer_caller(&context, body)).await.into()
+async fn answer(head: ApiRequest, body: JsonBody<Value>) -> TypedResponse<Value> {
+    run_handler(&head, answer_caller(&head, body)).await
 }
 
-async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<HandlerResponse, Error> {
-    let gateway = context.context().get();
-    let headers = context.request.headers();
+async fn answer_caller(head: &ApiRequest, body: JsonBody<Value>) -> Result<HandlerResponse<Value>, Error> {
+    let gateway = head.server().get();
+    let headers = head.headers();
     check_origin(&gateway, headers)?;
-    let (caller, admission) = admit(&gateway, context).await?;
+    let (caller, admission) = admit(&gateway, head).await?;
     let Some(accepted) = AcceptedForm::from_headers(headers) else {
         return Ok(refusal(&gateway, &caller, MessageFault::not_acceptable()));
     };
@@ -49,10 +43,10 @@ async fn answer_caller(context: &ApiContext, body: JsonBody<Value>) -> Result<Ha
         return Ok(refusal(&gateway, &caller, fault));
     }
     let mut request = Request::new(body.text().clone());
-    *request.method_mut() = context.request.method().clone();
-    *request.uri_mut() = context.request.uri().clone();
+    *request.method_mut() = head.method().clone();
+    *request.uri_mut() = head.uri().clone();
     *request.headers_mut() = protocol_headers(headers);
-    let (request_id, host) = (context.request_id.clone(), flow::read_host(headers));
+    let (request_id, host) = (head.request_id().to_owned(), flow::read_host(headers));
     let answer =
         Box::pin(answer_message(McpCaller { gateway, caller, admission, request_id, accepted, host }, request));
     // The body is held until the call has ended, because the library keeps what it made of it.
@@ -67,7 +61,7 @@ fn check_text(text: &[u8]) -> Result<(), MessageFault> {
 }
 
 /// The answer to a message that is not served, which counts as a refused request.
-fn refusal(gateway: &Gateway, caller: &Caller, fault: MessageFault) -> HandlerResponse {
+fn refusal(gateway: &Gateway, caller: &Caller, fault: MessageFault) -> HandlerResponse<Value> {
     flow::note_refusal(gateway, caller);
     HandlerResponse::from_http(fault.into_response())
 }

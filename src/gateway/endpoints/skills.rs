@@ -5,23 +5,19 @@
 
 mod package_body;
 
-use dropshot::{
-    ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, Path,
-    RequestContext,
-};
+use dropshot::Body;
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Method, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use crate::gateway::CurrentGateway;
-use crate::gateway::front::{ResponseCounter as _, not_found};
+use crate::gateway::front::{RequestHead, ResponseCounter as _, Route, boxed_answer, not_found};
 use crate::gateway::registry::{EntityTag, PublishedDocument};
 use package_body::PackageBody;
 
-type SkillsContext = RequestContext<CurrentGateway>;
+type SkillsRequest = RequestHead<CurrentGateway>;
 
 const JSON: &str = "application/json";
-const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
 /// The name under which answers are counted.
 const OPERATION: &str = "skills";
 /// The folder of the manifest and its packages.
@@ -35,58 +31,36 @@ const CACHE_POLICY: &str = "public, max-age=300";
 const PACKAGE_CONTENT_TYPES: [(&str, &str); 3] =
     [(".zip", "application/zip"), (".tar.gz", "application/gzip"), (".tgz", "application/gzip")];
 
-/// The path below the folder, which the router requires as a parameter of the handler. The handler does not use it,
-/// because the router drops empty segments but paths must be compared exactly; it reads the path of the URI instead.
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct PackagePath {
-    #[serde(rename = "path")]
-    _path: Vec<String>,
+/// Returns the routes of the manifest, its packages and the index.
+pub(super) fn routes() -> [Route<CurrentGateway>; 2] {
+    let index_path = "/.well-known/agent-skills/index.json";
+    [
+        Route::for_folder(OPERATION, Method::GET, "skills", |request| boxed_answer(serve_file(request.head))),
+        Route::new(OPERATION, Method::GET, index_path, |request| boxed_answer(serve_index(request.head))),
+    ]
 }
 
-/// Adds the manifest, its packages and the index.
-///
-/// # Errors
-///
-/// Returns an error if a route is already registered.
-pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
-    for method in [Method::GET, Method::HEAD] {
-        let (file_route, index_route) = (format!("skills file {method}"), format!("skills index {method}"));
-        api.register(
-            ApiEndpoint::new(file_route, serve_file, method.clone(), JSON, "/skills/{path:.*}", ALL_VERSIONS)
-                .visible(false),
-        )?;
-        let path = "/.well-known/agent-skills/index.json";
-        api.register(ApiEndpoint::new(index_route, serve_index, method, JSON, path, ALL_VERSIONS).visible(false))?;
-    }
-    Ok(())
-}
-
-async fn serve_file(context: SkillsContext, _: Path<PackagePath>) -> Result<Response<Body>, HttpError> {
-    let Some(published) = context.context().get().skills().await else { return not_found(context).await };
-    let Some(path) = path_in_folder(context.request.uri().path()) else { return not_found(context).await };
+async fn serve_file(head: SkillsRequest) -> Response<Body> {
+    let Some(published) = head.server().get().skills().await else { return not_found(&head) };
+    let Some(path) = path_in_folder(head.uri().path()) else { return not_found(&head) };
     if path == MANIFEST {
-        return Ok(document_response(&context, OPERATION, &published.manifest));
+        return document_response(&head, &published.manifest);
     }
-    let Some(package) = published.package(&path) else { return not_found(context).await };
-    if is_client_copy_current(&context, &package.tag) {
-        return Ok(file_response(&context, OPERATION, &package.tag, content_type(&path), None));
+    let Some(package) = published.package(&path) else { return not_found(&head) };
+    if is_client_copy_current(&head, &package.tag) {
+        return file_response(&head, &package.tag, content_type(&path), None);
     }
     // A package that has changed on disk does not match its checksum and is not sent; the folder is read again within a
     // second.
-    let Some((file, length)) = package.open().await else { return not_found(context).await };
-    Ok(file_response(
-        &context,
-        OPERATION,
-        &package.tag,
-        content_type(&path),
-        Some(Body::wrap(PackageBody::new(file, length))),
-    ))
+    let Some((file, length)) = package.open().await else { return not_found(&head) };
+    let body = Body::wrap(PackageBody::new(file, length));
+    file_response(&head, &package.tag, content_type(&path), Some(body))
 }
 
-async fn serve_index(context: SkillsContext) -> Result<Response<Body>, HttpError> {
-    match context.context().get().skills().await {
-        Some(published) => Ok(document_response(&context, OPERATION, &published.index)),
-        None => not_found(context).await,
+async fn serve_index(head: SkillsRequest) -> Response<Body> {
+    match head.server().get().skills().await {
+        Some(published) => document_response(&head, &published.index),
+        None => not_found(&head),
     }
 }
 
@@ -105,25 +79,20 @@ fn content_type(path: &str) -> &'static str {
         .map_or("application/octet-stream", |(_, content_type)| content_type)
 }
 
-/// Returns a document, or 304 if the client's copy is current. The answer is counted under the name of the operation.
-pub(super) fn document_response(
-    context: &SkillsContext,
-    operation: &'static str,
-    document: &PublishedDocument,
-) -> Response<Body> {
-    let body = (!is_client_copy_current(context, &document.tag)).then(|| Body::from(document.bytes.clone()));
-    file_response(context, operation, &document.tag, JSON, body)
+/// Returns a document, or 304 if the client's copy is current.
+pub(super) fn document_response(head: &SkillsRequest, document: &PublishedDocument) -> Response<Body> {
+    let body = (!is_client_copy_current(head, &document.tag)).then(|| Body::from(document.bytes.clone()));
+    file_response(head, &document.tag, JSON, body)
 }
 
-fn is_client_copy_current(context: &SkillsContext, tag: &EntityTag) -> bool {
-    let tags = context.request.headers().get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+fn is_client_copy_current(head: &SkillsRequest, tag: &EntityTag) -> bool {
+    let tags = head.headers().get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     tags.is_some_and(|tags| tag.is_in_list(tags))
 }
 
 /// Returns the answer 200 with this body, or 304 without a body if the client's copy is current.
 fn file_response(
-    context: &SkillsContext,
-    operation: &'static str,
+    head: &SkillsRequest,
     tag: &EntityTag,
     content_type: &'static str,
     body: Option<Body>,
@@ -137,6 +106,6 @@ fn file_response(
     // The files are public, so a page in a browser may read them as well.
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.extend(HeaderValue::try_from(tag.as_str()).map(|tag| (ETAG, tag)));
-    context.context().count_response(operation, status.as_u16());
+    head.server().count_response(head.operation(), status.as_u16());
     response
 }

@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
 use super::early_stream::EarlyStream;
+use crate::gateway::front::SchemaMarker;
 use crate::gateway::limits::LimitStatus;
 use crate::gateway::relay::{PacedBody, RelayBody};
 use crate::gateway::replay::{AnswerHead, AnswerReader, RecordableAnswer};
@@ -26,6 +27,12 @@ pub(crate) struct GatewayAnswer {
     pub(crate) head: AnswerHead,
     /// The body, which may still be incomplete.
     pub(crate) body: GatewayAnswerBody,
+}
+
+/// The answer of an operation. Its body has the schema of `T`, or is an error.
+pub(crate) struct OperationAnswer<T> {
+    pub(crate) answer: GatewayAnswer,
+    pub(crate) schema: SchemaMarker<T>,
 }
 
 /// The source of the bytes of an answer.
@@ -96,6 +103,15 @@ impl RecordableAnswer for GatewayAnswer {
 
     fn into_parts(self) -> (AnswerHead, GatewayAnswerBody) {
         (self.head, self.body)
+    }
+}
+
+// === impl OperationAnswer ===
+
+impl<T> OperationAnswer<T> {
+    /// The answer of a job, which relays or replays the body as its operation has it.
+    pub(super) const fn new(answer: GatewayAnswer) -> Self {
+        Self { answer, schema: SchemaMarker::of_relayed_answer() }
     }
 }
 

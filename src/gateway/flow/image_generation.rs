@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::delivery::run_image_job;
-use super::{GatewayAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
+use super::{OperationAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
 use crate::gateway::Gateway;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::keys::Caller;
+use crate::wire::types::ImagesResponse;
 
 /// Handles `POST /v1/images/generations`.
 ///
@@ -21,10 +22,11 @@ pub(crate) async fn create_image(
     caller: Caller,
     options: RequestOptions,
     body: &CountedJson,
-) -> Result<GatewayAnswer, RequestFailure> {
+) -> Result<OperationAnswer<ImagesResponse>, RequestFailure> {
     let job = request_adaptation::check_generation(gateway, &caller, &options, body)
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
-    run_image_job(gateway, caller, options, job).await.map_err(|error| RequestFailure::new(error, adapted))
+    let answer = run_image_job(gateway, caller, options, job).await;
+    answer.map(OperationAnswer::new).map_err(|error| RequestFailure::new(error, adapted))
 }

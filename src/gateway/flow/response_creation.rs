@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-use super::gateway_answer::GatewayAnswer;
+use super::gateway_answer::{GatewayAnswer, OperationAnswer};
 use super::job_context::JobContext;
 use super::{
     RequestFailure, RequestOptions, count_if_refused, count_refusal, group_permissions, repeated_request,
@@ -18,6 +18,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::{ResponseJob, SharedTask, StoredId, StoredKind, TaskRef};
 use crate::gateway::spool::SpooledBytes;
 use crate::gateway::store::BindingDigest;
+use crate::wire::types::Response;
 
 /// Handles `POST /v1/responses`.
 ///
@@ -32,7 +33,7 @@ pub(crate) async fn create_response(
     options: RequestOptions,
     headers: &HeaderMap,
     body: SpooledBytes,
-) -> Result<GatewayAnswer, RequestFailure> {
+) -> Result<OperationAnswer<Response>, RequestFailure> {
     let job = request_adaptation::check_response(gateway, &caller, headers, body)
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
@@ -41,7 +42,7 @@ pub(crate) async fn create_response(
     let job = bounded.map_err(|error| RequestFailure::new(error, adapted))?;
     let adapted = job.adapted_text();
     match answer_job(gateway, caller, options, job).await {
-        Ok(answer) => Ok(answer.with_adapted_mark(adapted)),
+        Ok(answer) => Ok(OperationAnswer::new(answer.with_adapted_mark(adapted))),
         Err(error) => Err(RequestFailure::new(error, adapted)),
     }
 }

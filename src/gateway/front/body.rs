@@ -49,8 +49,8 @@ const CHARGED_BYTES_MIN: u64 = 64 * 1024;
 /// An unread body. The API description describes it as that of `E`.
 pub(crate) struct UnreadRequestBody<E> {
     pub(super) request: hyper::Request<Body>,
-    /// The limit that the API description states, in bytes.
-    max_bytes: usize,
+    /// The limit of the operation, in bytes.
+    max_bytes: u64,
     has_large_windows: bool,
     described: PhantomData<fn() -> E>,
 }
@@ -83,6 +83,11 @@ pub(super) struct IncomingBody {
 // === impl UnreadRequestBody ===
 
 impl<E> UnreadRequestBody<E> {
+    /// The body of a request, which may have at most this many bytes.
+    pub(crate) fn new(request: hyper::Request<Body>, max_bytes: u64) -> Self {
+        Self { request, max_bytes, has_large_windows: false, described: PhantomData }
+    }
+
     /// Allows a compressed body the windows that ordinary encoders and agents use, up to the maximum of HTTP.
     pub(crate) fn with_large_windows(self) -> Self {
         Self { has_large_windows: true, ..self }
@@ -90,7 +95,7 @@ impl<E> UnreadRequestBody<E> {
 
     /// Allows a body of at most this many bytes, in place of the limit of its operation.
     pub(crate) fn with_limit(self, max_bytes: u64) -> Self {
-        Self { max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX), ..self }
+        Self { max_bytes, ..self }
     }
 
     /// Returns the length that the client has announced for the body, if it has.
@@ -105,12 +110,7 @@ impl<E: ExclusiveExtractor + 'static> ExclusiveExtractor for UnreadRequestBody<E
         context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        Ok(Self {
-            request,
-            max_bytes: context.request_body_max_bytes(),
-            has_large_windows: false,
-            described: PhantomData,
-        })
+        Ok(Self::new(request, context.request_body_max_bytes() as u64))
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
@@ -154,7 +154,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> JsonBody<T> {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }
         let reason = RejectionReason::InvalidJson;
-        let mut incoming = IncomingBody::new(self.request, admission, self.max_bytes as u64, reason)?;
+        let mut incoming = IncomingBody::new(self.request, admission, self.max_bytes, reason)?;
         if self.has_large_windows {
             incoming.allow_large_windows();
         }

@@ -24,8 +24,6 @@ use crate::gateway::admission::network_of;
 use crate::gateway::config::{Config, ConnectionLimits, TrustedProxies};
 use crate::gateway::telemetry::{ConnectionMetrics, Metrics};
 
-/// The maximum number of connections to the metrics listener (our choice).
-const METRICS_CONNECTIONS_MAX: usize = 64;
 /// The number of file descriptors that the default limit reserves for each connection: its own socket, a file and an
 /// upstream connection.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
@@ -113,14 +111,6 @@ impl ConnectionTable {
     pub(crate) fn for_gateway(config: &Config, metrics: &Metrics) -> Arc<Self> {
         let counts = metrics.connections().clone();
         Self::new(config.connections, raise_descriptor_limit(), &config.trusted_proxies, counts)
-    }
-
-    /// The table of the metrics listener. It is small, and separate from the table of the main listener, so that a
-    /// shortage of connections on the main listener can still be observed.
-    pub(crate) fn for_metrics() -> Arc<Self> {
-        let limits =
-            ConnectionLimits { max: Some(METRICS_CONNECTIONS_MAX), max_per_address: Some(METRICS_CONNECTIONS_MAX) };
-        Self::new(limits, u64::MAX, &TrustedProxies::default(), ConnectionMetrics::default())
     }
 
     pub(super) fn with_limits(

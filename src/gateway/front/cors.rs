@@ -13,7 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
-use super::request_admission::AdmittingServer;
+use super::request::AdmittingServer;
 use super::request_head::is_canonical_path;
 use super::response::ResponseCounter;
 use crate::gateway::config::CorsOrigins;

@@ -1,37 +1,43 @@
-//! Passes a request to the handler that dropshot's router finds for it, or refuses the request if there is no handler.
+//! Passes a request to the handler of its route, or refuses the request if there is no route.
 //!
-//! dropshot's server is started for a single request, to obtain the `RequestContext` that every handler needs. It does
-//! not serve callers, because it does not let the gateway decide how connections are accepted and how long they last.
+//! The API has two kinds of servers: the connections of the gateway, whose acceptance, deadlines and end the gateway
+//! decides, and the servers of dropshot, which serve the listener of the metrics and can serve the whole generated API.
+//! Both reach the same methods, because a method takes values that either server can make:
+//!
+//! - A method of a generated trait takes a [`RequestHead`] and the unread [`PathParameters`](super::PathParameters),
+//!   [`Query`](super::Query) and body of its operation, and returns a [`TypedResponse`](super::TypedResponse).
+//! - The emitter (`xtask/src/server.rs`) writes two callers of each method. One is a function of the same trait with
+//!   dropshot's attribute `endpoint`: dropshot registers it, extracts the parameters by the traits `SharedExtractor` and
+//!   `ExclusiveExtractor` of the same types, and passes its own `RequestContext`, of which [`RequestHead::from_dropshot`]
+//!   makes the head. The other one is an entry of the function `routes`, a [`Route`] of this module, which makes them of
+//!   the request itself.
+//! - This module makes the head for the connections of the gateway. The admission has begun before, with the head of the
+//!   request; on a server of dropshot, it begins with the handler.
+//! - The routes that no document has (pages, skills, health checks and others) are written by hand in `endpoints`, as
+//!   [`Route`]s. [`register_routes`](super::register_routes) gives those without variables to dropshot.
+//! - A limit of a body comes from the document, by the attribute `endpoint` for dropshot and by the route for this module.
+//!   Both keep the body unread until the key was checked.
+//! - The answer to a request without a route, CORS, the checks of the head and the id in the answer belong to the server:
+//!   here they are those of the gateway, and on a server of dropshot they are dropshot's.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use dropshot::{
-    ApiDescription, ApiEndpoint, ApiEndpointVersions, Body, ConfigDropshot, HttpError, RequestContext, RequestInfo,
-    ServerBuilder, ServerContext,
-};
+use dropshot::{Body, RequestInfo};
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
-use uuid::Uuid;
 
 use super::cors::{CorsAnswer, CorsSettings};
-use super::request_admission::run_admitted;
-use super::request_context::build_request_context;
+use super::request::RequestHead;
 use super::request_head::{HeadFault, check_head, is_canonical_path};
 use super::request_id::new_request_id;
 use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
+use super::route::{Route, RouteFault, RouteRequest, RouteTable};
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::admission::{Admission, RequestBudgets};
 
-/// The time limit on the single request to dropshot's server, over loopback (our choice).
-const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A path segment of at least this length may be a secret: all secrets of the gateway are longer.
 const SECRET_MIN_LENGTH: usize = 16;
 /// The path prefix of the admin API, whose answers must not be stored in caches.
@@ -41,57 +47,30 @@ const API_PREFIXES: [&str; 2] = ["/v1/", ADMIN_PATH_PREFIX];
 /// A path that the handler of the pages serves.
 const ANY_PAGE: &str = "/assets/-";
 
-/// The routes of a server, with the context that their handlers get.
-pub(super) struct RequestDispatcher<C: ServerContext> {
-    /// The context of the loopback request; the contexts of all other requests are built from it.
-    context: RequestContext<C>,
+/// The routes of a server, and the server that their handlers get.
+pub(super) struct RequestDispatcher<C> {
+    routes: RouteTable<C>,
+    server: C,
 }
 
 // === impl RequestDispatcher ===
 
 impl<C: CorsSettings> RequestDispatcher<C> {
-    /// Lets dropshot build the router and the state of these routes.
-    ///
     /// # Errors
     ///
-    /// Returns an error if no loopback port can be opened or the request over loopback does not arrive.
-    pub(super) async fn new(mut api: ApiDescription<C>, context: C) -> Result<Self, ServerError> {
-        let (sender, context_of_request) = oneshot::channel();
-        let sender = Mutex::new(Some(sender));
-        let take_context = move |context: RequestContext<C>| {
-            send_context(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
-        };
-        // The path cannot be guessed, and only the first request to it sends its context.
-        let path = format!("/{}", Uuid::new_v4());
-        let name = "take the context".to_owned();
-        let all = ApiEndpointVersions::All;
-        let endpoint = ApiEndpoint::new(name, take_context, Method::GET, "application/json", &path, all);
-        api.register(endpoint.visible(false)).map_err(|error| ServerError::Routes(error.to_string()))?;
-        let bind_address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let config = ConfigDropshot { bind_address, ..ConfigDropshot::default() };
-        // The gateway's own log has a line for every request.
-        let log = slog::Logger::root(slog::Discard, slog::o!());
-        let server = ServerBuilder::new(api, context, log).config(config).start();
-        let server = server.map_err(|error| ServerError::Loopback(std::io::Error::other(error)))?;
-        let request = async {
-            let mut stream = TcpStream::connect(server.local_addr()).await?;
-            let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-            stream.write_all(head.as_bytes()).await?;
-            context_of_request.await.map_err(std::io::Error::other)
-        };
-        let context = timeout(LOOPBACK_TIMEOUT, request).await.map_err(std::io::Error::from).flatten();
-        // Dropping the server closes its port.
-        Ok(Self { context: context.map_err(ServerError::Loopback)? })
+    /// Returns an error if two routes contradict each other.
+    pub(super) fn new(routes: Vec<Route<C>>, server: C) -> Result<Self, ServerError> {
+        Ok(Self { routes: RouteTable::new(routes)?, server })
     }
 
     /// Begins the admission of a request from this peer.
     pub(super) fn begin_admission(&self, remote: SocketAddr, headers: &HeaderMap) -> Admission {
-        self.context.server.private.begin_admission(remote, headers)
+        self.server.begin_admission(remote, headers)
     }
 
     /// The budgets of all requests.
     pub(super) fn request_budgets(&self) -> Arc<RequestBudgets> {
-        self.context.server.private.request_budgets()
+        self.server.request_budgets()
     }
 
     /// Answers a request, even if its handler panics.
@@ -103,13 +82,12 @@ impl<C: CorsSettings> RequestDispatcher<C> {
     ) -> Response<Body> {
         let request_id = new_request_id().to_string();
         let header = HeaderValue::try_from(&request_id);
-        let server = &self.context.server.private;
         let fault = check_head(&mut request).err();
-        let cors = CorsAnswer::new(&server.cors_origins(), &request);
+        let cors = CorsAnswer::new(&self.server.cors_origins(), &request);
         let mut response = match (fault, cors.as_ref().and_then(CorsAnswer::preflight_response)) {
-            (Some(fault), _) => counted_response(server, head_fault_response(&request, fault)),
+            (Some(fault), _) => counted_response(&self.server, head_fault_response(&request, fault)),
             (None, Some(response)) => response,
-            (None, None) => run_admitted(admission, self.route(request, request_id, remote)).await,
+            (None, None) => self.route(request, request_id, remote, admission).await,
         };
         if let Some(cors) = cors {
             cors.add_headers(response.headers_mut());
@@ -120,48 +98,37 @@ impl<C: CorsSettings> RequestDispatcher<C> {
         response
     }
 
-    async fn route(&self, mut request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
-        let server = &self.context.server;
+    async fn route(
+        &self,
+        mut request: Request<Body>,
+        request_id: String,
+        remote: SocketAddr,
+        admission: Admission,
+    ) -> Response<Body> {
         let is_canonical = is_canonical_path(request.uri().path());
-        if !is_canonical && wants_page(&request) {
-            // The page that says that there is none at this path.
-            *request.uri_mut() = Uri::from_static(ANY_PAGE);
-        }
-        let path = request.uri().path();
-        let route = if is_canonical || path == ANY_PAGE {
-            server.router.lookup_route(request.method(), path.into(), None)
-        } else {
-            Err(HttpError::for_not_found(None, String::new()))
-        };
-        // Every route of GET answers HEAD (RFC 9110, section 9.3.2); the connection leaves out the body.
-        let route = match route {
-            Err(error) if request.method() == Method::HEAD => {
-                server.router.lookup_route(&Method::GET, path.into(), None).map_err(|_| error)
-            }
-            route => route,
-        };
-        let route = route.or_else(|error| {
+        let find = |path: &str| self.routes.find(request.method(), path);
+        let mut found = if is_canonical { find(request.uri().path()) } else { Err(RouteFault::Path) };
+        if found.as_ref().err() == Some(&RouteFault::Path) && wants_page(&request) {
             // The pages answer a browser with a page, whatever the path is.
-            let is_missing_page = error.status_code.as_status() == StatusCode::NOT_FOUND && wants_page(&request);
-            if is_missing_page {
-                server.router.lookup_route(request.method(), ANY_PAGE.into(), None)
-            } else {
-                Err(error)
+            found = find(ANY_PAGE);
+            if !is_canonical {
+                // The page that says that there is none at this path.
+                *request.uri_mut() = Uri::from_static(ANY_PAGE);
             }
-        });
-        let route = match route {
-            Ok(route) => route,
-            Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
+        }
+        let (route, variables) = match found {
+            Ok(found) => found,
+            Err(fault) => return counted_response(&self.server, route_fault_response(&request, fault)),
         };
         let info = RequestInfo::new(&request, remote);
-        let context = build_request_context(&self.context, route.endpoint, request_id, info);
-        match PanicCatcher(route.handler.handle_request(context, request)).await {
-            Ok(Ok(response)) => return response,
-            // The gateway's handlers and extractors return their errors as answers, so this does not happen.
-            Ok(Err(_)) => tracing::error!("a handler returned no answer"),
-            Err(panic) => tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked"),
+        let head = RequestHead { server: self.server.clone(), operation: route.operation, request_id, admission, info };
+        match PanicCatcher((route.handler)(RouteRequest { head, request, variables })).await {
+            Ok(response) => response,
+            Err(panic) => {
+                tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
+                counted_response(&self.server, error_response(&Error::Internal))
+            }
         }
-        counted_response(&server.private, error_response(&Error::Internal))
     }
 }
 
@@ -175,68 +142,53 @@ fn head_fault_response(request: &Request<Body>, fault: HeadFault) -> Response<By
     response
 }
 
-/// Handles the loopback request: sends its context to [`RequestDispatcher::new`].
-async fn send_context<C: ResponseCounter>(
-    context: RequestContext<C>,
-    sender: Option<oneshot::Sender<RequestContext<C>>>,
-) -> Result<Response<Body>, HttpError> {
-    let Some(sender) = sender else { return not_found(context).await };
-    drop(sender.send(context));
-    Ok(Response::new(Body::empty()))
-}
-
 /// Answers 404 for an unknown path.
-///
-/// # Errors
-///
-/// Never fails; dropshot requires the `Result`.
-pub(crate) async fn not_found<C: ResponseCounter>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
-    let request = &context.request;
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    let is_admin_path = path.starts_with(ADMIN_PATH_PREFIX);
-    let mut response = error_response(&Error::NotFound(MissingResource::Url { method, path }));
-    if is_admin_path {
-        response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    }
-    Ok(counted_response(context.context(), response))
+pub(crate) fn not_found<C: ResponseCounter>(head: &RequestHead<C>) -> Response<Body> {
+    counted_response(head.server(), missing_path_response(head.method(), head.uri().path()))
 }
 
-/// The error answer to a request for which the router returned `error`.
-fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
-    let path = request.uri().path();
-    let allowed = error.headers.iter().flat_map(|headers| headers.get_all(ALLOW));
-    let mut allowed: Vec<&str> = allowed.filter_map(|method| method.to_str().ok()).collect();
-    if allowed.contains(&"GET") && !allowed.contains(&"HEAD") {
-        allowed.push("HEAD");
-    }
-    allowed.sort_unstable();
-    let (method, full_path) = (request.method().to_string(), path.to_owned());
-    let gateway_error = match error.status_code {
-        status if !status.is_client_error() => Error::Internal,
-        // A request for `/` comes from a person or from a client with a wrong base URL, so it is reported as an unknown
-        // URL and not as a wrong method.
-        _ if path != "/" && !allowed.is_empty() => Error::NotFound(MissingResource::Method { method, path: full_path }),
-        status if status.as_status() == StatusCode::BAD_REQUEST => {
-            Rejection::for_body(RejectionReason::InvalidValue, error.external_message.clone()).into()
-        }
-        _ => Error::NotFound(MissingResource::Url { method, path: full_path }),
-    };
-    let mut response = error_response(&gateway_error);
+fn missing_path_response(method: &Method, path: &str) -> Response<Bytes> {
+    let (method, full_path) = (method.to_string(), path.to_owned());
+    without_store(path, error_response(&Error::NotFound(MissingResource::Url { method, path: full_path })))
+}
+
+/// Forbids caches to store the answer to a request of the admin API.
+fn without_store(path: &str, mut response: Response<Bytes>) -> Response<Bytes> {
     if path.starts_with(ADMIN_PATH_PREFIX) {
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
-            response.headers_mut().insert(ALLOW, allowed);
-        }
-        if wants_websocket(request.headers()) {
-            // A coding agent that tries WebSocket first falls back to plain HTTP only after this status.
-            *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
-        }
-    }
-    let status = response.status().as_u16();
-    tracing::info!(method = %request.method(), path = without_secrets(path), status, "no route");
     response
+}
+
+/// The error answer to a request that has no route.
+fn route_fault_response(request: &Request<Body>, fault: RouteFault) -> Response<Bytes> {
+    let (method, path) = (request.method(), request.uri().path());
+    let response = match fault {
+        // A request for `/` comes from a person or from a client with a wrong base URL, so it is reported as an unknown
+        // URL and not as a wrong method.
+        RouteFault::Method(allowed) if path != "/" => wrong_method_response(request, &allowed),
+        RouteFault::Method(_) | RouteFault::Path => missing_path_response(method, path),
+        RouteFault::Encoding => {
+            let error = Rejection::for_body(RejectionReason::InvalidValue, "invalid path encoding");
+            without_store(path, error_response(&error.into()))
+        }
+    };
+    let status = response.status().as_u16();
+    tracing::info!(%method, path = without_secrets(path), status, "no route");
+    response
+}
+
+fn wrong_method_response(request: &Request<Body>, allowed: &str) -> Response<Bytes> {
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let mut response = error_response(&Error::NotFound(MissingResource::Method { method, path }));
+    if let Ok(allowed) = HeaderValue::try_from(allowed) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    if wants_websocket(request.headers()) {
+        // A coding agent that tries WebSocket first falls back to plain HTTP only after this status.
+        *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    }
+    without_store(request.uri().path(), response)
 }
 
 /// True if a browser asks for a page, and not for an answer of the API.

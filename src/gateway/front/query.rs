@@ -10,12 +10,14 @@ use async_trait::async_trait;
 use dropshot::{
     ApiEndpointBodyContentType, ExtractorMetadata, HttpError, RequestContext, ServerContext, SharedExtractor,
 };
+use http::Uri;
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
+use super::request::RequestHead;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::check_fields;
 use crate::tables::{ADMIN_OPERATIONS, Field, FieldKind};
@@ -33,6 +35,12 @@ pub(crate) struct Query<T> {
 }
 
 // === impl Query ===
+
+impl<T> Query<T> {
+    pub(super) fn new(uri: &Uri) -> Self {
+        Self { raw_query: uri.query().unwrap_or_default().to_owned(), schema_marker: PhantomData }
+    }
+}
 
 impl<T: QueryParameters> Query<T> {
     /// Parses and checks the parameters.
@@ -55,12 +63,12 @@ impl<T: QueryParameters> Query<T> {
 /// # Errors
 ///
 /// Returns 400 with the name of the first parameter.
-pub(crate) fn check_query(context: &RequestContext<impl ServerContext>) -> Result<(), Error> {
-    let mut operations = ADMIN_OPERATIONS.iter().filter(|operation| operation.id == context.endpoint.operation_id);
+pub(crate) fn check_query<C>(head: &RequestHead<C>) -> Result<(), Error> {
+    let mut operations = ADMIN_OPERATIONS.iter().filter(|operation| operation.id == head.operation());
     if operations.any(|operation| operation.queries) {
         return Ok(());
     }
-    let mut parameters = parse_pairs(&[], context.request.uri().query().unwrap_or_default())?;
+    let mut parameters = parse_pairs(&[], head.uri().query().unwrap_or_default())?;
     Ok(check_fields("", &[], &mut parameters)?)
 }
 
@@ -110,8 +118,7 @@ fn to_typed_value(field: Option<&Field>, text: &str) -> Value {
 #[async_trait]
 impl<T: QueryParameters> SharedExtractor for Query<T> {
     async fn from_request<C: ServerContext>(context: &RequestContext<C>) -> Result<Self, HttpError> {
-        let raw_query = context.request.uri().query().unwrap_or_default().to_owned();
-        Ok(Self { raw_query, schema_marker: PhantomData })
+        Ok(Self::new(context.request.uri()))
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {

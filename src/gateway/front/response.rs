@@ -9,15 +9,17 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use dropshot::{Body, HttpCodedResponse, HttpError, RequestContext, ServerContext};
+use dropshot::{Body, HttpCodedResponse, HttpError, ServerContext};
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use sync_wrapper::SyncWrapper;
 use tracing::Instrument as _;
 
+use super::request::RequestHead;
 use crate::error::{ApiErrorCode, Error};
 
 /// The header `x-should-retry`, which the official SDKs obey.
@@ -31,12 +33,17 @@ pub(crate) struct TypedResponse<T> {
     schema_marker: PhantomData<fn() -> T>,
 }
 
-/// A successful answer, before it is converted to an HTTP response.
-pub(crate) struct HandlerResponse {
+/// A successful answer, before it is converted to an HTTP response. Its body is a serialized `T`, or was serialized by
+/// another module, which states the schema with a [`SchemaMarker`].
+pub(crate) struct HandlerResponse<T> {
     status: StatusCode,
     body: Body,
     headers: HeaderMap,
+    schema_marker: PhantomData<fn() -> T>,
 }
+
+/// The statement of the module that relays or stores an answer that its body has the schema of `T`, or is an error.
+pub(crate) struct SchemaMarker<T>(PhantomData<fn() -> T>);
 
 /// An error of a handler, with the headers that only this answer has.
 pub(crate) struct HandlerError {
@@ -64,12 +71,12 @@ pub(crate) trait ResponseCounter: ServerContext {
 
 /// Runs a handler, and converts an error or a panic into an error answer.
 pub(crate) async fn run_handler<T, C: ResponseCounter>(
-    context: &RequestContext<C>,
-    handler: impl Future<Output = Result<HandlerResponse, impl Into<HandlerError>>>,
+    head: &RequestHead<C>,
+    handler: impl Future<Output = Result<HandlerResponse<T>, impl Into<HandlerError>>>,
 ) -> TypedResponse<T> {
     let started_at = Instant::now();
     // Every log line of the request has the request id, which is also sent to the caller.
-    let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
+    let future = handler.instrument(tracing::info_span!("request", id = head.request_id()));
     let result = match PanicCatcher(pin!(future)).await {
         Ok(result) => result.map_err(Into::into),
         Err(panic) => {
@@ -85,12 +92,12 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
             response.map(Body::from)
         }
     };
-    context.context().count_response(&context.endpoint.operation_id, response.status().as_u16());
+    head.server().count_response(head.operation(), response.status().as_u16());
     // The log line of each request. It has neither headers nor bodies, so it holds no secret and no prompt.
     tracing::info!(
-        request_id = context.request_id,
-        method = %context.request.method(),
-        path = context.request.uri().path(),
+        request_id = head.request_id(),
+        method = %head.method(),
+        path = head.uri().path(),
         status = response.status().as_u16(),
         head_ms = started_at.elapsed().as_millis(),
         "answered"
@@ -108,16 +115,14 @@ pub(crate) enum PageContent {
 
 /// Runs the handler of a page, which builds its own error pages; a panic becomes an empty answer with status 500.
 ///
-/// The answer is counted under the name `operation`. `section` is the part of the path that is logged, because the rest
-/// may hold a secret.
+/// `section` is the part of the path that is logged, because the rest may hold a secret.
 pub(crate) async fn run_page_handler<C: ResponseCounter>(
-    context: &RequestContext<C>,
-    operation: &str,
+    head: &RequestHead<C>,
     section: &str,
     handler: impl Future<Output = Response<PageContent>>,
 ) -> Response<Body> {
     let started_at = Instant::now();
-    let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
+    let future = handler.instrument(tracing::info_span!("request", id = head.request_id()));
     let response = PanicCatcher(pin!(future)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a page panicked");
         let mut response = Response::new(PageContent::Whole(Bytes::new()));
@@ -125,9 +130,9 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
         response
     });
     let status = response.status().as_u16();
-    context.context().count_response(operation, status);
-    let (request_id, head_ms) = (&context.request_id, started_at.elapsed().as_millis());
-    tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
+    head.server().count_response(head.operation(), status);
+    let (request_id, head_ms) = (head.request_id(), started_at.elapsed().as_millis());
+    tracing::info!(request_id, method = %head.method(), section, status, head_ms, "answered a page");
     response.map(|content| match content {
         PageContent::Whole(body) => Body::from(body),
         PageContent::Streaming(body) => body,
@@ -173,42 +178,38 @@ impl PageContent {
 
 // === impl HandlerResponse ===
 
-impl HandlerResponse {
+impl<T: Serialize> HandlerResponse<T> {
     /// An answer with a JSON value.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Internal`] if the value cannot be serialized.
-    pub(crate) fn json(value: &impl Serialize) -> Result<Self, Error> {
+    pub(crate) fn json(value: &T) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
             tracing::error!(%error, "an answer could not be serialized");
             Error::Internal
         })?;
-        Ok(Self { status: StatusCode::OK, body: Body::from(text), headers: ResponseKind::Json.headers() })
+        Ok(Self::new(SchemaMarker(PhantomData), ResponseKind::Json, Body::from(text)))
+    }
+}
+
+impl<T> HandlerResponse<T> {
+    fn new(schema: SchemaMarker<T>, kind: ResponseKind, body: Body) -> Self {
+        Self { status: StatusCode::OK, body, headers: kind.headers(), schema_marker: schema.0 }
     }
 
-    /// An answer whose body is still being produced.
-    pub(crate) fn streaming<B>(kind: ResponseKind, body: B) -> Self
+    /// A relayed or stored answer whose body is still being produced.
+    pub(crate) fn streaming<B>(schema: SchemaMarker<T>, kind: ResponseKind, body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        Self { status: StatusCode::OK, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: kind.headers() }
+        Self::new(schema, kind, Body::wrap(SyncBody(SyncWrapper::new(body))))
     }
 
-    /// A JSON answer whose body is complete.
-    pub(crate) fn whole(body: Bytes) -> Self {
-        Self { status: StatusCode::OK, body: Body::from(body), headers: ResponseKind::Json.headers() }
-    }
-
-    /// An answer that another library has made.
-    pub(crate) fn from_http<B>(response: Response<B>) -> Self
-    where
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let (parts, body) = response.into_parts();
-        Self { status: parts.status, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: parts.headers }
+    /// A relayed or stored JSON answer whose body is complete.
+    pub(crate) fn whole(schema: SchemaMarker<T>, body: Bytes) -> Self {
+        Self::new(schema, ResponseKind::Json, Body::from(body))
     }
 
     /// Adds a header, if there is a value and it is valid in a header.
@@ -245,6 +246,28 @@ impl HandlerResponse {
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response
+    }
+}
+
+impl HandlerResponse<Value> {
+    /// An answer that another library has made.
+    pub(crate) fn from_http<B>(response: Response<B>) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = response.into_parts();
+        let body = Body::wrap(SyncBody(SyncWrapper::new(body)));
+        Self { status: parts.status, body, headers: parts.headers, schema_marker: PhantomData }
+    }
+}
+
+// === impl SchemaMarker ===
+
+impl<T> SchemaMarker<T> {
+    /// Only the module that knows where an answer comes from may call this.
+    pub(crate) const fn of_relayed_answer() -> Self {
+        Self(PhantomData)
     }
 }
 
@@ -302,6 +325,12 @@ impl<T> TypedResponse<T> {
     pub(crate) fn no_store(mut self) -> Self {
         self.response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         self
+    }
+}
+
+impl<T> From<TypedResponse<T>> for Response<Body> {
+    fn from(reply: TypedResponse<T>) -> Self {
+        reply.response
     }
 }
 

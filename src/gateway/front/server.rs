@@ -1,4 +1,4 @@
-//! The HTTP server: an accept loop of the gateway in front of dropshot's routes. Its stop has a time limit.
+//! The HTTP server: an accept loop in front of the routes. Its stop has a time limit.
 //!
 //! Only HTTP/1 is supported: a connection that begins with HTTP/2 is refused as an unsupported version.
 
@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dropshot::{ApiDescription, ApiDescriptionRegisterError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -19,6 +18,7 @@ use super::dispatch::RequestDispatcher;
 use super::listener;
 use super::request_id::new_request_id;
 use super::response::error_response;
+use super::route::Route;
 use super::served_connection::{refuse, serve};
 use crate::error::Error;
 
@@ -52,9 +52,6 @@ pub(crate) enum ServerError {
         #[source]
         source: std::io::Error,
     },
-    /// The request over loopback that prepares the routes has failed.
-    #[error("cannot connect to this machine itself")]
-    Loopback(#[source] std::io::Error),
 }
 
 /// The loop that accepts connections.
@@ -63,23 +60,21 @@ struct ConnectionAcceptor<C: CorsSettings> {
     dispatcher: Arc<RequestDispatcher<C>>,
 }
 
-/// Starts a server for the routes of `build_api`.
+/// Starts a server for these routes, whose handlers get `server`.
 ///
 /// # Errors
 ///
-/// Returns an error if the routes are invalid, the gateway cannot listen on the address, or the request over loopback
-/// fails.
-pub(crate) async fn start<C: CorsSettings>(
-    build_api: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
-    context: C,
+/// Returns an error if two routes contradict each other, or the gateway cannot listen on the address.
+pub(crate) fn start<C: CorsSettings>(
+    routes: Vec<Route<C>>,
+    server: C,
     listen: SocketAddr,
     connections: Arc<ConnectionTable>,
 ) -> Result<HttpServer, ServerError> {
-    let api = build_api().map_err(|error| ServerError::Routes(error.to_string()))?;
+    let dispatcher = Arc::new(RequestDispatcher::new(routes, server)?);
     let listen_error = |source| ServerError::Listen { address: listen, source };
     let listener = listener::bind(listen).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let dispatcher = Arc::new(RequestDispatcher::new(api, context).await?);
     let acceptor = ConnectionAcceptor { connections: Arc::clone(&connections), dispatcher };
     let (stop, stopped) = oneshot::channel();
     let accept_task = Handle::current().spawn(acceptor.run(listener, stopped));

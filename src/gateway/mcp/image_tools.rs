@@ -28,13 +28,14 @@ use super::result::{
 use super::tool_list::{EDIT_IMAGE, FETCH_IMAGE, GENERATE_IMAGE, LIST_IMAGE_MODELS, tools};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::admission::CountedJson;
-use crate::gateway::flow::{self, GatewayAnswer, RequestFailure, RequestOptions};
+use crate::gateway::flow::{self, OperationAnswer, RequestFailure, RequestOptions};
 use crate::gateway::front::json_text_error;
 use crate::gateway::relay::read_answer_members;
 use crate::gateway::replay::AnswerView;
 use crate::gateway::spool::EditForm;
 use crate::gateway::work::Work;
 use crate::image::probe;
+use crate::wire::types::ImagesResponse;
 
 /// The longest time that a call waits for its image (our choice). Clients give up after 60 seconds by default.
 const WAIT_MAX: Duration = Duration::from_secs(45);
@@ -132,11 +133,11 @@ impl ImageTools {
     async fn finish(
         &self,
         call: CallDigest,
-        answering: impl Future<Output = Result<GatewayAnswer, RequestFailure>>,
+        answering: impl Future<Output = Result<OperationAnswer<ImagesResponse>, RequestFailure>>,
         deadline: Instant,
     ) -> Result<CallToolResult, Error> {
         let finished = timeout_at(deadline, async {
-            let answer = answering.await?;
+            let OperationAnswer { answer, .. } = answering.await?;
             let adapted = answer.head.headers.get("x-imagate-adapted").cloned();
             if answer.head.status != OK {
                 let may_repeat = answer.head.headers.get("x-should-retry").is_some_and(|value| value == "true");

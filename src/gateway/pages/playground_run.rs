@@ -207,9 +207,9 @@ async fn begin(
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
         let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
-        Ok(Box::pin(flow::create_image(gateway, caller, options, &body)).await?)
+        Ok(Box::pin(flow::create_image(gateway, caller, options, &body)).await?.answer)
     } else {
-        Ok(Box::pin(flow::edit_image(gateway, caller, options, form)).await?)
+        Ok(Box::pin(flow::edit_image(gateway, caller, options, form)).await?.answer)
     }
 }
 

@@ -107,7 +107,7 @@ enum ClaimPhase {
 /// The way in which a request with an idempotency key continues.
 pub(crate) enum ClaimOutcome {
     /// The request is the first: run the job.
-    Claimed(ClaimGuard),
+    Claimed(Box<ClaimGuard>),
     /// The answer is complete or in progress.
     Follow(AnswerReader),
     /// The idempotency key was used for a different request.

@@ -62,7 +62,7 @@ impl ClaimGuard {
                 return self.release_late_claim(claim.await).await;
             };
             let stored_claim = match write_result {
-                Ok(RowWriteOutcome::Done) => break Ok(ClaimOutcome::Claimed(self)),
+                Ok(RowWriteOutcome::Done) => break Ok(ClaimOutcome::Claimed(Box::new(self))),
                 Ok(RowWriteOutcome::AlreadyClaimed(existing)) => existing,
                 // The owner of the claim is unknown, so the job does not run.
                 Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),

@@ -147,6 +147,21 @@ impl Gateway {
         self.environment.retain(|(name, _)| name != variable);
     }
 
+    /// The variables that the program gets.
+    pub(crate) fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
+    /// Treats a server at this address as the gateway: its answers are checked against the document, and are searched for
+    /// secrets.
+    pub(crate) fn watch_address(&self, address: SocketAddr) {
+        self.leak_watch.watch_address(address);
+    }
+
+    pub(crate) fn unwatch_address(&self, address: SocketAddr) {
+        self.leak_watch.unwatch_address(address);
+    }
+
     /// Starts the program again on the same data.
     #[track_caller]
     pub(crate) fn start(&mut self) {

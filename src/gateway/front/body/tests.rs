@@ -14,7 +14,7 @@ use crate::gateway::front::framed_body::{FRAME_SIZES, contents, framed, in_each_
 fn json_body(coding: &str, body: Body, max_bytes: usize) -> JsonBody<()> {
     let request = hyper::Request::post("/").header("content-type", "application/json");
     let request = request.header("content-encoding", coding).body(body).unwrap();
-    JsonBody { request, max_bytes, has_large_windows: true, described: PhantomData }
+    JsonBody::new(request, max_bytes as u64).with_large_windows()
 }
 
 /// Reads a body with `read` and `read_to_spool`, in frames of each of these sizes. Each call must return the bytes

@@ -2,11 +2,13 @@
 
 mod unread_bodies;
 
+use std::future::{poll_fn, ready};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
 use bytes::Bytes;
-use dropshot::{ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext};
+use dropshot::Body;
 use http::{Method, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -16,7 +18,7 @@ use super::super::response::ResponseCounter;
 use super::*;
 use crate::gateway::admission::{Admission, Principal, RequestBudgets};
 use crate::gateway::config::{CorsOrigins, TrustedProxies};
-use crate::gateway::front::{AdmittingServer, FormBody, admission_of};
+use crate::gateway::front::{AdmittingServer, FormBody, RequestHead, UnreadRequestBody, boxed_answer};
 use crate::gateway::telemetry::ConnectionMetrics;
 
 /// The time limit on events that must happen. Only a test that fails takes this long.
@@ -72,51 +74,42 @@ impl CorsSettings for Arc<TestServerState> {
     }
 }
 
-type Context = RequestContext<Arc<TestServerState>>;
+type Head = RequestHead<Arc<TestServerState>>;
 
-async fn answer_at_once(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::from("quick")))
-}
-
-async fn panics(_: Context) -> Result<Response<Body>, HttpError> {
-    panic!("seen in a test")
-}
-
-async fn slow(context: Context) -> Result<Response<Body>, HttpError> {
-    let site = Arc::clone(context.context());
+async fn slow(head: Head) -> Response<Body> {
+    let site = Arc::clone(head.server());
     site.is_slow_running.store(true, Ordering::SeqCst);
     let running = RunningGuard(Arc::clone(&site));
     site.end_notify.notified().await;
     drop(running);
-    Ok(Response::new(Body::from("slow")))
+    Response::new(Body::from("slow"))
 }
 
 /// An answer whose body never ends.
-async fn endless(context: Context) -> Result<Response<Body>, HttpError> {
-    context.context().is_slow_running.store(true, Ordering::SeqCst);
-    Ok(Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(context.context()))))))
+fn endless(head: &Head) -> Response<Body> {
+    head.server().is_slow_running.store(true, Ordering::SeqCst);
+    Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(head.server())))))
 }
 
 /// An answer that breaks off after a few bytes.
-async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from_static(b"begun"))))))
+fn breaks() -> Response<Body> {
+    Response::new(Body::wrap(InterruptedBody(Some(Bytes::from_static(b"begun")))))
 }
 
 /// An answer that breaks off after more bytes than a socket takes at once.
-async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
+fn breaks_late() -> Response<Body> {
+    Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES])))))
 }
 
-async fn upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
-    drop(body.read(&admission_of(&context), 1 << 20).await);
-    Ok(Response::new(Body::from("upload")))
+async fn upload(head: Head, body: FormBody) -> Response<Body> {
+    drop(body.read(head.admission(), 1 << 20).await);
+    Response::new(Body::from("upload"))
 }
 
 /// Answers with an error and leaves the body unread.
-async fn refuse_upload(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
-    admission_of(&context).set_principal(Principal::of_actor(None));
-    drop(body);
-    Ok(error_response(&Error::Unavailable).map(Body::from))
+fn refuse_upload(head: &Head) -> Response<Body> {
+    head.admission().set_principal(Principal::of_actor(None));
+    error_response(&Error::Unavailable).map(Body::from)
 }
 
 struct EndlessBody(#[expect(dead_code, reason = "its drop is observed")] RunningGuard);
@@ -128,8 +121,8 @@ impl http_body::Body for EndlessBody {
     fn poll_frame(
         self: std::pin::Pin<&mut Self>,
         _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))))
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))))
     }
 }
 
@@ -142,29 +135,30 @@ impl http_body::Body for InterruptedBody {
     fn poll_frame(
         mut self: std::pin::Pin<&mut Self>,
         _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
         let next = self.0.take().map(http_body::Frame::data).ok_or_else(|| std::io::ErrorKind::BrokenPipe.into());
-        std::task::Poll::Ready(Some(next))
+        Poll::Ready(Some(next))
     }
 }
 
-/// The API of the test server.
-fn build_api() -> Result<ApiDescription<Arc<TestServerState>>, ApiDescriptionRegisterError> {
-    const FORM: &str = "application/x-www-form-urlencoded";
-    let all = || ApiEndpointVersions::All;
-    let mut api = ApiDescription::new();
-    api.register(ApiEndpoint::new("quick".to_owned(), answer_at_once, Method::GET, FORM, "/quick", all()))?;
-    api.register(ApiEndpoint::new("slow".to_owned(), slow, Method::GET, FORM, "/slow", all()))?;
-    api.register(ApiEndpoint::new("fails".to_owned(), panics, Method::GET, FORM, "/fails", all()))?;
-    api.register(ApiEndpoint::new("endless".to_owned(), endless, Method::GET, FORM, "/endless", all()))?;
-    api.register(ApiEndpoint::new("breaks".to_owned(), breaks, Method::GET, FORM, "/breaks", all()))?;
-    api.register(ApiEndpoint::new("late".to_owned(), breaks_late, Method::GET, FORM, "/breaks-late", all()))?;
-    api.register(ApiEndpoint::new("upload".to_owned(), upload, Method::POST, FORM, "/upload", all()))?;
-    api.register(ApiEndpoint::new("refused".to_owned(), refuse_upload, Method::POST, FORM, "/refused", all()))?;
-    Ok(api)
+/// The routes of the test server.
+fn routes() -> Vec<Route<Arc<TestServerState>>> {
+    let get = |path, handler| Route::new(path, Method::GET, path, handler);
+    vec![
+        get("/quick", |_| boxed_answer(ready(Response::new(Body::from("quick"))))),
+        get("/slow", |request| boxed_answer(slow(request.head))),
+        get("/fails", |_| boxed_answer(poll_fn(|_| -> Poll<Response<Body>> { panic!("seen in a test") }))),
+        get("/endless", |request| boxed_answer(ready(endless(&request.head)))),
+        get("/breaks", |_| boxed_answer(ready(breaks()))),
+        get("/breaks-late", |_| boxed_answer(ready(breaks_late()))),
+        Route::new("upload", Method::POST, "/upload", |request| {
+            boxed_answer(upload(request.head, UnreadRequestBody::new(request.request, 1 << 20)))
+        }),
+        Route::new("refused", Method::POST, "/refused", |request| boxed_answer(ready(refuse_upload(&request.head)))),
+    ]
 }
 
-async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
+fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<TestServerState>) {
     let site = Arc::new(TestServerState {
         budgets: RequestBudgets::default_for_test(),
         response_count: AtomicUsize::default(),
@@ -173,8 +167,8 @@ async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, 
     });
     let metrics = ConnectionMetrics::default();
     let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
-    let server = start(build_api, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
-    (server.await.unwrap(), site)
+    let server = start(routes(), Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
+    (server.unwrap(), site)
 }
 
 fn deadlines(head: Duration, idle: Duration, write: Duration) -> ConnectionDeadlines {
@@ -222,7 +216,7 @@ async fn wait_until(event: &str, has_happened: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_connection_without_a_complete_head_is_closed() {
-    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 100);
     for bytes in ["", "G", "GET /quick HTTP/1.1\r\nhost: local", "PRI * HT"] {
         let mut stream = connect(&server, bytes).await;
         assert_eq!(read_remaining(&mut stream).await, "", "{bytes:?}");
@@ -236,7 +230,7 @@ async fn a_connection_without_a_complete_head_is_closed() {
 
 #[tokio::test]
 async fn http_2_is_refused_at_once() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     for bytes in ["PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
         let mut stream = connect(&server, bytes).await;
         let text = read_remaining(&mut stream).await;
@@ -246,7 +240,7 @@ async fn http_2_is_refused_at_once() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let (server, _) = serve_with(deadlines(LONG, SHORT, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, SHORT, LONG), 100);
     let mut stream = connect(&server, &get("/quick")).await;
     let text = read_remaining(&mut stream).await;
     assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("quick"), "{text}");
@@ -254,7 +248,7 @@ async fn an_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn a_running_handler_has_no_deadline() {
-    let (server, site) = serve_with(deadlines(SHORT, SHORT, SHORT), 100).await;
+    let (server, site) = serve_with(deadlines(SHORT, SHORT, SHORT), 100);
     let mut stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     sleep(SHORT * 3).await;
@@ -264,7 +258,7 @@ async fn a_running_handler_has_no_deadline() {
 
 #[tokio::test]
 async fn the_connection_of_a_peer_that_reads_nothing_is_closed() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, SHORT), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, SHORT), 100);
     let stream = connect(&server, &get("/endless")).await;
     wait_until("the answer begins", || site.is_slow_running.load(Ordering::SeqCst)).await;
     wait_until("the answer is dropped", || !site.is_slow_running.load(Ordering::SeqCst)).await;
@@ -273,7 +267,7 @@ async fn the_connection_of_a_peer_that_reads_nothing_is_closed() {
 
 #[tokio::test]
 async fn a_handler_is_dropped_when_its_connection_closes() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     drop(stream);
@@ -282,7 +276,7 @@ async fn a_handler_is_dropped_when_its_connection_closes() {
 
 #[tokio::test]
 async fn a_panic_is_answered_with_500_on_an_open_connection() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let mut stream = connect(&server, &get("/fails")).await;
     let text = read_answer(&mut stream, "}}").await;
     assert!(text.starts_with("HTTP/1.1 500 ") && text.contains("x-request-id: ") && text.contains("x-should-retry: "));
@@ -293,7 +287,7 @@ async fn a_panic_is_answered_with_500_on_an_open_connection() {
 
 #[tokio::test]
 async fn a_request_without_a_route_gets_an_error_answer() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     for (request, status, expected) in [
         (get("/nowhere"), "404", "unknown_url"),
         (get("/quick").replace("GET", "DELETE"), "405", "\"error\""),
@@ -312,7 +306,7 @@ async fn a_request_without_a_route_gets_an_error_answer() {
 /// would then count as the request of another caller (request smuggling).
 #[tokio::test]
 async fn a_request_with_two_body_lengths_is_the_last_of_its_connection() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let (length, chunked) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
     for framing in [format!("{length}{chunked}"), format!("{chunked}{length}")] {
         let hidden = get("/quick");
@@ -326,7 +320,7 @@ async fn a_request_with_two_body_lengths_is_the_last_of_its_connection() {
 
 #[tokio::test]
 async fn a_new_connection_replaces_an_unused_one() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 3).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 3);
     let mut slow = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut others = Vec::new();
@@ -343,7 +337,7 @@ async fn a_new_connection_replaces_an_unused_one() {
 
 #[tokio::test]
 async fn a_new_connection_gets_503_if_all_others_are_busy() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1);
     let mut slow = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut refused = TcpStream::connect(server.address()).await.unwrap();
@@ -358,7 +352,7 @@ async fn a_new_connection_gets_503_if_all_others_are_busy() {
 
 #[tokio::test]
 async fn a_stop_waits_only_for_running_requests() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let address = server.address();
     let mut silent = connect(&server, "").await;
     wait_until("the connection is accepted", || server.connections.count() == 1).await;
@@ -376,7 +370,7 @@ async fn a_stop_waits_only_for_running_requests() {
 
 #[tokio::test]
 async fn connections_that_were_not_accepted_before_a_stop_are_served() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100);
     // On this thread, nothing is accepted before the next wait.
     let mut clients: Vec<TcpStream> = Vec::new();
     for _ in 0..8 {
@@ -395,7 +389,7 @@ async fn connections_that_were_not_accepted_before_a_stop_are_served() {
 
 #[tokio::test]
 async fn a_stop_has_a_time_limit() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100);
     let stream = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     assert!(!server.stop(SHORT).await);
@@ -404,7 +398,7 @@ async fn a_stop_has_a_time_limit() {
 
 #[tokio::test]
 async fn an_interrupted_answer_is_sent_up_to_its_interruption() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     let text = read_remaining(&mut connect(&server, &get("/breaks")).await).await;
     assert!(
         text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("begun") && !text.ends_with("0\r\n\r\n"),
@@ -414,7 +408,7 @@ async fn an_interrupted_answer_is_sent_up_to_its_interruption() {
 
 #[tokio::test]
 async fn a_slow_reader_gets_all_bytes_of_an_interrupted_answer() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     let mut stream = connect(&server, &get("/breaks-late")).await;
     sleep(SHORT).await;
     let text = read_remaining(&mut stream).await;

@@ -14,7 +14,7 @@ async fn claim_in_store(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Jo
 
 pub(super) async fn claim(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
     match claim_in_store(replay, caller, job).await {
-        ClaimOutcome::Claimed(guard) => guard,
+        ClaimOutcome::Claimed(guard) => *guard,
         outcome => panic!("{}", outcome_name(&outcome)),
     }
 }

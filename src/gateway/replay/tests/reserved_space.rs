@@ -23,7 +23,7 @@ async fn reserve(
                     return (reader, None);
                 }
             }
-            (reader, Some(guard))
+            (reader, Some(*guard))
         }
         outcome => panic!("{}", outcome_name(&outcome)),
     }

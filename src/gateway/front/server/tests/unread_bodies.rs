@@ -28,7 +28,7 @@ fn discarding(discard_idle: Duration, discard: Duration) -> ConnectionDeadlines 
 
 #[tokio::test]
 async fn an_error_answer_is_complete_whatever_body_follows() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     for chunks in
         ["", "0\r\n\r\n", "zz\r\n", "5\r\nabc", "5\r\nabcdeXX", "5\r\nabcde\r\n-1\r\n", "ffffffffffffffffff\r\n"]
     {
@@ -43,7 +43,7 @@ async fn an_error_answer_is_complete_whatever_body_follows() {
 
 #[tokio::test]
 async fn a_small_rest_is_read_and_the_connection_stays_open() {
-    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 8);
     for length in [1, 12, 10_000, 60_000] {
         let mut stream = connect(&server, &(head_with_length(length) + &"x".repeat(length))).await;
         let text = read_answer(&mut stream, "}}").await;
@@ -57,7 +57,7 @@ async fn a_small_rest_is_read_and_the_connection_stays_open() {
 
 #[tokio::test]
 async fn a_large_rest_is_discarded_after_the_answer() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     for (framing, rest) in [
         (format!("content-length: {LARGE_REST_BYTES}"), vec![b'x'; LARGE_REST_BYTES]),
         ("transfer-encoding: chunked".to_owned(), [b"300000\r\n".as_slice(), &[b'x'; LARGE_REST_BYTES]].concat()),
@@ -74,7 +74,7 @@ async fn a_large_rest_is_discarded_after_the_answer() {
 
 #[tokio::test]
 async fn a_body_that_the_client_holds_back_is_not_asked_for() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     for length in [5, LARGE_REST_BYTES] {
         let (mut stream, text) =
             refused_upload(&server, &format!("expect: 100-continue\r\ncontent-length: {length}")).await;
@@ -85,11 +85,11 @@ async fn a_body_that_the_client_holds_back_is_not_asked_for() {
 
 #[tokio::test]
 async fn a_rest_is_discarded_for_a_limited_time() {
-    let (server, _) = serve_with(discarding(SHORT, LONG), 8).await;
+    let (server, _) = serve_with(discarding(SHORT, LONG), 8);
     let (silent, _) = refused_upload(&server, "content-length: 100000000").await;
     wait_until("the silent connection is closed", || server.connections.count() == 0).await;
     drop(silent);
-    let (server, _) = serve_with(discarding(LONG, SHORT), 8).await;
+    let (server, _) = serve_with(discarding(LONG, SHORT), 8);
     let (mut slow, _) = refused_upload(&server, "content-length: 100000000").await;
     let sending = async {
         // The write fails when the connection is reset.
@@ -103,7 +103,7 @@ async fn a_rest_is_discarded_for_a_limited_time() {
 
 #[tokio::test]
 async fn a_limited_number_of_connections_discard_their_rest() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 64).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 64);
     let mut refused = Vec::new();
     for _ in 0..20 {
         refused.push(refused_upload(&server, "content-length: 100000000").await.0);
@@ -119,7 +119,7 @@ async fn a_limited_number_of_connections_discard_their_rest() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_what_is_discarded() {
-    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
+    let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8);
     let (stream, _) = refused_upload(&server, "content-length: 100000000").await;
     assert!(server.stop(EVENT_TIMEOUT).await);
     drop(stream);
@@ -127,7 +127,7 @@ async fn a_stop_does_not_wait_for_what_is_discarded() {
 
 #[tokio::test]
 async fn a_connection_that_is_not_admitted_reads_its_answer_after_its_body() {
-    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1).await;
+    let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1);
     let mut slow = connect(&server, &get("/slow")).await;
     wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut refused = connect(&server, &head_with_length(LARGE_REST_BYTES)).await;
