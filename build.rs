@@ -272,7 +272,8 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
         let kind =
             field_kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
         let required = required.contains(&Value::from(name.as_str()));
-        field(&mut rows, name, required, property["nullable"] == true, kind);
+        let nullable = property["nullable"] == true || property["anyOf"][1]["nullable"] == true;
+        field(&mut rows, name, required, nullable, kind);
     }
     table(out, &format!("The fields of `{component}`."), table_name, "Field", &rows);
     Ok(())
@@ -347,9 +348,9 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
     }
 }
 
-/// Returns the name of the component that a property refers to, also inside an `allOf`.
+/// Returns the name of the component that a property refers to, also inside an `allOf` or `anyOf`.
 fn resolve_name(property: &Value) -> Option<&str> {
-    let reference = property.get("$ref").or_else(|| property["allOf"][0].get("$ref"))?;
+    let reference = inner_schema(property).get("$ref")?;
     reference.as_str()?.rsplit('/').next()
 }
 
@@ -357,9 +358,14 @@ fn is_text(document: &Value, schema: &Value) -> bool {
     resolve(document, schema)["type"] == "string"
 }
 
-/// Follows a reference, also inside the `allOf` that OpenAPI 3.0 requires to make a reference nullable.
+/// The reference inside the `allOf` that gives it a description, or the `anyOf` that makes it nullable.
+fn inner_schema(schema: &Value) -> &Value {
+    ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)).unwrap_or(schema)
+}
+
+/// Follows a reference, also inside an `allOf` or `anyOf`.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
-    let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
+    let inner = inner_schema(schema);
     let target = inner["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
     target.map_or(inner, |target| resolve(document, target))
 }

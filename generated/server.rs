@@ -145,7 +145,7 @@ pub trait GatewayApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ResponseRequest>,
     ) -> Result<
-        front::TypedResponse<types::Response>,
+        front::TypedResponse<types::AgentResponse>,
         front::ApiError<types::ErrorResponse>,
     >;
 }

@@ -53,6 +53,50 @@ impl<'de> ::serde::Deserialize<'de> for AgentModel {
             })
     }
 }
+/// The output of the model.
+///
+/// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct AgentResponse {
+    /// The time at which the response was begun, in seconds since 1970-01-01T00:00:00Z.
+    pub created_at: f64,
+    /// The reason why the response failed; `null` if it did not.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub error: ::std::option::Option<ResponseError>,
+    /// The id of the response.
+    pub id: ::std::string::String,
+    /// The text or agent model.
+    pub model: ::std::string::String,
+    /// Always `response`.
+    pub object: ResponseObject,
+    /// The output of the model, in order.
+    pub output: ::std::vec::Vec<ResponseOutputItem>,
+    /// `true` if the model was allowed to call several tools at once.
+    pub parallel_tool_calls: bool,
+    /// The status of the response: `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub status: ::std::option::Option<::std::string::String>,
+    /// Which tool the model was to use.
+    pub tool_choice: ::serde_json::Value,
+    /// The usage of the tools.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tool_usage: ::std::option::Option<ResponseToolUsage>,
+    /// The tools that the model was given.
+    pub tools: ::std::vec::Vec<ResponseTool>,
+    /// Tokens of the text. `null` until the response is complete.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub usage: ::std::option::Option<ResponseUsage>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+impl AgentResponse {
+    /// Returns a builder.
+    pub fn builder() -> builder::AgentResponse {
+        Default::default()
+    }
+}
 /// The background of the image: `opaque`, or `auto` to leave the choice to the model. The model cannot make a transparent background; `transparent` is refused with 400.
 #[derive(
     ::serde::Deserialize,
@@ -2617,50 +2661,6 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedQuality {
         value.parse()
     }
 }
-/// The output of the model.
-///
-/// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
-#[non_exhaustive]
-pub struct Response {
-    /// The time at which the response was begun, in seconds since 1970-01-01T00:00:00Z.
-    pub created_at: f64,
-    /// The reason why the response failed; `null` if it did not.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub error: ::std::option::Option<ResponseError>,
-    /// The id of the response.
-    pub id: ::std::string::String,
-    /// The text or agent model.
-    pub model: ::std::string::String,
-    /// Always `response`.
-    pub object: ResponseObject,
-    /// The output of the model, in order.
-    pub output: ::std::vec::Vec<ResponseOutputItem>,
-    /// `true` if the model was allowed to call several tools at once.
-    pub parallel_tool_calls: bool,
-    /// The status of the response: `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub status: ::std::option::Option<::std::string::String>,
-    /// Which tool the model was to use.
-    pub tool_choice: ::serde_json::Value,
-    /// The usage of the tools.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub tool_usage: ::std::option::Option<ResponseToolUsage>,
-    /// The tools that the model was given.
-    pub tools: ::std::vec::Vec<ResponseTool>,
-    /// Tokens of the text. `null` until the response is complete.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub usage: ::std::option::Option<ResponseUsage>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
-}
-impl Response {
-    /// Returns a builder.
-    pub fn builder() -> builder::Response {
-        Default::default()
-    }
-}
 /// The response is complete and is included in full. The last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
@@ -2668,7 +2668,7 @@ pub struct ResponseCompletedEvent {
     /// The output of the model.
     ///
     /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-    pub response: Response,
+    pub response: AgentResponse,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.completed`.
@@ -2926,7 +2926,7 @@ pub struct ResponseCreatedEvent {
     /// The output of the model.
     ///
     /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-    pub response: Response,
+    pub response: AgentResponse,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.created`.
@@ -3142,7 +3142,7 @@ pub struct ResponseFailedEvent {
     /// The output of the model.
     ///
     /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-    pub response: Response,
+    pub response: AgentResponse,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.failed`.
@@ -3604,7 +3604,7 @@ pub struct ResponseInProgressEvent {
     /// The output of the model.
     ///
     /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-    pub response: Response,
+    pub response: AgentResponse,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.in_progress`.
@@ -3680,7 +3680,7 @@ pub struct ResponseIncompleteEvent {
     /// The output of the model.
     ///
     /// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-    pub response: Response,
+    pub response: AgentResponse,
     /// Counts the events of the stream from 0.
     pub sequence_number: u64,
     /// Always `response.incomplete`.
@@ -4411,6 +4411,263 @@ impl ::std::convert::TryFrom<::std::string::String> for StreamErrorEventType {
 }
 /// Types for composing complex structures.
 pub mod builder {
+    /// A builder of [`AgentResponse`](super::AgentResponse).
+    #[derive(Clone, Debug)]
+    pub struct AgentResponse {
+        created_at: ::std::result::Result<f64, ::std::string::String>,
+        error: ::std::result::Result<
+            ::std::option::Option<super::ResponseError>,
+            ::std::string::String,
+        >,
+        id: ::std::result::Result<::std::string::String, ::std::string::String>,
+        model: ::std::result::Result<::std::string::String, ::std::string::String>,
+        object: ::std::result::Result<super::ResponseObject, ::std::string::String>,
+        output: ::std::result::Result<
+            ::std::vec::Vec<super::ResponseOutputItem>,
+            ::std::string::String,
+        >,
+        parallel_tool_calls: ::std::result::Result<bool, ::std::string::String>,
+        status: ::std::result::Result<
+            ::std::option::Option<::std::string::String>,
+            ::std::string::String,
+        >,
+        tool_choice: ::std::result::Result<::serde_json::Value, ::std::string::String>,
+        tool_usage: ::std::result::Result<
+            ::std::option::Option<super::ResponseToolUsage>,
+            ::std::string::String,
+        >,
+        tools: ::std::result::Result<
+            ::std::vec::Vec<super::ResponseTool>,
+            ::std::string::String,
+        >,
+        usage: ::std::result::Result<
+            ::std::option::Option<super::ResponseUsage>,
+            ::std::string::String,
+        >,
+        extra: ::std::result::Result<
+            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            ::std::string::String,
+        >,
+    }
+    impl ::std::default::Default for AgentResponse {
+        fn default() -> Self {
+            Self {
+                created_at: Err("no value supplied for created_at".to_string()),
+                error: Ok(Default::default()),
+                id: Err("no value supplied for id".to_string()),
+                model: Err("no value supplied for model".to_string()),
+                object: Err("no value supplied for object".to_string()),
+                output: Err("no value supplied for output".to_string()),
+                parallel_tool_calls: Err(
+                    "no value supplied for parallel_tool_calls".to_string(),
+                ),
+                status: Ok(Default::default()),
+                tool_choice: Err("no value supplied for tool_choice".to_string()),
+                tool_usage: Ok(Default::default()),
+                tools: Err("no value supplied for tools".to_string()),
+                usage: Ok(Default::default()),
+                extra: Err("no value supplied for extra".to_string()),
+            }
+        }
+    }
+    impl AgentResponse {
+        /// Sets the member `created_at`.
+        pub fn created_at<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<f64>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.created_at = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for created_at: {e}")
+                });
+            self
+        }
+        /// Sets the member `error`.
+        pub fn error<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::ResponseError>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.error = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for error: {e}"));
+            self
+        }
+        /// Sets the member `id`.
+        pub fn id<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.id = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for id: {e}"));
+            self
+        }
+        /// Sets the member `model`.
+        pub fn model<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::string::String>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.model = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for model: {e}"));
+            self
+        }
+        /// Sets the member `object`.
+        pub fn object<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<super::ResponseObject>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.object = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for object: {e}"));
+            self
+        }
+        /// Sets the member `output`.
+        pub fn output<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::ResponseOutputItem>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.output = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for output: {e}"));
+            self
+        }
+        /// Sets the member `parallel_tool_calls`.
+        pub fn parallel_tool_calls<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<bool>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.parallel_tool_calls = value
+                .try_into()
+                .map_err(|e| {
+                    format!(
+                        "error converting supplied value for parallel_tool_calls: {e}"
+                    )
+                });
+            self
+        }
+        /// Sets the member `status`.
+        pub fn status<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.status = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for status: {e}"));
+            self
+        }
+        /// Sets the member `tool_choice`.
+        pub fn tool_choice<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::serde_json::Value>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tool_choice = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for tool_choice: {e}")
+                });
+            self
+        }
+        /// Sets the member `tool_usage`.
+        pub fn tool_usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::ResponseToolUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tool_usage = value
+                .try_into()
+                .map_err(|e| {
+                    format!("error converting supplied value for tool_usage: {e}")
+                });
+            self
+        }
+        /// Sets the member `tools`.
+        pub fn tools<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::vec::Vec<super::ResponseTool>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.tools = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for tools: {e}"));
+            self
+        }
+        /// Sets the member `usage`.
+        pub fn usage<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<::std::option::Option<super::ResponseUsage>>,
+            T::Error: ::std::fmt::Display,
+        {
+            self.usage = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for usage: {e}"));
+            self
+        }
+        /// Sets the member `extra`.
+        pub fn extra<T>(mut self, value: T) -> Self
+        where
+            T: ::std::convert::TryInto<
+                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+            >,
+            T::Error: ::std::fmt::Display,
+        {
+            self.extra = value
+                .try_into()
+                .map_err(|e| format!("error converting supplied value for extra: {e}"));
+            self
+        }
+    }
+    impl ::std::convert::TryFrom<AgentResponse> for super::AgentResponse {
+        type Error = super::error::ConversionError;
+        fn try_from(
+            value: AgentResponse,
+        ) -> ::std::result::Result<Self, super::error::ConversionError> {
+            Ok(Self {
+                created_at: value.created_at?,
+                error: value.error?,
+                id: value.id?,
+                model: value.model?,
+                object: value.object?,
+                output: value.output?,
+                parallel_tool_calls: value.parallel_tool_calls?,
+                status: value.status?,
+                tool_choice: value.tool_choice?,
+                tool_usage: value.tool_usage?,
+                tools: value.tools?,
+                usage: value.usage?,
+                extra: value.extra?,
+            })
+        }
+    }
+    impl ::std::convert::From<super::AgentResponse> for AgentResponse {
+        fn from(value: super::AgentResponse) -> Self {
+            Self {
+                created_at: Ok(value.created_at),
+                error: Ok(value.error),
+                id: Ok(value.id),
+                model: Ok(value.model),
+                object: Ok(value.object),
+                output: Ok(value.output),
+                parallel_tool_calls: Ok(value.parallel_tool_calls),
+                status: Ok(value.status),
+                tool_choice: Ok(value.tool_choice),
+                tool_usage: Ok(value.tool_usage),
+                tools: Ok(value.tools),
+                usage: Ok(value.usage),
+                extra: Ok(value.extra),
+            }
+        }
+    }
     /// A builder of [`CostEstimate`](super::CostEstimate).
     #[derive(Clone, Debug)]
     pub struct CostEstimate {
@@ -9039,267 +9296,10 @@ pub mod builder {
             }
         }
     }
-    /// A builder of [`Response`](super::Response).
-    #[derive(Clone, Debug)]
-    pub struct Response {
-        created_at: ::std::result::Result<f64, ::std::string::String>,
-        error: ::std::result::Result<
-            ::std::option::Option<super::ResponseError>,
-            ::std::string::String,
-        >,
-        id: ::std::result::Result<::std::string::String, ::std::string::String>,
-        model: ::std::result::Result<::std::string::String, ::std::string::String>,
-        object: ::std::result::Result<super::ResponseObject, ::std::string::String>,
-        output: ::std::result::Result<
-            ::std::vec::Vec<super::ResponseOutputItem>,
-            ::std::string::String,
-        >,
-        parallel_tool_calls: ::std::result::Result<bool, ::std::string::String>,
-        status: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
-            ::std::string::String,
-        >,
-        tool_choice: ::std::result::Result<::serde_json::Value, ::std::string::String>,
-        tool_usage: ::std::result::Result<
-            ::std::option::Option<super::ResponseToolUsage>,
-            ::std::string::String,
-        >,
-        tools: ::std::result::Result<
-            ::std::vec::Vec<super::ResponseTool>,
-            ::std::string::String,
-        >,
-        usage: ::std::result::Result<
-            ::std::option::Option<super::ResponseUsage>,
-            ::std::string::String,
-        >,
-        extra: ::std::result::Result<
-            ::serde_json::Map<::std::string::String, ::serde_json::Value>,
-            ::std::string::String,
-        >,
-    }
-    impl ::std::default::Default for Response {
-        fn default() -> Self {
-            Self {
-                created_at: Err("no value supplied for created_at".to_string()),
-                error: Ok(Default::default()),
-                id: Err("no value supplied for id".to_string()),
-                model: Err("no value supplied for model".to_string()),
-                object: Err("no value supplied for object".to_string()),
-                output: Err("no value supplied for output".to_string()),
-                parallel_tool_calls: Err(
-                    "no value supplied for parallel_tool_calls".to_string(),
-                ),
-                status: Ok(Default::default()),
-                tool_choice: Err("no value supplied for tool_choice".to_string()),
-                tool_usage: Ok(Default::default()),
-                tools: Err("no value supplied for tools".to_string()),
-                usage: Ok(Default::default()),
-                extra: Err("no value supplied for extra".to_string()),
-            }
-        }
-    }
-    impl Response {
-        /// Sets the member `created_at`.
-        pub fn created_at<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<f64>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.created_at = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for created_at: {e}")
-                });
-            self
-        }
-        /// Sets the member `error`.
-        pub fn error<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResponseError>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.error = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for error: {e}"));
-            self
-        }
-        /// Sets the member `id`.
-        pub fn id<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::string::String>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.id = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for id: {e}"));
-            self
-        }
-        /// Sets the member `model`.
-        pub fn model<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::string::String>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.model = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for model: {e}"));
-            self
-        }
-        /// Sets the member `object`.
-        pub fn object<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<super::ResponseObject>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.object = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for object: {e}"));
-            self
-        }
-        /// Sets the member `output`.
-        pub fn output<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::vec::Vec<super::ResponseOutputItem>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.output = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for output: {e}"));
-            self
-        }
-        /// Sets the member `parallel_tool_calls`.
-        pub fn parallel_tool_calls<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<bool>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.parallel_tool_calls = value
-                .try_into()
-                .map_err(|e| {
-                    format!(
-                        "error converting supplied value for parallel_tool_calls: {e}"
-                    )
-                });
-            self
-        }
-        /// Sets the member `status`.
-        pub fn status<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.status = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for status: {e}"));
-            self
-        }
-        /// Sets the member `tool_choice`.
-        pub fn tool_choice<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::serde_json::Value>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tool_choice = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for tool_choice: {e}")
-                });
-            self
-        }
-        /// Sets the member `tool_usage`.
-        pub fn tool_usage<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResponseToolUsage>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tool_usage = value
-                .try_into()
-                .map_err(|e| {
-                    format!("error converting supplied value for tool_usage: {e}")
-                });
-            self
-        }
-        /// Sets the member `tools`.
-        pub fn tools<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::vec::Vec<super::ResponseTool>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.tools = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for tools: {e}"));
-            self
-        }
-        /// Sets the member `usage`.
-        pub fn usage<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<::std::option::Option<super::ResponseUsage>>,
-            T::Error: ::std::fmt::Display,
-        {
-            self.usage = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for usage: {e}"));
-            self
-        }
-        /// Sets the member `extra`.
-        pub fn extra<T>(mut self, value: T) -> Self
-        where
-            T: ::std::convert::TryInto<
-                ::serde_json::Map<::std::string::String, ::serde_json::Value>,
-            >,
-            T::Error: ::std::fmt::Display,
-        {
-            self.extra = value
-                .try_into()
-                .map_err(|e| format!("error converting supplied value for extra: {e}"));
-            self
-        }
-    }
-    impl ::std::convert::TryFrom<Response> for super::Response {
-        type Error = super::error::ConversionError;
-        fn try_from(
-            value: Response,
-        ) -> ::std::result::Result<Self, super::error::ConversionError> {
-            Ok(Self {
-                created_at: value.created_at?,
-                error: value.error?,
-                id: value.id?,
-                model: value.model?,
-                object: value.object?,
-                output: value.output?,
-                parallel_tool_calls: value.parallel_tool_calls?,
-                status: value.status?,
-                tool_choice: value.tool_choice?,
-                tool_usage: value.tool_usage?,
-                tools: value.tools?,
-                usage: value.usage?,
-                extra: value.extra?,
-            })
-        }
-    }
-    impl ::std::convert::From<super::Response> for Response {
-        fn from(value: super::Response) -> Self {
-            Self {
-                created_at: Ok(value.created_at),
-                error: Ok(value.error),
-                id: Ok(value.id),
-                model: Ok(value.model),
-                object: Ok(value.object),
-                output: Ok(value.output),
-                parallel_tool_calls: Ok(value.parallel_tool_calls),
-                status: Ok(value.status),
-                tool_choice: Ok(value.tool_choice),
-                tool_usage: Ok(value.tool_usage),
-                tools: Ok(value.tools),
-                usage: Ok(value.usage),
-                extra: Ok(value.extra),
-            }
-        }
-    }
     /// A builder of [`ResponseCompletedEvent`](super::ResponseCompletedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseCompletedEvent {
-        response: ::std::result::Result<super::Response, ::std::string::String>,
+        response: ::std::result::Result<super::AgentResponse, ::std::string::String>,
         sequence_number: ::std::result::Result<u64, ::std::string::String>,
         type_: ::std::result::Result<
             super::ResponseCompletedEventType,
@@ -9326,7 +9326,7 @@ pub mod builder {
         /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Response>,
+            T: ::std::convert::TryInto<super::AgentResponse>,
             T::Error: ::std::fmt::Display,
         {
             self.response = value
@@ -9785,7 +9785,7 @@ pub mod builder {
     /// A builder of [`ResponseCreatedEvent`](super::ResponseCreatedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseCreatedEvent {
-        response: ::std::result::Result<super::Response, ::std::string::String>,
+        response: ::std::result::Result<super::AgentResponse, ::std::string::String>,
         sequence_number: ::std::result::Result<u64, ::std::string::String>,
         type_: ::std::result::Result<
             super::ResponseCreatedEventType,
@@ -9812,7 +9812,7 @@ pub mod builder {
         /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Response>,
+            T: ::std::convert::TryInto<super::AgentResponse>,
             T::Error: ::std::fmt::Display,
         {
             self.response = value
@@ -9965,7 +9965,7 @@ pub mod builder {
     /// A builder of [`ResponseFailedEvent`](super::ResponseFailedEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseFailedEvent {
-        response: ::std::result::Result<super::Response, ::std::string::String>,
+        response: ::std::result::Result<super::AgentResponse, ::std::string::String>,
         sequence_number: ::std::result::Result<u64, ::std::string::String>,
         type_: ::std::result::Result<
             super::ResponseFailedEventType,
@@ -9992,7 +9992,7 @@ pub mod builder {
         /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Response>,
+            T: ::std::convert::TryInto<super::AgentResponse>,
             T::Error: ::std::fmt::Display,
         {
             self.response = value
@@ -10589,7 +10589,7 @@ pub mod builder {
     /// A builder of [`ResponseInProgressEvent`](super::ResponseInProgressEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseInProgressEvent {
-        response: ::std::result::Result<super::Response, ::std::string::String>,
+        response: ::std::result::Result<super::AgentResponse, ::std::string::String>,
         sequence_number: ::std::result::Result<u64, ::std::string::String>,
         type_: ::std::result::Result<
             super::ResponseInProgressEventType,
@@ -10616,7 +10616,7 @@ pub mod builder {
         /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Response>,
+            T: ::std::convert::TryInto<super::AgentResponse>,
             T::Error: ::std::fmt::Display,
         {
             self.response = value
@@ -10692,7 +10692,7 @@ pub mod builder {
     /// A builder of [`ResponseIncompleteEvent`](super::ResponseIncompleteEvent).
     #[derive(Clone, Debug)]
     pub struct ResponseIncompleteEvent {
-        response: ::std::result::Result<super::Response, ::std::string::String>,
+        response: ::std::result::Result<super::AgentResponse, ::std::string::String>,
         sequence_number: ::std::result::Result<u64, ::std::string::String>,
         type_: ::std::result::Result<
             super::ResponseIncompleteEventType,
@@ -10719,7 +10719,7 @@ pub mod builder {
         /// Sets the member `response`.
         pub fn response<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<super::Response>,
+            T: ::std::convert::TryInto<super::AgentResponse>,
             T::Error: ::std::fmt::Display,
         {
             self.response = value
@@ -12300,6 +12300,10 @@ pub mod error {
         }
     }
 }
+/// One thing that the model did or said: an image call, or anything else.
+pub type AnyOutputItem = ResponseOutputItem;
+/// One tool: the image tool, or any other.
+pub type AnyTool = ResponseTool;
 /// How many images to make, 1 to 10.
 ///
 /// A whole number in any JSON spelling is accepted: `1`, `1.0` and `1e0` are the same value.
@@ -12312,6 +12316,10 @@ pub type ImageCount = crate::wire::Bounded<1, 10>;
 ///
 /// An image with more pixels than `2560x1440` takes long, costs much and fails more often: allow 300 seconds for it, or ask for a smaller one and enlarge it.
 pub type ImageSize = crate::image::SizeRequest;
+/// The file format of an image that was made: a word of `OutputFormat`, or another one of a later version.
+pub type OpenOutputFormat = crate::wire::OpenWord<crate::wire::types::OutputFormat>;
+/// The quality of an image, as the upstream names it: a word of `Quality`, or another one of a model that the operator has added or of a later version.
+pub type OpenQuality = crate::wire::OpenWord<crate::wire::types::Quality>;
 /// How strongly a `jpeg` or `webp` image is compressed: 0 is the smallest file, 100 the best picture.
 ///
 /// A whole number in any JSON spelling is accepted: `1`, `1.0` and `1e0` are the same value.

@@ -116,7 +116,7 @@ impl GatewayApi for GatewayEndpoints {
     async fn create_response(
         context: ApiContext,
         body: JsonBody<types::ResponseRequest>,
-    ) -> Result<TypedResponse<types::Response>, ApiError> {
+    ) -> Result<TypedResponse<types::AgentResponse>, ApiError> {
         Ok(run_handler(&context, async {
             let gateway = context.context().get();
             let (caller, admission) = admit(&gateway, &context).await?;

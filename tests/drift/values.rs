@@ -41,14 +41,14 @@ components! {
 
 components! {
     reader of types:
-    AgentModel Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image ImageAction ImageCount
+    AgentModel AgentResponse AnyOutputItem AnyTool Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image ImageAction ImageCount
     ImageEditCompletedEvent ImageEditEvent ImageEditForm ImageEditPartialImageEvent ImageEditRequest
     ImageGenerationCall ImageGenerationCallStatus ImageGenerationCompletedEvent ImageGenerationEvent
     ImageGenerationPartialImageEvent ImageGenerationRequest ImageGenerationTool ImageInputTokensDetails ImageModel
     ImageModelCapabilities ImageModelDescription ImageModelList ImageModelParameter ImageModelPrice ImageModelSizeRules
     ImageOutputTokensDetails ImageReference ImageSize ImageUrl ImageUsage ImagesResponse InputFidelity ListObject
-    Model ModelList ModelObject Moderation OutputCompression OutputFormat PartialImages Prompt Quality
-    ResolvedBackground ResolvedQuality Response ResponseCompletedEvent ResponseContentPart
+    Model ModelList ModelObject Moderation OpenOutputFormat OpenQuality OutputCompression OutputFormat PartialImages Prompt Quality
+    ResolvedBackground ResolvedQuality ResponseCompletedEvent ResponseContentPart
     ResponseContentPartAddedEvent ResponseContentPartDoneEvent ResponseCreatedEvent ResponseError ResponseEvent
     ResponseFailedEvent ResponseFormat ResponseImageCallCompletedEvent ResponseImageCallGeneratingEvent
     ResponseImageCallInProgressEvent ResponseImageCallPartialImageEvent ResponseInProgressEvent

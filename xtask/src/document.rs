@@ -5,7 +5,9 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use openapiv3::OpenAPI;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::progenitor_copy;
 
 /// The methods that an OpenAPI path item can carry, in the order in which operations are listed.
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
@@ -68,6 +70,7 @@ impl Document {
     /// A copy for progenitor, after `edit` has changed it.
     pub(crate) fn to_openapi(&self, edit: impl FnOnce(&mut Value)) -> Result<OpenAPI> {
         let mut value = self.value.clone();
+        progenitor_copy::lower(&mut value);
         edit(&mut value);
         serde_json::from_value(value).context("as OpenAPI 3.0")
     }
@@ -104,6 +107,7 @@ impl Document {
             let is_plain = name.starts_with(|first: char| first.is_ascii_uppercase())
                 && name.chars().all(|letter| letter.is_ascii_alphanumeric());
             ensure!(is_plain, "component '{name}': expected a name like 'ImageCount'");
+            check_nullable(name, schema)?;
             check_inline(name, schema)?;
         }
         Ok(())
@@ -172,6 +176,21 @@ fn check_inline(path: &str, schema: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Checks that `nullable` stands beside `type`, where alone it has an effect, and that no `allOf` takes it back.
+fn check_nullable(path: &str, schema: &Value) -> Result<()> {
+    match schema {
+        Value::Object(members) => {
+            let has_effect = members.contains_key("type") && !members.contains_key("allOf");
+            // A member named `nullable` may also be a property, whose value is a schema.
+            let is_keyword = members.get("nullable").is_some_and(Value::is_boolean);
+            ensure!(!is_keyword || has_effect, "{path}: `nullable` must stand beside `type`, and not beside `allOf`");
+            members.iter().try_for_each(|(name, member)| check_nullable(&format!("{path}.{name}"), member))
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| check_nullable(path, item)),
+        _ => Ok(()),
+    }
+}
+
 /// The type written by hand for a component, if it is of that kind.
 pub(crate) fn hand_written_type(schema: &Value) -> Option<HandWrittenType> {
     if schema.get(SIZE_MARK).is_some() {
@@ -184,6 +203,18 @@ pub(crate) fn hand_written_type(schema: &Value) -> Option<HandWrittenType> {
         return None;
     }
     Some(HandWrittenType::Bounded(schema["minimum"].as_i64()?, schema["maximum"].as_i64()?))
+}
+
+/// Returns whether a schema allows `null` and nothing else. An `anyOf` of a component and this schema is the nullable
+/// component.
+pub(crate) fn is_null_choice(schema: &Value) -> bool {
+    schema["enum"] == json!([null])
+}
+
+/// The component that stands in generated Rust types for a union: its last choice, which accepts the values of the
+/// others.
+pub(crate) fn union_stand_in(schema: &Value) -> Option<&str> {
+    component_of(schema["anyOf"].as_array()?.last()?)
 }
 
 /// The component that a schema refers to.

@@ -20,6 +20,7 @@ mod open_words;
 mod pages;
 pub mod postgres;
 mod print;
+mod progenitor_copy;
 pub mod public_api;
 pub mod readme;
 mod schemas;

@@ -196,7 +196,7 @@ pub(super) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<Pat
     Ok(python)
 }
 
-fn prepare_node(folder: &Path, packages: &str) -> Result<PathBuf> {
+pub(super) fn prepare_node(folder: &Path, packages: &str) -> Result<PathBuf> {
     if !is_finished(folder, packages) {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("package.json"), r#"{"private":true,"type":"module"}"#)?;
