@@ -20,6 +20,17 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_EDIT_FIELDS", "ImageEditRequest"),
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
+/// The header parameters of requests: name of the constant, name of the parameter.
+const HEADERS: [(&str, &str); 8] = [
+    ("AGENT_TURN_HEADER", "AgentTurn"),
+    ("CONVERSATION_ID_HEADER", "ConversationId"),
+    ("IDEMPOTENCY_KEY_HEADER", "IdempotencyKey"),
+    ("IMAGE_FALLBACK_HEADER", "ImageFallback"),
+    ("ORIGINATOR_HEADER", "Originator"),
+    ("RETRY_COUNT_HEADER", "RetryCount"),
+    ("SESSION_ID_HEADER", "SessionId"),
+    ("THREAD_ID_HEADER", "ThreadId"),
+];
 /// The components of the operators' document whose fields become a table: name of the table, component.
 const ADMIN_FIELD_TABLES: [(&str, &str); 12] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
@@ -111,6 +122,7 @@ pub(crate) fn tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     sizes(document, &mut out)?;
     limits(document, &mut out)?;
+    headers(document, &mut out)?;
     operations(document, "OPERATIONS", &mut out)?;
     errors(document, "ERRORS", &mut out)?;
     models(document, &mut out)?;
@@ -169,6 +181,19 @@ fn limits(document: &Value, out: &mut String) -> Result<(), String> {
         );
     }
     table(out, "Every limit of the document.", "LIMITS", "Limit", &rows);
+    Ok(())
+}
+
+/// Writes the names of the header parameters, in lower case.
+fn headers(document: &Value, out: &mut String) -> Result<(), String> {
+    let parameters = object(&document["components"]["parameters"], "components.parameters")?;
+    if let Some(name) = parameters.keys().find(|name| HEADERS.iter().all(|(_, parameter)| parameter != name)) {
+        return Err(format!("components.parameters: build.rs has no constant for '{name}'"));
+    }
+    for (constant_name, parameter) in HEADERS {
+        let name = text(&parameters.get(parameter).cloned().unwrap_or_default(), "name")?.to_lowercase();
+        constant(out, &format!("The request header `{name}`."), constant_name, "&str", &quoted(&name));
+    }
     Ok(())
 }
 

@@ -37,12 +37,16 @@ mod pages;
 mod phrases;
 #[path = "drift/prose.rs"]
 mod prose;
+#[path = "drift/request_headers.rs"]
+mod request_headers;
 #[path = "drift/schema.rs"]
 mod schema;
 #[path = "drift/served.rs"]
 mod served;
 #[path = "drift/setters.rs"]
 mod setters;
+#[path = "drift/statuses.rs"]
+mod statuses;
 #[path = "drift/values.rs"]
 mod values;
 

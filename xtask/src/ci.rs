@@ -7,7 +7,7 @@
 mod debian_compiler;
 mod dependencies;
 mod deployment;
-mod external_tools;
+pub(crate) mod external_tools;
 pub(crate) mod features;
 mod linters;
 mod metadata;

@@ -13,6 +13,7 @@ mod docs;
 mod document;
 pub mod examples;
 mod fingerprint;
+pub mod generated_clients;
 pub mod instructions;
 mod manifest;
 pub mod mutations;

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use crate::document::component_of;
 
 /// The prefix of the names of components for open words.
-const PREFIX: &str = "Open";
+pub(crate) const PREFIX: &str = "Open";
 /// The keyword of open words. Several public specifications use it.
-const KEYWORD: &str = "x-extensible-enum";
+pub(crate) const KEYWORD: &str = "x-extensible-enum";
 
 /// The open words of a document.
 #[derive(Debug, Default)]

@@ -5,10 +5,11 @@
 
 use serde_json::{Value, json};
 
-use crate::document::{is_null_choice, union_stand_in};
+use crate::document::{is_header_reference, is_null_choice, union_stand_in};
 
 /// Replaces the constructs that progenitor does not support.
 pub(crate) fn lower(document: &mut Value) {
+    lower_operations(&mut document["paths"]);
     let schemas = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
     let unions: Vec<(String, String)> =
         schemas.iter().filter_map(|(name, schema)| Some((name.clone(), union_stand_in(schema)?.to_owned()))).collect();
@@ -16,6 +17,20 @@ pub(crate) fn lower(document: &mut Value) {
         schemas.retain(|name, _| unions.iter().all(|(union, _)| union != name));
     }
     lower_schema(document, &unions);
+}
+
+/// Removes header parameters: the client sets them by itself, together with its retries. Of the statuses of errors, the
+/// ranges stay, because an operation of the client has one type of error.
+fn lower_operations(paths: &mut Value) {
+    let items = paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    for operation in items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut()) {
+        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+            parameters.retain(|parameter| !is_header_reference(parameter));
+        }
+        if let Some(answers) = operation.get_mut("responses").and_then(Value::as_object_mut) {
+            answers.retain(|status, _| status.starts_with('2') || status.ends_with("XX"));
+        }
+    }
 }
 
 fn lower_schema(schema: &mut Value, unions: &[(String, String)]) {
@@ -50,7 +65,7 @@ mod tests {
     fn a_nullable_component_and_a_union_get_a_simpler_form() {
         let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
         let null = json!({ "type": "string", "nullable": true, "enum": [null] });
-        let mut document = json!({ "components": { "schemas": {
+        let mut document = json!({ "paths": {}, "components": { "schemas": {
             "AnyPet": { "anyOf": [reference("Cat"), reference("Pet")] },
             "Cat": { "type": "object" },
             "Owner": { "properties": {
@@ -69,5 +84,17 @@ mod tests {
             "Pet": { "type": "object" },
         });
         assert_eq!(document["components"]["schemas"], expected);
+    }
+
+    #[test]
+    fn header_parameters_and_single_statuses_of_errors_are_removed() {
+        let header = json!({ "$ref": "#/components/parameters/Mood" });
+        let query = json!({ "in": "query", "name": "limit" });
+        let mut document = json!({ "components": { "schemas": {} }, "paths": { "/pets": { "get": {
+            "parameters": [header, query], "responses": { "200": {}, "401": {}, "4XX": {}, "5XX": {} },
+        } } } });
+        lower(&mut document);
+        let expected = json!({ "parameters": [query], "responses": { "200": {}, "4XX": {}, "5XX": {} } });
+        assert_eq!(document["paths"]["/pets"]["get"], expected);
     }
 }

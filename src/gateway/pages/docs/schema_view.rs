@@ -47,8 +47,8 @@ pub(super) fn type_parts(document: &'static ApiDocument, schema: &'static Value)
             if !parts.is_empty() {
                 parts.push(TypePart::plain(", "));
             }
-            let is_null = variant["enum"][0].is_null() && variant["nullable"] == true;
-            parts.extend(if is_null { vec![TypePart::plain("null")] } else { type_parts(document, variant) });
+            let is_null = |variant: &Value| variant["enum"].as_array().is_some_and(|words| words == &[Value::Null]);
+            parts.extend(if is_null(variant) { vec![TypePart::plain("null")] } else { type_parts(document, variant) });
         }
         return parts;
     }
