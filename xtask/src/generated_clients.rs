@@ -1,8 +1,8 @@
 //! `cargo xtask generated-clients`: clients that public generators make of `openapi/gateway.json`, with a gateway.
 //!
 //! Each client is generated and compiled below the target folder. Its driver in `tests/generated_clients` makes an
-//! image, sends it again under the same `Idempotency-Key`, reads a quality that no document knows, and tells a wrong key
-//! (401) from an image that is not finished (409). The upstream counts what was paid.
+//! image, sends it again under the same `Idempotency-Key`, reads a quality that no document knows, and tells a wrong
+//! key (401) from an image that is not finished (409). The upstream counts what was paid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ const PYTHON_PACKAGES: ToolPackage = ToolPackage {
     module: "openapi_python_client, openapi_generator_cli, httpx, attrs, dateutil, pydantic, urllib3",
     variable: "",
 };
-const NODE_PACKAGES: &str = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.95.0 typescript@5.9.3 \
-                             @types/node@24.10.1";
+const NODE_PACKAGES: &str = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.95.0 \
+                             typescript@5.9.3 @types/node@24.10.1";
 /// The settings of the gateway: an answer must come within 5 seconds, and some of the drivers' images take 8.
 const DEADLINE: &str = "answer_deadline = \"5s\"\n";
 
@@ -197,7 +197,7 @@ impl Tour {
             command
         };
         let import_all = "import importlib, pkgutil, imagate_client as client\n\
-            for module in pkgutil.walk_packages(client.__path__, 'imagate_client.'): importlib.import_module(module.name)";
+            for module in pkgutil.walk_packages(client.__path__, 'imagate_client.'):\n importlib.import_module(module.name)";
         run_command(command().args(["-c", import_all]))?;
         let mut driver_command = command();
         driver_command.arg(self.drivers.join(driver));
