@@ -191,17 +191,13 @@ impl Tour {
 
     /// Imports every module of the generated package, and returns the command of the driver.
     fn python_driver(&self, folder: &Path, driver: &str) -> Result<Command> {
-        let command = || {
+        let script = |name: &str| {
             let mut command = Command::new(self.python_programs.join("python"));
-            command.current_dir(folder).env("PYTHONPATH", folder);
+            command.arg(self.drivers.join(name)).current_dir(folder).env("PYTHONPATH", folder);
             command
         };
-        let import_all = "import importlib, pkgutil, imagate_client as client\n\
-            for module in pkgutil.walk_packages(client.__path__, 'imagate_client.'):\n importlib.import_module(module.name)";
-        run_command(command().args(["-c", import_all]))?;
-        let mut driver_command = command();
-        driver_command.arg(self.drivers.join(driver));
-        Ok(driver_command)
+        run_command(&mut script("import_all.py"))?;
+        Ok(script(driver))
     }
 
     fn node_program(&self, name: &str) -> Command {
