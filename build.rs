@@ -20,6 +20,17 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_EDIT_FIELDS", "ImageEditRequest"),
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
+/// The header parameters of requests: name of the constant, name of the parameter.
+const HEADERS: [(&str, &str); 8] = [
+    ("AGENT_TURN_HEADER", "AgentTurn"),
+    ("CONVERSATION_ID_HEADER", "ConversationId"),
+    ("IDEMPOTENCY_KEY_HEADER", "IdempotencyKey"),
+    ("IMAGE_FALLBACK_HEADER", "ImageFallback"),
+    ("ORIGINATOR_HEADER", "Originator"),
+    ("RETRY_COUNT_HEADER", "RetryCount"),
+    ("SESSION_ID_HEADER", "SessionId"),
+    ("THREAD_ID_HEADER", "ThreadId"),
+];
 /// The components of the operators' document whose fields become a table: name of the table, component.
 const ADMIN_FIELD_TABLES: [(&str, &str); 12] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
@@ -111,6 +122,7 @@ pub(crate) fn tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     sizes(document, &mut out)?;
     limits(document, &mut out)?;
+    headers(document, &mut out)?;
     operations(document, "OPERATIONS", &mut out)?;
     errors(document, "ERRORS", &mut out)?;
     models(document, &mut out)?;
@@ -169,6 +181,19 @@ fn limits(document: &Value, out: &mut String) -> Result<(), String> {
         );
     }
     table(out, "Every limit of the document.", "LIMITS", "Limit", &rows);
+    Ok(())
+}
+
+/// Writes the names of the header parameters, in lower case.
+fn headers(document: &Value, out: &mut String) -> Result<(), String> {
+    let parameters = object(&document["components"]["parameters"], "components.parameters")?;
+    if let Some(name) = parameters.keys().find(|name| HEADERS.iter().all(|(_, parameter)| parameter != name)) {
+        return Err(format!("components.parameters: build.rs has no constant for '{name}'"));
+    }
+    for (constant_name, parameter) in HEADERS {
+        let name = text(&parameters.get(parameter).cloned().unwrap_or_default(), "name")?.to_lowercase();
+        constant(out, &format!("The request header `{name}`."), constant_name, "&str", &quoted(&name));
+    }
     Ok(())
 }
 
@@ -272,7 +297,8 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
         let kind =
             field_kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
         let required = required.contains(&Value::from(name.as_str()));
-        field(&mut rows, name, required, property["nullable"] == true, kind);
+        let nullable = property["nullable"] == true || property["anyOf"][1]["nullable"] == true;
+        field(&mut rows, name, required, nullable, kind);
     }
     table(out, &format!("The fields of `{component}`."), table_name, "Field", &rows);
     Ok(())
@@ -347,9 +373,9 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
     }
 }
 
-/// Returns the name of the component that a property refers to, also inside an `allOf`.
+/// Returns the name of the component that a property refers to, also inside an `allOf` or `anyOf`.
 fn resolve_name(property: &Value) -> Option<&str> {
-    let reference = property.get("$ref").or_else(|| property["allOf"][0].get("$ref"))?;
+    let reference = inner_schema(property).get("$ref")?;
     reference.as_str()?.rsplit('/').next()
 }
 
@@ -357,9 +383,14 @@ fn is_text(document: &Value, schema: &Value) -> bool {
     resolve(document, schema)["type"] == "string"
 }
 
-/// Follows a reference, also inside the `allOf` that OpenAPI 3.0 requires to make a reference nullable.
+/// The reference inside the `allOf` that gives it a description, or the `anyOf` that makes it nullable.
+fn inner_schema(schema: &Value) -> &Value {
+    ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)).unwrap_or(schema)
+}
+
+/// Follows a reference, also inside an `allOf` or `anyOf`.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
-    let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
+    let inner = inner_schema(schema);
     let target = inner["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
     target.map_or(inner, |target| resolve(document, target))
 }

@@ -9,6 +9,16 @@ impl schemars::JsonSchema for types::AgentModel {
         super::served::component("AgentModel", generator)
     }
 }
+impl schemars::JsonSchema for types::AgentResponse {
+    fn schema_name() -> String {
+        "AgentResponse".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AgentResponse", generator)
+    }
+}
 impl schemars::JsonSchema for types::Background {
     fn schema_name() -> String {
         "Background".to_owned()
@@ -327,16 +337,6 @@ impl schemars::JsonSchema for types::ResolvedQuality {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("ResolvedQuality", generator)
-    }
-}
-impl schemars::JsonSchema for types::Response {
-    fn schema_name() -> String {
-        "Response".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("Response", generator)
     }
 }
 impl schemars::JsonSchema for types::ResponseError {

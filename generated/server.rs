@@ -210,7 +210,9 @@ pub trait GatewayApi {
     fn create_response(
         head: front::RequestHead<Self::Context>,
         body: front::JsonBody<types::ResponseRequest>,
-    ) -> impl Future<Output = front::TypedResponse<types::Response>> + Send + 'static;
+    ) -> impl Future<
+        Output = front::TypedResponse<types::AgentResponse>,
+    > + Send + 'static;
     /// Run a task that may draw with the image tool.
     ///
     /// For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
@@ -230,7 +232,7 @@ pub trait GatewayApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         body: front::JsonBody<types::ResponseRequest>,
     ) -> Result<
-        front::TypedResponse<types::Response>,
+        front::TypedResponse<types::AgentResponse>,
         front::ApiError<types::ErrorResponse>,
     > {
         Ok(

@@ -53,6 +53,44 @@ impl<'de> ::serde::Deserialize<'de> for AgentModel {
             })
     }
 }
+/// The output of the model.
+///
+/// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct AgentResponse {
+    /// The time at which the response was begun, in seconds since 1970-01-01T00:00:00Z.
+    pub created_at: f64,
+    /// The reason why the response failed; `null` if it did not.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub error: ::std::option::Option<ResponseError>,
+    /// The id of the response.
+    pub id: ::std::string::String,
+    /// The text or agent model.
+    pub model: ::std::string::String,
+    /// Always `response`.
+    pub object: ResponseObject,
+    /// The output of the model, in order.
+    pub output: ::std::vec::Vec<ResponseOutputItem>,
+    /// `true` if the model was allowed to call several tools at once.
+    pub parallel_tool_calls: bool,
+    /// The status of the response: `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub status: ::std::option::Option<::std::string::String>,
+    /// Which tool the model was to use.
+    pub tool_choice: ::serde_json::Value,
+    /// The usage of the tools.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub tool_usage: ::std::option::Option<ResponseToolUsage>,
+    /// The tools that the model was given.
+    pub tools: ::std::vec::Vec<ResponseTool>,
+    /// Tokens of the text. `null` until the response is complete.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub usage: ::std::option::Option<ResponseUsage>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
 /// The background of the image: `opaque`, or `auto` to leave the choice to the model. The model cannot make a transparent background; `transparent` is refused with 400.
 #[derive(
     ::serde::Deserialize,
@@ -1627,44 +1665,6 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedQuality {
         value.parse()
     }
 }
-/// The output of the model.
-///
-/// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
-#[non_exhaustive]
-pub struct Response {
-    /// The time at which the response was begun, in seconds since 1970-01-01T00:00:00Z.
-    pub created_at: f64,
-    /// The reason why the response failed; `null` if it did not.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub error: ::std::option::Option<ResponseError>,
-    /// The id of the response.
-    pub id: ::std::string::String,
-    /// The text or agent model.
-    pub model: ::std::string::String,
-    /// Always `response`.
-    pub object: ResponseObject,
-    /// The output of the model, in order.
-    pub output: ::std::vec::Vec<ResponseOutputItem>,
-    /// `true` if the model was allowed to call several tools at once.
-    pub parallel_tool_calls: bool,
-    /// The status of the response: `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub status: ::std::option::Option<::std::string::String>,
-    /// Which tool the model was to use.
-    pub tool_choice: ::serde_json::Value,
-    /// The usage of the tools.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub tool_usage: ::std::option::Option<ResponseToolUsage>,
-    /// The tools that the model was given.
-    pub tools: ::std::vec::Vec<ResponseTool>,
-    /// Tokens of the text. `null` until the response is complete.
-    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub usage: ::std::option::Option<ResponseUsage>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
-}
 /// The reason why a response failed.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
@@ -1984,6 +1984,10 @@ pub mod error {
         }
     }
 }
+/// One thing that the model did or said: an image call, or anything else.
+pub type AnyOutputItem = ResponseOutputItem;
+/// One tool: the image tool, or any other.
+pub type AnyTool = ResponseTool;
 /// How many images to make, 1 to 10.
 ///
 /// A whole number in any JSON spelling is accepted: `1`, `1.0` and `1e0` are the same value.
@@ -1996,6 +2000,8 @@ pub type ImageCount = crate::wire::Bounded<1, 10>;
 ///
 /// An image with more pixels than `2560x1440` takes long, costs much and fails more often: allow 300 seconds for it, or ask for a smaller one and enlarge it.
 pub type ImageSize = crate::image::SizeRequest;
+/// The file format of an image that was made: a word of `OutputFormat`, or another one of a later version.
+pub type OpenOutputFormat = crate::wire::OpenWord<crate::wire::types::OutputFormat>;
 /// How strongly a `jpeg` or `webp` image is compressed: 0 is the smallest file, 100 the best picture.
 ///
 /// A whole number in any JSON spelling is accepted: `1`, `1.0` and `1e0` are the same value.

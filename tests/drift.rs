@@ -37,6 +37,8 @@ mod pages;
 mod phrases;
 #[path = "drift/prose.rs"]
 mod prose;
+#[path = "drift/request_headers.rs"]
+mod request_headers;
 #[path = "drift/routes.rs"]
 mod routes;
 #[path = "drift/schema.rs"]
@@ -45,6 +47,8 @@ mod schema;
 mod served;
 #[path = "drift/setters.rs"]
 mod setters;
+#[path = "drift/statuses.rs"]
+mod statuses;
 #[path = "drift/values.rs"]
 mod values;
 

@@ -22,16 +22,17 @@ use super::timer::Deadline;
 use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
 use crate::service_settings::{key_fault, trim_key};
+use crate::tables::{IDEMPOTENCY_KEY_HEADER, RETRY_COUNT_HEADER};
 use crate::wire::client::Client;
 
 pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
 
 /// Marks a request as a retry by the client itself, so that the gateway need not pay a second time if it still has the
 /// result of the first attempt. The official clients send it too.
-const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+const RETRY_COUNT: HeaderName = HeaderName::from_static(RETRY_COUNT_HEADER);
 
 /// The name of a call, under which the gateway pays for its images once.
-pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(IDEMPOTENCY_KEY_HEADER);
 
 /// The header of an answer with which the gateway says whether it is the answer to an earlier request with the same key.
 /// A service that knows this pays for a key once.

@@ -133,7 +133,7 @@ impl GatewayApi for GatewayEndpoints {
     async fn create_response(
         head: ApiRequest,
         body: JsonBody<types::ResponseRequest>,
-    ) -> TypedResponse<types::Response> {
+    ) -> TypedResponse<types::AgentResponse> {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, admission) = admit(&gateway, &head).await?;

@@ -6,6 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::facts::words;
 use crate::served::{Exception, unexplained_differences};
 use crate::values::{admin_values, check_admin};
 use crate::{admin_document, assert_mentions, assert_no_difference, document, folder, root};
@@ -19,7 +20,7 @@ fn served() -> Value {
 
 /// The words of an enumeration.
 fn listed(document: &Value, component: &str) -> BTreeSet<String> {
-    let words = document["components"]["schemas"][component]["enum"].as_array().into_iter().flatten();
+    let words = words(document, component);
     words.map(|word| word.as_str().unwrap_or_default().to_owned()).collect()
 }
 

@@ -26,7 +26,7 @@ const COMPONENTS: [(&str, &str); 16] = [
     ("images/image_edit.partial_image", "ImageEditPartialImageEvent"),
     ("responses/create", "ResponseRequest"),
     ("responses/image_tool", "ImageGenerationTool"),
-    ("responses/answer", "Response"),
+    ("responses/answer", "AgentResponse"),
     ("responses/image_call", "ImageGenerationCall"),
     ("responses/error", "ResponseError"),
     ("models/model", "Model"),
@@ -134,7 +134,7 @@ fn target<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let reference = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     let inner = reference
         .and_then(|pointer| document.pointer(pointer))
-        .or_else(|| schema["allOf"].get(0))
+        .or_else(|| ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)))
         .or_else(|| schema.get("items"));
     inner.map_or(schema, |inner| target(document, inner))
 }

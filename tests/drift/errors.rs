@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::difference::differences;
+use crate::facts::words;
 use crate::{admin_document, assert_mentions, assert_no_difference, document};
 
 /// The error codes of the gateway, compiled from the file that declares them.
@@ -37,7 +38,7 @@ fn enumeration_differences(document: &Value) -> Vec<String> {
 
 /// One line for each word that only the component or only the table has.
 fn unmatched_words(document: &Value, component: &str, table: impl Iterator<Item = String>) -> Vec<String> {
-    let listed = document["components"]["schemas"][component]["enum"].as_array().into_iter().flatten();
+    let listed = words(document, component);
     let (listed, table): (BTreeSet<String>, BTreeSet<String>) = (listed.map(word).collect(), table.collect());
     let line = |word: &String| format!("{component}: '{word}' stands only in one of the component and the error table");
     listed.symmetric_difference(&table).map(line).collect()

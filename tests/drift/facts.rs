@@ -52,6 +52,12 @@ pub(crate) fn rows(document: &Value) -> impl Iterator<Item = &Value> {
     document["x-imagate-errors"].as_array().into_iter().flatten()
 }
 
+/// The words of a component, closed or open.
+pub(crate) fn words<'a>(document: &'a Value, component: &str) -> impl Iterator<Item = &'a Value> {
+    let schema = &document["components"]["schemas"][component];
+    ["enum", "x-extensible-enum"].into_iter().filter_map(|key| schema[key].as_array()).flatten()
+}
+
 /// A number in the source code: the expression after `anchor` in the first line that contains it. Products and shifts
 /// are evaluated.
 pub(crate) fn source_number(path: &str, anchor: &str) -> u64 {

@@ -130,7 +130,7 @@ fn collect(place: &str, document: &Value, value: &Value, texts: &mut Vec<Text>) 
 /// The schema that a description belongs to. References and the `schema` of a parameter are followed.
 fn described_schema(document: &Value, holder: &Value) -> Value {
     let schema = holder.get("schema").unwrap_or(holder);
-    let inner = schema["allOf"].get(0).unwrap_or(schema);
+    let inner = ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)).unwrap_or(schema);
     let target = inner["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
     target.unwrap_or(inner).clone()
 }

@@ -15,7 +15,7 @@ pub(crate) struct Exception {
 }
 
 /// The parts of the document that the served description lacks.
-const EXCEPTIONS: [Exception; 2] = [
+const EXCEPTIONS: [Exception; 4] = [
     Exception {
         reason: "dropshot describes every form as one binary text, and a body in one encoding only",
         remove: |document| {
@@ -29,6 +29,26 @@ const EXCEPTIONS: [Exception; 2] = [
             for operation in operations_mut(document) {
                 if let Some(content) = operation.pointer_mut("/responses/200/content").and_then(Value::as_object_mut) {
                     content.remove("text/event-stream");
+                }
+            }
+        },
+    },
+    Exception {
+        reason: "dropshot describes no headers of requests: a handler reads them from the request itself",
+        remove: |document| {
+            for operation in operations_mut(document) {
+                if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+                    parameters.retain(|parameter| parameter["$ref"].is_null());
+                }
+            }
+        },
+    },
+    Exception {
+        reason: "dropshot describes errors by the ranges 4XX and 5XX alone",
+        remove: |document| {
+            for operation in operations_mut(document) {
+                if let Some(answers) = operation.get_mut("responses").and_then(Value::as_object_mut) {
+                    answers.retain(|status, _| status == "200" || status.ends_with("XX"));
                 }
             }
         },

@@ -41,18 +41,18 @@ components! {
 
 components! {
     reader of types:
-    AgentModel Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType Image
-    ImageAction ImageCount ImageGenerationRequest ImageInputTokensDetails ImageModel ImageModelCapabilities
-    ImageModelDescription ImageModelList ImageModelParameter ImageModelPrice ImageModelSizeRules
-    ImageOutputTokensDetails ImageSize ImageUsage ImagesResponse InputFidelity ListObject Model ModelList
-    ModelObject Moderation OutputCompression OutputFormat PartialImages Prompt Quality ResolvedBackground
-    ResolvedQuality Response ResponseError ResponseFormat ResponseInput ResponseInputItem
-    ResponseInputTokensDetails ResponseObject ResponseOutputItem ResponseOutputTokensDetails ResponseRequest
-    ResponseTool ResponseToolUsage ResponseUsage
+    AgentModel AgentResponse AnyOutputItem AnyTool Background CostEstimate ErrorCode ErrorDetail ErrorReason
+    ErrorResponse ErrorType Image ImageAction ImageCount ImageGenerationRequest ImageInputTokensDetails
+    ImageModel ImageModelCapabilities ImageModelDescription ImageModelList ImageModelParameter ImageModelPrice
+    ImageModelSizeRules ImageOutputTokensDetails ImageSize ImageUsage ImagesResponse InputFidelity ListObject
+    Model ModelList ModelObject Moderation OpenOutputFormat OutputCompression OutputFormat PartialImages
+    Prompt Quality ResolvedBackground ResolvedQuality ResponseError ResponseFormat ResponseInput
+    ResponseInputItem ResponseInputTokensDetails ResponseObject ResponseOutputItem ResponseOutputTokensDetails
+    ResponseRequest ResponseTool ResponseToolUsage ResponseUsage
 }
 
 /// The components without a type: events are written and read while they arrive, and an edit part by part.
-const WITHOUT_TYPE: [&str; 31] = [
+const WITHOUT_TYPE: [&str; 32] = [
     "ImageEditCompletedEvent",
     "ImageEditEvent",
     "ImageEditForm",
@@ -66,6 +66,7 @@ const WITHOUT_TYPE: [&str; 31] = [
     "ImageGenerationTool",
     "ImageReference",
     "ImageUrl",
+    "OpenQuality",
     "ResponseCompletedEvent",
     "ResponseContentPart",
     "ResponseContentPartAddedEvent",

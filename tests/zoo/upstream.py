@@ -1,8 +1,9 @@
 """The upstream of the zoo: it passes every request to a gateway with the simulator, and counts the images.
 
 A request whose text contains `unpaid-once-WORD` is refused the first time for each WORD, with the status 503 and without
-an image. A request whose text contains `takes-NUMBER-seconds` is answered after that time. `GET /ledger` answers what
-each WORD has cost, as JSON.
+an image. One that contains `counted-WORD` is only counted. A request whose text contains `takes-NUMBER-seconds` is
+answered after that time, and the answer to one that contains `answers-quality-WORD` states this quality. `GET /ledger`
+answers what each WORD has cost, as JSON.
 
     python3 upstream.py BASE_URL_OF_THE_SIMULATOR KEY_OF_THE_SIMULATOR
 
@@ -24,6 +25,8 @@ import upstream_model
 SIMULATOR = urllib.parse.urlsplit(sys.argv[1])
 KEY = sys.argv[2]
 WORD = re.compile(rb"unpaid-once-([0-9a-z]+)")
+COUNTED = re.compile(rb"counted-([0-9a-z]+)")
+QUALITY = re.compile(rb"answers-quality-([a-z]+)")
 DELAY = re.compile(rb"takes-([0-9]+)-seconds")
 REFUSAL = b'{"error":{"message":"The server is overloaded.","type":"server_error","code":"server_overloaded","param":null}}'
 
@@ -46,7 +49,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         found = WORD.search(body)
         if found is None:
-            self.serve(body)
+            counted = COUNTED.search(body)
+            self.serve(body, counted and counted.group(1).decode())
             return
         word = found.group(1).decode()
         with lock:
@@ -79,6 +83,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         connection.request(self.command, self.path, body, headers)
         answer = connection.getresponse()
         data = answer.read()
+        if quality := QUALITY.search(body):
+            data = re.sub(rb'"quality": ?"[a-z]+"', b'"quality":"%s"' % quality.group(1), data)
         self.answer(answer.status, answer.getheader("content-type", ""), data)
         connection.close()
         return answer.status

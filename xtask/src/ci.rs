@@ -7,8 +7,9 @@
 mod debian_compiler;
 mod dependencies;
 mod deployment;
-mod external_tools;
+pub(crate) mod external_tools;
 pub(crate) mod features;
+mod linters;
 mod metadata;
 mod oldest_rust;
 mod rust_version;
@@ -43,13 +44,14 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
     Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are correct, sizes within bounds", tidy_up),
     Step::new("deploy", "the files of docs/deploy are valid for the programs that read them", deployment::check)
         .needs("tools"),
+    Step::new("openapi", "two linters find nothing in the API documents", linters::check).needs("tools"),
     Step::new("clippy", "clippy reports nothing", clippy),
     Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),

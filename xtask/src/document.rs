@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use openapiv3::OpenAPI;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::{open_words, progenitor_copy};
 
 /// The methods that an OpenAPI path item can carry, in the order in which operations are listed.
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
@@ -60,6 +62,7 @@ impl Document {
         let version = document.value["openapi"].as_str().unwrap_or_default();
         ensure!(version.starts_with("3.0."), "openapi: expected 3.0.x, found '{version}'");
         document.check_components()?;
+        document.check_headers()?;
         document.check_operations()?;
         Ok(document)
     }
@@ -72,6 +75,7 @@ impl Document {
     /// A copy for progenitor, after `edit` has changed it.
     pub(crate) fn to_openapi(&self, edit: impl FnOnce(&mut Value)) -> Result<OpenAPI> {
         let mut value = self.value.clone();
+        progenitor_copy::lower(&mut value);
         edit(&mut value);
         serde_json::from_value(value).context("as OpenAPI 3.0")
     }
@@ -120,7 +124,11 @@ impl Document {
         }
     }
 
+    /// Of a union, the type is that of its last component.
     fn add_referred<'a>(&'a self, schema: &'a Value, names: &mut BTreeSet<&'a str>) {
+        if let Some(name) = union_stand_in(schema) {
+            return self.add_component(name, names);
+        }
         component_of(schema).into_iter().for_each(|name| self.add_component(name, names));
         let members = schema.as_object().into_iter().flat_map(Map::values);
         let elements = schema.as_array().into_iter().flatten();
@@ -151,7 +159,31 @@ impl Document {
             let is_plain = name.starts_with(|first: char| first.is_ascii_uppercase())
                 && name.chars().all(|letter| letter.is_ascii_alphanumeric());
             ensure!(is_plain, "component '{name}': expected a name like 'ImageCount'");
+            check_nullable(name, schema)?;
+            self.check_open_words(name, schema)?;
             check_inline(name, schema)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a component of open words has the words of the enumeration that its name states.
+    fn check_open_words(&self, name: &str, schema: &Value) -> Result<()> {
+        let Some(closed) = name.strip_prefix(open_words::PREFIX) else { return Ok(()) };
+        let words = &self.value["components"]["schemas"][closed]["enum"];
+        ensure!(schema[open_words::KEYWORD] == *words, "component '{name}': its words are not those of '{closed}'");
+        Ok(())
+    }
+
+    /// Checks that header parameters, and no others, stand in `components.parameters`, and that they are optional: the
+    /// generated server leaves them to the handlers.
+    fn check_headers(&self) -> Result<()> {
+        for (name, parameter) in self.value["components"]["parameters"].as_object().into_iter().flatten() {
+            let is_optional_header = parameter["in"] == "header" && parameter["required"] != true;
+            ensure!(is_optional_header, "parameter '{name}': expected an optional header");
+        }
+        for operation in self.operations()? {
+            let is_inline = operation.parameters("header").next().is_some();
+            ensure!(!is_inline, "{}: a header parameter must stand in `components.parameters`", operation.id);
         }
         Ok(())
     }
@@ -196,11 +228,16 @@ impl<'a> Operation<'a> {
         json_component(&self.value["responses"]["200"])
     }
 
-    /// The parameters at `location`: `path`, `query` or `header`.
+    /// The parameters at `location`: `path` or `query`. Headers are references; see [`is_header_reference`].
     pub(crate) fn parameters(&self, location: &'static str) -> impl Iterator<Item = &'a Value> {
         let parameters = self.value["parameters"].as_array().into_iter().flatten();
         parameters.filter(move |parameter| parameter["in"] == location)
     }
+}
+
+/// Returns whether a parameter of an operation refers to one of `components.parameters`, which are headers.
+pub(crate) fn is_header_reference(parameter: &Value) -> bool {
+    parameter["$ref"].as_str().is_some_and(|reference| reference.starts_with("#/components/parameters/"))
 }
 
 /// Checks the inline parts of a schema: their generated types would lose a maximum or the name of an enumeration.
@@ -219,6 +256,21 @@ fn check_inline(path: &str, schema: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Checks that `nullable` stands beside `type`, where alone it has an effect, and that no `allOf` takes it back.
+fn check_nullable(path: &str, schema: &Value) -> Result<()> {
+    match schema {
+        Value::Object(members) => {
+            let has_effect = members.contains_key("type") && !members.contains_key("allOf");
+            // A member named `nullable` may also be a property, whose value is a schema.
+            let is_keyword = members.get("nullable").is_some_and(Value::is_boolean);
+            ensure!(!is_keyword || has_effect, "{path}: `nullable` must stand beside `type`, and not beside `allOf`");
+            members.iter().try_for_each(|(name, member)| check_nullable(&format!("{path}.{name}"), member))
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| check_nullable(path, item)),
+        _ => Ok(()),
+    }
+}
+
 /// The type written by hand for a component, if it is of that kind.
 pub(crate) fn hand_written_type(schema: &Value) -> Option<HandWrittenType> {
     if schema.get(SIZE_MARK).is_some() {
@@ -231,6 +283,18 @@ pub(crate) fn hand_written_type(schema: &Value) -> Option<HandWrittenType> {
         return None;
     }
     Some(HandWrittenType::Bounded(schema["minimum"].as_i64()?, schema["maximum"].as_i64()?))
+}
+
+/// Returns whether a schema allows `null` and nothing else. An `anyOf` of a component and this schema is the nullable
+/// component.
+pub(crate) fn is_null_choice(schema: &Value) -> bool {
+    schema["enum"] == json!([null])
+}
+
+/// The component that stands in generated Rust types for a union: its last choice, which accepts the values of the
+/// others.
+pub(crate) fn union_stand_in(schema: &Value) -> Option<&str> {
+    component_of(schema["anyOf"].as_array()?.last()?)
 }
 
 /// The component that a schema refers to.
@@ -246,4 +310,44 @@ fn content(holder: &Value) -> impl Iterator<Item = (&str, &Value)> {
 fn json_component(holder: &Value) -> Option<&str> {
     let (_, json) = content(holder).find(|(name, _)| *name == "application/json")?;
     component_of(&json["schema"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(components: &Value) -> String {
+        let document = json!({ "openapi": "3.0.3", "paths": {}, "components": components });
+        Document::parse(&document.to_string()).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_nullable_that_has_no_effect_is_refused() {
+        let size = json!({ "nullable": true, "allOf": [{ "$ref": "#/components/schemas/Size" }] });
+        let expected = "Pet.properties.size: `nullable` must stand beside `type`, and not beside `allOf`";
+        assert_eq!(refusal(&json!({ "schemas": { "Pet": { "properties": { "size": size } } } })), expected);
+        let mut typed = size;
+        typed["type"] = json!("string");
+        assert_eq!(refusal(&json!({ "schemas": { "Pet": { "properties": { "size": typed } } } })), expected);
+    }
+
+    #[test]
+    fn open_words_that_differ_from_those_of_requests_are_refused() {
+        let open = json!({ "type": "string", "x-extensible-enum": ["small"] });
+        let size = json!({ "type": "string", "enum": ["small", "large"] });
+        let expected = "component 'OpenSize': its words are not those of 'Size'";
+        assert_eq!(refusal(&json!({ "schemas": { "OpenSize": open, "Size": size } })), expected);
+    }
+
+    #[test]
+    fn a_header_that_is_required_or_inline_is_refused() {
+        let required = json!({ "in": "header", "name": "x-mood", "required": true });
+        let expected = "parameter 'Mood': expected an optional header";
+        assert_eq!(refusal(&json!({ "schemas": {}, "parameters": { "Mood": required } })), expected);
+        let path =
+            json!({ "get": { "operationId": "list_pets", "parameters": [{ "in": "header", "name": "x-mood" }] } });
+        let document = json!({ "openapi": "3.0.3", "paths": { "/pets": path }, "components": { "schemas": {} } });
+        let refused = Document::parse(&document.to_string()).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(refused, "list_pets: a header parameter must stand in `components.parameters`");
+    }
 }

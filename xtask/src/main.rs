@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xtask::{
-    bench, ci, corpus, examples, instructions, mutations, postgres, public_api, readme, semver, soak, tidy, tree, zoo,
+    bench, ci, corpus, examples, generated_clients, instructions, mutations, postgres, public_api, readme, semver,
+    soak, tidy, tree, zoo,
 };
 
 const USAGE: &str = "\
@@ -24,6 +25,8 @@ usage: cargo xtask <task>
   tours              the tests of further real clients, which `test` omits
   zoo [NAME…]        run real client programs against a gateway, and write the table of docs/clients.md
   zoo --program PATH the same with this program of the gateway, and not with a debug build
+  generated-clients  generate clients from the API document with public generators, and make images with each
+  generated-clients --program PATH
   examples           run the programs of examples/ against the simulator; the images are below target/examples
   readme             run the Rust program of README.md with the packaged crate, and compare crates and build time
   semver [REVISION]  compare the public API with a revision, or with the newest tag; installs cargo-semver-checks
@@ -73,6 +76,8 @@ fn main() -> ExitCode {
         ["bench", "instructions", "--record"] => instructions::record(&tree::root()).map(|()| Verdict::Passed),
         ["postgres", command @ ..] => postgres::run_with_server(&tree::root(), command).map(|()| Verdict::Passed),
         ["mutations"] => run_mutations(),
+        ["generated-clients"] => generated_clients::run(&tree::root(), None).map(verdict),
+        ["generated-clients", "--program", path] => generated_clients::run(&tree::root(), Some(path)).map(verdict),
         ["examples"] => examples::run(&tree::root()).map(|()| Verdict::Passed),
         ["readme"] => readme::run(&tree::root()).map(|()| Verdict::Passed),
         ["semver"] => semver::run(&tree::root(), None).map(|()| Verdict::Passed),

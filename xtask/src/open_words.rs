@@ -1,9 +1,11 @@
-//! Open words: the string enumerations of answers. Clients must still read an answer if a service returns a value that
-//! the document does not list.
+//! Open words: texts of answers of which the document lists the words that it knows. Clients must still read an answer
+//! if a service returns another word: it describes an image that was made and paid for.
 //!
-//! In a request, an enumeration lists the values that the service accepts. In an answer, a value describes an image
-//! that was made and paid for, so its type has to accept any string. The document uses one component for both; this
-//! module gives the answers components of their own.
+//! A component with `x-extensible-enum` is open. In Rust, its type is `OpenWord` of the enumeration of these words. If
+//! requests accept the same words and no others, there are two components: `Quality` of requests, and `OpenQuality`.
+//!
+//! The operators' document lists the words of its own version, and its server answers with no others. Its client also
+//! reads the answers of later versions, so for the client all words of answers are open.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +14,18 @@ use serde_json::{Value, json};
 use crate::document::component_of;
 
 /// The prefix of the names of components for open words.
-const PREFIX: &str = "Open";
-/// Components of answers to which no schema refers, because the schema at their place allows any value.
-const UNTYPED: [&str; 1] = ["ImageGenerationCall"];
+pub(crate) const PREFIX: &str = "Open";
+/// The keyword of open words. Several public specifications use it.
+pub(crate) const KEYWORD: &str = "x-extensible-enum";
 
 /// The open words of a document.
 #[derive(Debug, Default)]
 pub(crate) struct OpenWords {
-    /// The components that answers use and requests do not.
-    answers: BTreeSet<String>,
-    /// The string enumerations to which these components refer.
+    /// The components whose references become open.
+    holders: BTreeSet<String>,
+    /// The enumerations to which these references go.
+    replaced: BTreeSet<String>,
+    /// The enumerations that have an open type.
     words: BTreeSet<String>,
     /// The components that requests use.
     requests: BTreeSet<String>,
@@ -29,50 +33,51 @@ pub(crate) struct OpenWords {
     module: &'static str,
 }
 
-/// The components that are open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpenComponents {
-    /// Those of answers alone: a component that requests share has a type of the server, which is strict.
-    Answers,
-    /// Those of answers, and those that requests share with them. Their constants are open too, and they keep unknown
-    /// members.
-    AnswersAndShared,
-}
-
 // === impl OpenWords ===
 
 impl OpenWords {
-    /// `module` has the types of the words.
-    pub(crate) fn from_document(document: &Value, open: OpenComponents, module: &'static str) -> Self {
+    /// The words that the document declares open. `module` has their types.
+    pub(crate) fn declared(document: &Value, module: &'static str) -> Self {
+        let schemas = || document["components"]["schemas"].as_object().into_iter().flatten();
+        let open = || schemas().filter(|(_, schema)| schema.get(KEYWORD).is_some()).map(|(name, _)| name);
+        let words = open().map(|name| closed_words(document, name).unwrap_or(name).to_owned()).collect();
+        let replaced = open().filter(|name| closed_words(document, name).is_none()).cloned().collect();
+        let holders = schemas().map(|(name, _)| name.clone()).collect();
+        Self { holders, replaced, words, module, requests: BTreeSet::new() }
+    }
+
+    /// All words of answers, also in the components that requests share with answers.
+    pub(crate) fn of_answers(document: &Value, module: &'static str) -> Self {
         let items = || document["paths"].as_object().into_iter().flat_map(|paths| paths.values());
         let operations = || items().filter_map(Value::as_object).flat_map(|item| item.values());
         let requests = reachable_components(document, operations().map(|operation| &operation["requestBody"]));
+        let answers = operations().map(|operation| &operation["responses"]["200"]);
+        let holders = reachable_components(document, answers);
         let schemas = &document["components"]["schemas"];
-        let untyped = UNTYPED.iter().map(|name| &schemas[*name]);
-        let answers = operations().map(|operation| &operation["responses"]["200"]).chain(untyped);
-        let mut answers = reachable_components(document, answers);
-        answers.extend(UNTYPED.iter().filter(|name| schemas[**name].is_object()).map(|name| (*name).to_owned()));
-        answers.retain(|name| open == OpenComponents::AnswersAndShared || !requests.contains(name));
-        let least = if open == OpenComponents::Answers { 2 } else { 1 };
-        let words = answers.iter().flat_map(|name| references(&schemas[name]));
-        let words = words.filter(|name| is_word(&schemas[name], least)).map(str::to_owned).collect();
-        Self { answers, words, requests, module }
+        let words = holders.iter().flat_map(|name| references(&schemas[name]));
+        let words: BTreeSet<_> = words.filter(|name| is_word(&schemas[name])).map(str::to_owned).collect();
+        Self { holders, replaced: words.clone(), words, requests, module }
     }
 
-    /// The name of each new component, and its Rust type.
+    /// The name of each component of open words, and its Rust type.
     pub(crate) fn types(&self) -> impl Iterator<Item = (String, String)> {
         self.words
             .iter()
             .map(|name| (format!("{PREFIX}{name}"), format!("crate::wire::OpenWord<{}::{name}>", self.module)))
     }
 
-    /// Adds the new components and makes the answers refer to them.
+    /// Adds the components of open words that the document does not have, and makes the answers refer to them.
     pub(crate) fn apply(&self, schemas: &mut Value) {
-        for name in &self.answers {
-            self.replace_references(&mut schemas[name]);
+        for name in &self.holders {
+            if let Some(schema) = schemas.get_mut(name) {
+                self.replace_references(schema);
+            }
         }
         for name in &self.words {
             schemas[format!("{PREFIX}{name}")] = json!({ "type": "string" });
+            if let Some(list) = schemas[name].as_object_mut().and_then(|schema| schema.remove(KEYWORD)) {
+                schemas[name]["enum"] = list;
+            }
         }
     }
 
@@ -88,7 +93,7 @@ impl OpenWords {
 
     /// Makes the components of answers keep members that the document does not name.
     pub(crate) fn keep_unknown_members(&self, schemas: &mut Value) {
-        for name in &self.answers {
+        for name in &self.holders {
             if schemas[name]["additionalProperties"] == false {
                 schemas[name]["additionalProperties"] = json!({});
             }
@@ -96,7 +101,7 @@ impl OpenWords {
     }
 
     fn replace_references(&self, schema: &mut Value) {
-        let word = component_of(schema).filter(|name| self.words.contains(*name));
+        let word = component_of(schema).filter(|name| self.replaced.contains(*name));
         if let Some(name) = word {
             schema["$ref"] = format!("#/components/schemas/{PREFIX}{name}").into();
             return;
@@ -109,10 +114,16 @@ impl OpenWords {
     }
 }
 
-/// Returns whether a schema is an enumeration of at least this number of strings. An enumeration of one string is a
-/// constant that identifies the kind of an object.
-fn is_word(schema: &Value, least: usize) -> bool {
-    schema["type"] == "string" && schema["enum"].as_array().is_some_and(|words| words.len() >= least)
+/// The enumeration of requests whose words a component of open words repeats, if it has one: `Quality` of `OpenQuality`.
+pub(crate) fn closed_words<'a>(document: &Value, name: &'a str) -> Option<&'a str> {
+    let closed = name.strip_prefix(PREFIX)?;
+    let schemas = &document["components"]["schemas"];
+    (schemas[name].get(KEYWORD)? == schemas[closed].get("enum")?).then_some(closed)
+}
+
+/// Returns whether a schema is an enumeration of strings.
+fn is_word(schema: &Value) -> bool {
+    schema["type"] == "string" && schema["enum"].is_array()
 }
 
 /// Every component that can be reached from these parts of the document by references.
@@ -148,17 +159,16 @@ mod tests {
             "components": {"schemas": {
                 "Wish": {"properties": {"format": reference("Format"), "shared": reference("Shared")}},
                 "Made": {"properties": {
-                    "format": reference("Format"), "list": {"type": "array", "items": reference("Level")},
+                    "format": reference("OpenFormat"), "list": {"type": "array", "items": reference("Level")},
                     "object": reference("Constant"), "shared": reference("Shared"),
                 }},
                 "Fault": {"properties": {"code": reference("Code")}},
-                "ImageGenerationCall": {"properties": {"status": reference("Status")}},
                 "Shared": {"properties": {"format": reference("Format")}},
                 "Format": {"type": "string", "enum": ["png", "jpeg"]},
-                "Level": {"type": "string", "enum": ["low", "high"]},
+                "OpenFormat": {"type": "string", KEYWORD: ["png", "jpeg"]},
+                "Level": {"type": "string", KEYWORD: ["low", "high"]},
                 "Constant": {"type": "string", "enum": ["made"]},
                 "Code": {"type": "string", "enum": ["a", "b"]},
-                "Status": {"type": "string", "enum": ["begun", "done"]},
             }},
         })
     }
@@ -168,30 +178,32 @@ mod tests {
     }
 
     #[test]
-    fn words_of_answers_become_open_and_words_of_requests_do_not() {
+    fn declared_words_become_open_and_others_do_not() {
         let mut document = document();
-        let words = OpenWords::from_document(&document, OpenComponents::Answers, "types");
+        let words = OpenWords::declared(&document, "types");
         let names: Vec<String> = words.types().map(|(name, _)| name).collect();
-        assert_eq!(names, ["OpenFormat", "OpenLevel", "OpenStatus"]);
+        assert_eq!(names, ["OpenFormat", "OpenLevel"]);
         let before = document["components"]["schemas"].clone();
         words.apply(&mut document["components"]["schemas"]);
         let after = &document["components"]["schemas"];
-        for name in ["Wish", "Shared", "Fault", "Format", "Level", "Constant", "Code"] {
+        for name in ["Wish", "Shared", "Fault", "Format", "Constant", "Code"] {
             assert_eq!(after[name], before[name], "{name}");
         }
         let answer = &after["Made"]["properties"];
         assert_eq!((&answer["format"], &answer["list"]["items"]), (&reference("OpenFormat"), &reference("OpenLevel")));
-        assert_eq!((&answer["object"], &answer["shared"]), (&reference("Constant"), &reference("Shared")));
-        assert_eq!(after["ImageGenerationCall"]["properties"]["status"], reference("OpenStatus"));
-        assert_eq!(after["OpenLevel"], json!({"type": "string"}));
+        assert_eq!(after["Level"], json!({"type": "string", "enum": ["low", "high"]}));
+        assert_eq!(
+            (&after["OpenLevel"], &after["OpenFormat"]),
+            (&json!({"type": "string"}), &json!({"type": "string"}))
+        );
     }
 
     #[test]
-    fn a_client_with_types_of_its_own_has_open_words_also_in_shared_components() {
+    fn a_client_of_later_versions_has_open_words_also_in_shared_components() {
         let mut document = document();
         document["components"]["schemas"]["Shared"]["additionalProperties"] = false.into();
         document["components"]["schemas"]["Wish"]["additionalProperties"] = false.into();
-        let words = OpenWords::from_document(&document, OpenComponents::AnswersAndShared, "open");
+        let words = OpenWords::of_answers(&document, "open");
         let types: Vec<_> = words.types().collect();
         assert_eq!(types[0], ("OpenConstant".to_owned(), "crate::wire::OpenWord<open::Constant>".to_owned()));
         let schemas = &mut document["components"]["schemas"];

@@ -143,9 +143,9 @@ fn parameters(document: &Value) -> Result<String> {
     Ok(markdown(["Parameter", "Accepts", "Default", "Meaning"], &rows))
 }
 
-/// Resolves a reference, also if an `allOf` wraps it to make the property nullable.
+/// Resolves a reference, also inside an `allOf` with a description, or an `anyOf` that makes it nullable.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
-    let inner = schema["allOf"].as_array().and_then(|parts| parts.first()).unwrap_or(schema);
+    let inner = ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)).unwrap_or(schema);
     component_of(inner).map_or(inner, |name| &document["components"]["schemas"][name])
 }
 

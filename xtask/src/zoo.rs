@@ -8,7 +8,7 @@
 mod driver_run;
 mod installation;
 mod page;
-mod servers;
+pub(crate) mod servers;
 mod zoo_client;
 
 use std::fs;
@@ -119,7 +119,7 @@ impl<'a> ZooOptions<'a> {
 }
 
 /// A word that no earlier run has used.
-fn unique_word() -> String {
+pub(crate) fn unique_word() -> String {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", time.as_nanos())
 }

@@ -11,15 +11,11 @@ use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
 use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
-use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
+use crate::tables::{
+    AGENT_TURN_HEADER, IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_KEY_MAX_CHARACTERS, IMAGE_FALLBACK_HEADER,
+    RETRY_COUNT_HEADER,
+};
 
-const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
-const FALLBACK_HEADER: &str = "x-imagate-fallback";
-/// The header in which the official clients state the number of their retries, from 0.
-const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
-/// The header in which Codex names the conversation turn of an image call. Its image tool repeats a call up to four
-/// times without marking the repeats.
-const AGENT_TURN_HEADER: &str = "x-codex-image-turn-id";
 /// The longest name of a turn, in bytes (our choice). A longer value is ignored.
 const AGENT_TURN_MAX_BYTES: usize = 256;
 /// The longest idempotency key, in characters.
@@ -178,7 +174,8 @@ pub(crate) fn read_host(headers: &HeaderMap) -> Option<String> {
     Some(host.to_string())
 }
 
-/// Reads the turn of an agent. The gateway does not define this header, so an unusable value is ignored.
+/// Reads the turn of an agent, whose image tool repeats a call up to four times without marking the repeats. The gateway
+/// does not define this header, so an unusable value is ignored.
 fn read_agent_turn(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(AGENT_TURN_HEADER)?.to_str().ok()?;
     (1..=AGENT_TURN_MAX_BYTES).contains(&text.len()).then(|| text.to_owned())
@@ -186,14 +183,14 @@ fn read_agent_turn(headers: &HeaderMap) -> Option<String> {
 
 /// Reads the fallback header, which accepts the words of the configuration and two older words.
 fn read_fallback(headers: &HeaderMap) -> Result<Option<FallbackPolicy>, Rejection> {
-    match headers.get(FALLBACK_HEADER).map(http::HeaderValue::as_bytes) {
+    match headers.get(IMAGE_FALLBACK_HEADER).map(http::HeaderValue::as_bytes) {
         None => Ok(None),
         Some(b"never" | b"off") => Ok(Some(FallbackPolicy::Never)),
         Some(b"unpaid" | b"ladder") => Ok(Some(FallbackPolicy::Unpaid)),
         Some(b"always") => Ok(Some(FallbackPolicy::Always)),
         Some(_) => {
             let message = "The header 'x-imagate-fallback' may be 'never', 'unpaid' or 'always'.";
-            Err(Rejection::new(FALLBACK_HEADER, RejectionReason::InvalidValue, message))
+            Err(Rejection::new(IMAGE_FALLBACK_HEADER, RejectionReason::InvalidValue, message))
         }
     }
 }
@@ -254,7 +251,7 @@ mod tests {
             ("always", FallbackPolicy::Always),
         ] {
             assert_eq!(
-                read(&[(FALLBACK_HEADER, value)]).expect("the headers are valid").fallback,
+                read(&[(IMAGE_FALLBACK_HEADER, value)]).expect("the headers are valid").fallback,
                 Some(choice),
                 "{value}"
             );

@@ -18,7 +18,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::{ResponseJob, SharedTask, StoredId, StoredKind, TaskRef};
 use crate::gateway::spool::SpooledBytes;
 use crate::gateway::store::BindingDigest;
-use crate::wire::types::Response;
+use crate::wire::types::AgentResponse;
 
 /// Handles `POST /v1/responses`.
 ///
@@ -33,7 +33,7 @@ pub(crate) async fn create_response(
     options: RequestOptions,
     headers: &HeaderMap,
     body: SpooledBytes,
-) -> Result<OperationAnswer<Response>, RequestFailure> {
+) -> Result<OperationAnswer<AgentResponse>, RequestFailure> {
     let job = request_adaptation::check_response(gateway, &caller, headers, body)
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;

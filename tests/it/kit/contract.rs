@@ -126,12 +126,16 @@ impl Operation {
         panic!("{} {did}, which is no {component}:\n{}", self.name, errors.join("\n"));
     }
 
-    /// The declaration of the document for this status; all errors share one declaration.
+    /// The declaration of the document for this status. An address or a method that no operation has shares the
+    /// declaration of errors.
     #[track_caller]
     fn declared_answer(&self, status: u16) -> &'static Value {
         match (status, self.value) {
             (200, Some(operation)) => resolve(&operation["responses"]["200"]),
-            (400..=599, _) => resolve(&DOCUMENT["components"]["responses"]["Error"]),
+            (400..=599, Some(operation)) if operation["responses"][status.to_string()].is_object() => {
+                resolve(&operation["responses"][status.to_string()])
+            }
+            (404 | 405 | 426, _) | (400..=599, None) => resolve(&DOCUMENT["components"]["responses"]["Error"]),
             _ => panic!("{} answered {status}, which the document does not have", self.name),
         }
     }

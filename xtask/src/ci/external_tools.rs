@@ -70,12 +70,12 @@ const TOOLS: [Tool; 6] = [
 
 /// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
 /// with the path of its interpreter.
-pub(super) struct ToolPackage {
-    pub(super) folder: &'static str,
-    pub(super) requirements: &'static str,
-    pub(super) module: &'static str,
+pub(crate) struct ToolPackage {
+    pub(crate) folder: &'static str,
+    pub(crate) requirements: &'static str,
+    pub(crate) module: &'static str,
     /// Empty if no test reads it.
-    pub(super) variable: &'static str,
+    pub(crate) variable: &'static str,
 }
 
 const PACKAGES: [ToolPackage; 7] = [
@@ -176,7 +176,7 @@ pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> 
     Ok(variables)
 }
 
-pub(super) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<PathBuf> {
+pub(crate) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<PathBuf> {
     let python =
         if cfg!(windows) { folder.join("Scripts").join("python.exe") } else { folder.join("bin").join("python") };
     // An update of the system's Python can break the environment, so the modules are imported as a test.
@@ -196,7 +196,7 @@ pub(super) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<Pat
     Ok(python)
 }
 
-fn prepare_node(folder: &Path, packages: &str) -> Result<PathBuf> {
+pub(crate) fn prepare_node(folder: &Path, packages: &str) -> Result<PathBuf> {
     if !is_finished(folder, packages) {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("package.json"), r#"{"private":true,"type":"module"}"#)?;
@@ -218,7 +218,7 @@ fn execute(program: &Path, arguments: &[&str]) -> Result<()> {
 }
 
 /// Prints a command and runs it to its end.
-pub(super) fn run_command(command: &mut Command) -> Result<()> {
+pub(crate) fn run_command(command: &mut Command) -> Result<()> {
     let line = format!("{command:?}");
     println!("$ {line}");
     let status = command.stdin(Stdio::null()).status().with_context(|| line.clone())?;

@@ -28,14 +28,14 @@ struct ServerProcess {
 }
 
 /// A running gateway.
-pub(super) struct GatewayProcess {
+pub(crate) struct GatewayProcess {
     _process: ServerProcess,
-    pub(super) base_url: String,
-    pub(super) api_key: String,
+    pub(crate) base_url: String,
+    pub(crate) api_key: String,
 }
 
 /// The upstream, which fails where a prompt says so, and counts the images.
-pub(super) struct UpstreamProcess {
+pub(crate) struct UpstreamProcess {
     _process: ServerProcess,
     base_url: String,
 }
@@ -85,7 +85,7 @@ impl Drop for ServerProcess {
 
 impl GatewayProcess {
     /// Starts a gateway with this configuration; without one, it has the simulator.
-    pub(super) fn start(program: &Path, folder: &Path, config: Option<&str>) -> Result<Self> {
+    pub(crate) fn start(program: &Path, folder: &Path, config: Option<&str>) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let path = folder.join("imagate.toml");
         fs::write(&path, config.unwrap_or_default())?;
@@ -107,7 +107,7 @@ impl GatewayProcess {
 // === impl UpstreamProcess ===
 
 impl UpstreamProcess {
-    pub(super) fn start(root: &Path, simulator: &GatewayProcess) -> Result<Self> {
+    pub(crate) fn start(root: &Path, simulator: &GatewayProcess) -> Result<Self> {
         let drivers = root.join(DRIVERS);
         let mut command = Command::new("python3");
         command.arg(drivers.join("upstream.py")).args([&simulator.base_url, &simulator.api_key]);
@@ -118,8 +118,17 @@ impl UpstreamProcess {
         Ok(Self { _process: process, base_url: format!("http://{rest}") })
     }
 
+    /// The settings of an account at this upstream.
+    pub(crate) fn account(&self, name: &str, more: &str) -> String {
+        format!(
+            "[[accounts]]\nname = \"{name}\"\nkind = \"api_key\"\nbase_url = \"{}\"\n\
+             api_key = {{ env = \"{UPSTREAM_KEY}\" }}\n{more}",
+            self.base_url
+        )
+    }
+
     /// The statuses of the requests with this word, one for each attempt that could make an image.
-    pub(super) fn statuses(&self, word: &str) -> Result<Vec<u64>> {
+    pub(crate) fn statuses(&self, word: &str) -> Result<Vec<u64>> {
         let address = self.base_url.trim_start_matches("http://").trim_end_matches("/v1");
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(CALL_TIMEOUT))?;
@@ -154,17 +163,10 @@ impl<'a> GatewaySetup<'a> {
     }
 
     pub(super) fn config(&self, upstream: &UpstreamProcess) -> String {
-        let account = |name: &str, more: &str| {
-            format!(
-                "[[accounts]]\nname = \"{name}\"\nkind = \"api_key\"\nbase_url = \"{}\"\n\
-                 api_key = {{ env = \"{UPSTREAM_KEY}\" }}\n{more}",
-                upstream.base_url
-            )
-        };
         let mut config = self.needs.map(|needs| format!("{}\n", needs.top)).unwrap_or_default();
-        config.push_str(&account("images", ""));
+        config.push_str(&upstream.account("images", ""));
         if self.responses {
-            config.push_str(&account("agents", "protocol = \"responses\"\ntier = \"free\"\n"));
+            config.push_str(&upstream.account("agents", "protocol = \"responses\"\ntier = \"free\"\n"));
         }
         if let Some(needs) = self.needs {
             if !needs.dialects.is_empty() {

@@ -16,7 +16,7 @@ pub(super) fn of_schema(document: &'static ApiDocument, schema: &'static Value, 
     if depth >= DEPTH_MAX {
         return None;
     }
-    if let Some(first) = ["allOf", "oneOf"].iter().find_map(|key| schema[*key].get(0)) {
+    if let Some(first) = ["allOf", "oneOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)) {
         return of_schema(document, first, depth + 1);
     }
     if schema["type"] == "array" {

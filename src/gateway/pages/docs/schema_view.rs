@@ -47,7 +47,8 @@ pub(super) fn type_parts(document: &'static ApiDocument, schema: &'static Value)
             if !parts.is_empty() {
                 parts.push(TypePart::plain(", "));
             }
-            parts.extend(type_parts(document, variant));
+            let is_null = |variant: &Value| variant["enum"].as_array().is_some_and(|words| words == &[Value::Null]);
+            parts.extend(if is_null(variant) { vec![TypePart::plain("null")] } else { type_parts(document, variant) });
         }
         return parts;
     }
@@ -87,6 +88,9 @@ fn limits(schema: &Value) -> Vec<String> {
     if schema["nullable"] == true {
         limits.push("or null".to_owned());
     }
+    if !schema["x-extensible-enum"].is_null() {
+        limits.push("or another word".to_owned());
+    }
     limits
 }
 
@@ -96,7 +100,8 @@ fn is_width(format: &str) -> bool {
 }
 
 fn words(schema: &'static Value) -> Vec<&'static str> {
-    schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    let lists = ["enum", "x-extensible-enum"].iter().filter_map(|key| schema[*key].as_array());
+    lists.flatten().filter_map(Value::as_str).collect()
 }
 
 fn description(schema: &'static Value) -> &'static str {
@@ -132,7 +137,8 @@ impl SchemaView {
 impl FieldView {
     fn new(document: &'static ApiDocument, name: &'static str, schema: &'static Value) -> Self {
         // A field that describes a named schema in its own words refers to it inside of a list with one entry.
-        let target = document.resolve(schema["allOf"].get(0).unwrap_or(schema));
+        let inner = ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)).unwrap_or(schema);
+        let target = document.resolve(inner);
         let mut all_limits = limits(target);
         all_limits.extend(limits(schema).into_iter().filter(|_| !std::ptr::eq(target, schema)));
         let text = if description(schema).is_empty() { description(target) } else { description(schema) };

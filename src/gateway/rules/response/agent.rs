@@ -3,17 +3,17 @@
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
+use crate::tables::{CONVERSATION_ID_HEADER, ORIGINATOR_HEADER, SESSION_ID_HEADER, THREAD_ID_HEADER};
+
 /// The prefix that the names of all official agents have, in upper or lower case.
 const AGENT_NAME_PREFIX: &[u8] = b"codex";
-/// The header in which an agent names itself, besides `User-Agent`.
-const ORIGINATOR: &str = "originator";
 /// The headers that can state the id of the conversation, in the order in which they count: that of the session before
 /// those of a part of it, and newer names first.
-const SESSION_HEADERS: [&str; 4] = ["session-id", "session_id", "thread-id", "conversation_id"];
+const SESSION_HEADERS: [&str; 4] = [SESSION_ID_HEADER, "session_id", THREAD_ID_HEADER, CONVERSATION_ID_HEADER];
 
 /// True if one of the two headers names an official coding agent as the sender.
 pub(super) fn is_official(headers: &HeaderMap) -> bool {
-    let names = [headers.get(ORIGINATOR), headers.get(USER_AGENT)];
+    let names = [headers.get(ORIGINATOR_HEADER), headers.get(USER_AGENT)];
     names.into_iter().flatten().any(|name| {
         let prefix = name.as_bytes().get(..AGENT_NAME_PREFIX.len());
         prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(AGENT_NAME_PREFIX))

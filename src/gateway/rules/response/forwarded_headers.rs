@@ -6,14 +6,16 @@
 
 use http::HeaderMap;
 
+use crate::tables::{CONVERSATION_ID_HEADER, ORIGINATOR_HEADER, SESSION_ID_HEADER, THREAD_ID_HEADER};
+
 /// The names of the headers that are forwarded.
 const NAMES: &[&str] = &[
-    "conversation_id",
+    CONVERSATION_ID_HEADER,
     "openai-beta",
-    "originator",
-    "session-id",
+    ORIGINATOR_HEADER,
+    SESSION_ID_HEADER,
     "session_id",
-    "thread-id",
+    THREAD_ID_HEADER,
     "version",
     "x-client-request-id",
 ];

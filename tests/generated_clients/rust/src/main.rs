@@ -1,0 +1,51 @@
+//! The Rust client that openapi-generator generates.
+
+use std::env;
+use std::error::Error;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use openapi::apis::Error as CallError;
+use openapi::apis::configuration::Configuration;
+use openapi::apis::images_api::{CreateImageError, create_image};
+use openapi::models::{ImageGenerationRequest, ImageModel, ImagesResponse};
+
+type Answer = Result<ImagesResponse, CallError<CreateImageError>>;
+
+async fn send(prompt: &str, key: Option<&str>, idempotency_key: Option<&str>) -> Result<Answer, env::VarError> {
+    let token = key.map_or_else(|| env::var("TOUR_KEY"), |key| Ok(key.to_owned()))?;
+    let base_path = env::var("TOUR_ORIGIN")?;
+    let configuration = Configuration { base_path, bearer_access_token: Some(token), ..Configuration::new() };
+    let mut request = ImageGenerationRequest::new(ImageModel::GptImage2, prompt.to_owned());
+    request.n = Some(None);
+    Ok(create_image(&configuration, request, idempotency_key, None, None, None).await)
+}
+
+fn image(answer: &ImagesResponse) -> Result<Vec<u8>, Box<dyn Error>> {
+    let image = answer.data.first().ok_or("no image")?;
+    Ok(STANDARD.decode(&image.b64_json)?)
+}
+
+/// The status of an error and its body.
+fn failure(answer: Answer) -> (u16, String) {
+    match answer {
+        Err(CallError::ResponseError(response)) => (response.status.as_u16(), response.content),
+        other => panic!("no error of the document: {other:?}"),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let word = env::var("TOUR_WORD")?;
+    let (prompt, name) = (format!("A fox, counted-{word}"), format!("tour-{word}"));
+    let first = image(&send(&prompt, None, Some(&name)).await??)?;
+    assert!(first.starts_with(b"\x89PNG"), "no PNG");
+    assert!(image(&send(&prompt, None, Some(&name)).await??)? == first, "another image");
+    let other = send("A fox, answers-quality-ultra", None, None).await??;
+    assert_eq!(other.quality.as_deref(), Some("ultra"));
+    let (status, body) = failure(send("A fox", Some("sk-wrong"), None).await?);
+    assert!(status == 401 && body.contains("INVALID_API_KEY"), "{status}: {body}");
+    let (status, body) = failure(send(&format!("A fox {word}, takes-8-seconds"), None, None).await?);
+    assert!(status == 409 && body.contains("image_in_progress"), "{status}: {body}");
+    Ok(())
+}
