@@ -42,6 +42,7 @@ mod shared_record;
 mod strict_budget;
 mod token_usage;
 mod url_answer;
+mod wait_preference;
 
 pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody};
 pub(crate) use image_edit::edit_image;
