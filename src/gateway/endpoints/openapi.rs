@@ -1,39 +1,105 @@
-//! The document of the public API, as the gateway serves it. It is public, like the reference on the pages that is rendered
-//! from it, and needs no API key.
+//! The documents of the public API and of the admin API, as this gateway serves them. They are public, like the reference
+//! on the pages that is rendered from them, and need no API key.
+//!
+//! A document has the address of this gateway, and that of the public API what its settings add. With `?canonical=1`, both
+//! are those of the repository, byte for byte.
 
-use std::sync::LazyLock;
+mod deployment_document;
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
 };
 use http::{Method, Response};
+use serde_json::Value;
 
+use self::deployment_document::describe_deployment;
 use super::skills::document_response;
-use crate::gateway::CurrentGateway;
+use crate::gateway::config::Config;
+use crate::gateway::flow::{base_url, read_host};
 use crate::gateway::registry::PublishedDocument;
+use crate::gateway::{CurrentGateway, Gateway};
 use crate::tables;
+
+type DocumentContext = RequestContext<CurrentGateway>;
 
 /// The content type of request bodies, which the registration requires although these requests have no body.
 const JSON: &str = "application/json";
 const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
+/// The name under which answers are counted.
+const OPERATION: &str = "openapi";
+/// The query that asks for the document of the repository.
+const CANONICAL: &str = "canonical=1";
+/// The address of the gateway in the documents of the repository.
+const DOCUMENT_ORIGIN: &str = "http://127.0.0.1:8080";
 
-/// The document with its entity tag.
-static DOCUMENT: LazyLock<PublishedDocument> =
-    LazyLock::new(|| PublishedDocument::new(tables::OPENAPI.as_bytes().to_vec()));
+/// The documents of the repository with their entity tags.
+static CANONICAL_GATEWAY: LazyLock<PublishedDocument> = LazyLock::new(|| publish(tables::OPENAPI));
+static CANONICAL_ADMIN: LazyLock<PublishedDocument> = LazyLock::new(|| publish(tables::ADMIN_OPENAPI));
+/// The last text that was made from settings, because making it takes longer than any other part of the answer.
+static LAST_DESCRIPTION: Mutex<Option<(Weak<Config>, Arc<str>)>> = Mutex::new(None);
 
-/// Adds the document.
+/// Adds the documents.
 ///
 /// # Errors
 ///
-/// Returns an error if the route is already registered.
+/// Returns an error if a route is already registered.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
-        let name = format!("openapi {method}");
-        api.register(ApiEndpoint::new(name, serve, method, JSON, "/openapi.json", ALL_VERSIONS).visible(false))?;
+        let (public, admin) = (format!("openapi {method}"), format!("admin openapi {method}"));
+        let endpoint = ApiEndpoint::new(public, serve, method.clone(), JSON, "/openapi.json", ALL_VERSIONS);
+        api.register(endpoint.visible(false))?;
+        let endpoint = ApiEndpoint::new(admin, serve_admin, method, JSON, "/admin/openapi.json", ALL_VERSIONS);
+        api.register(endpoint.visible(false))?;
     }
     Ok(())
 }
 
-async fn serve(context: RequestContext<CurrentGateway>) -> Result<Response<Body>, HttpError> {
-    Ok(document_response(&context, "openapi", &DOCUMENT))
+async fn serve(context: DocumentContext) -> Result<Response<Body>, HttpError> {
+    if is_canonical(&context) {
+        return Ok(document_response(&context, OPERATION, &CANONICAL_GATEWAY));
+    }
+    let gateway = context.context().get();
+    let document = with_origin(&context, &gateway, &description(gateway.config()));
+    Ok(document_response(&context, OPERATION, &document))
+}
+
+async fn serve_admin(context: DocumentContext) -> Result<Response<Body>, HttpError> {
+    if is_canonical(&context) {
+        return Ok(document_response(&context, OPERATION, &CANONICAL_ADMIN));
+    }
+    let document = with_origin(&context, &context.context().get(), tables::ADMIN_OPENAPI);
+    Ok(document_response(&context, OPERATION, &document))
+}
+
+fn is_canonical(context: &DocumentContext) -> bool {
+    context.request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == CANONICAL))
+}
+
+/// Returns the document of the public API with what these settings add.
+fn description(config: &Arc<Config>) -> Arc<str> {
+    let mut last = LAST_DESCRIPTION.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some((described, text)) if Weak::as_ptr(described) == Arc::as_ptr(config) => Arc::clone(text),
+        _ => {
+            let text: Arc<str> = describe_deployment(tables::OPENAPI, config).into();
+            *last = Some((Arc::downgrade(config), Arc::clone(&text)));
+            text
+        }
+    }
+}
+
+/// Returns the document with the address of this gateway: `public_url`, or else the host of the request.
+fn with_origin(context: &DocumentContext, gateway: &Gateway, document: &str) -> PublishedDocument {
+    let origin = base_url(gateway, read_host(context.request.headers()).as_deref());
+    if origin.is_empty() {
+        return publish(document);
+    }
+    let escaped = Value::from(origin).to_string();
+    publish(&document.replace(DOCUMENT_ORIGIN, escaped.trim_matches('"')))
+}
+
+fn publish(text: &str) -> PublishedDocument {
+    PublishedDocument::new(text.as_bytes().to_vec())
 }
