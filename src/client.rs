@@ -69,7 +69,7 @@ pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
 #[cfg(feature = "gateway")]
-pub(crate) use resize::Thumbnail;
+pub(crate) use resize::{Thumbnail, convert_image};
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
 pub use responses::{

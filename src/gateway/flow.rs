@@ -18,6 +18,7 @@ mod failure_reason;
 mod fallback_order;
 mod fan_out;
 mod fan_out_progress;
+mod format_conversion;
 mod gateway_answer;
 mod gif_conversion;
 mod group_permissions;
