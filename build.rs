@@ -21,12 +21,13 @@ const FIELD_TABLES: [(&str, &str); 3] = [
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
 ];
 /// The header parameters of requests: name of the constant, name of the parameter.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 9] = [
     ("AGENT_TURN_HEADER", "AgentTurn"),
     ("CONVERSATION_ID_HEADER", "ConversationId"),
     ("IDEMPOTENCY_KEY_HEADER", "IdempotencyKey"),
     ("IMAGE_FALLBACK_HEADER", "ImageFallback"),
     ("ORIGINATOR_HEADER", "Originator"),
+    ("PREFER_HEADER", "Prefer"),
     ("RETRY_COUNT_HEADER", "RetryCount"),
     ("SESSION_ID_HEADER", "SessionId"),
     ("THREAD_ID_HEADER", "ThreadId"),

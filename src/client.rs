@@ -68,10 +68,10 @@ pub use metadata::{AnswerMetadata, RateLimit};
 pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
-#[cfg(feature = "gateway")]
-pub(crate) use resize::Thumbnail;
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
+#[cfg(feature = "gateway")]
+pub(crate) use resize::{Thumbnail, convert_image};
 pub use responses::{
     ImageCall, ImageTool, Message, OutputItem, Response, ResponseCalls, ResponseEvent, ResponseImage, ResponseInput,
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,

@@ -126,7 +126,8 @@ impl AnswerMetadata {
         self.header("x-imagate-delivered")
     }
 
-    /// Returns `match` or `mismatch`, the result of comparing [`Self::delivered`] with the request.
+    /// Returns `match` or `mismatch`, the result of comparing [`Self::delivered`] with the request; `converted`, or
+    /// `mismatch converted`, if the service has encoded the image again because it came in another format.
     #[must_use]
     pub fn delivery(&self) -> Option<&str> {
         self.header("x-imagate-delivery")

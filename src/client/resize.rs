@@ -6,6 +6,8 @@
 //! the API, so that no file takes more memory than that image does. Pixels are resampled as they are, in the color space of the
 //! file; colors behind transparent parts do not bleed into the others.
 
+#[cfg(feature = "gateway")]
+mod conversion;
 mod decode;
 mod encode;
 #[cfg(test)]
@@ -25,6 +27,8 @@ use super::save::{self, EncodedImage, FileNaming, ImageByteSink};
 use super::{Error, Image, Output, ResponseImage};
 use crate::image::{Format, ImageFileError, ImageProperties, Size, inspect};
 use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
+#[cfg(feature = "gateway")]
+pub(crate) use conversion::convert_image;
 #[cfg(feature = "gateway")]
 pub(crate) use thumbnail::Thumbnail;
 

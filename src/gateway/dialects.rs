@@ -26,7 +26,7 @@ const NAME_MAX: usize = 64;
 /// The models with this prefix answer with links unless a request asks for something else.
 const MODELS_WITH_LINKS: &str = "dall-e";
 /// The words for `quality` of earlier models, each with the word that replaces it.
-const EARLIER_QUALITIES: [(&str, &str); 2] = [("standard", "medium"), ("hd", "high")];
+pub(crate) const EARLIER_QUALITIES: [(&str, &str); 2] = [("standard", "medium"), ("hd", "high")];
 /// The field of earlier models that no image model has.
 pub(crate) const STYLE: &str = "style";
 /// The field that the rules know, so that its rejection names the model.
@@ -100,6 +100,12 @@ pub(crate) fn adapt_image_tool(
     adapter.replace_model(&find_model);
     adapter.adapt_to_model(&find_model, false);
     adaptations
+}
+
+/// Returns the regular expression of the names that the dialect `models` replaces.
+pub(crate) fn earlier_models_pattern() -> String {
+    let separators: String = NAME_SEPARATORS.into_iter().collect();
+    format!("^({})([{separators}].*)?$", EARLIER_MODELS.join("|"))
 }
 
 /// True if the form of an edit may have a field of this name besides those of the API, because a declared dialect removes

@@ -56,7 +56,8 @@ pub(crate) fn routes() -> Vec<Route<CurrentGateway>> {
     routes.extend(pages::routes());
     routes.extend(azure::routes());
     routes.extend(health::routes());
-    routes.extend([openapi::route(), image_files::route(), mcp::route()]);
+    routes.extend(openapi::routes());
+    routes.extend([image_files::route(), mcp::route()]);
     routes.extend(skills::routes());
     routes
 }

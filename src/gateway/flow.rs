@@ -18,6 +18,7 @@ mod failure_reason;
 mod fallback_order;
 mod fan_out;
 mod fan_out_progress;
+mod format_conversion;
 mod gateway_answer;
 mod gif_conversion;
 mod group_permissions;
@@ -42,6 +43,7 @@ mod shared_record;
 mod strict_budget;
 mod token_usage;
 mod url_answer;
+mod wait_preference;
 
 pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody, OperationAnswer};
 pub(crate) use image_edit::edit_image;

@@ -18,6 +18,7 @@ mod tests;
 pub(crate) use cost::Cost;
 pub(crate) use current::CurrentPrices;
 pub(crate) use estimate::{
-    INPUT_IMAGE_TOKENS, MAX_OUTPUT_TOKENS, ResponseWork, TOOL_CALL_TOKENS, UnknownPrice, WorkEstimate,
+    INPUT_IMAGE_TOKENS, MAX_OUTPUT_TOKENS, PARTIAL_IMAGE_TOKENS, ResponseWork, TOOL_CALL_TOKENS, UnknownPrice,
+    WorkEstimate,
 };
 pub(crate) use table::{PriceOrigin, PriceTable, TablePrice, snapshot_model};

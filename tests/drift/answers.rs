@@ -9,7 +9,8 @@ use crate::{admin_document, assert_mentions, assert_no_difference, document};
 
 /// Headers that another part of the code adds to errors, so the samples of this test lack them. The kit of the
 /// end-to-end tests checks them in live answers.
-const ADDED: [&str; 5] = ["x-request-id", "cache-control", "allow", "x-imagate-adapted", "x-imagate-replayed"];
+const ADDED: [&str; 6] =
+    ["x-request-id", "cache-control", "allow", "x-imagate-adapted", "x-imagate-replayed", "preference-applied"];
 
 /// The code and the reason of an error.
 type ErrorKey = (String, Option<String>);

@@ -19,6 +19,7 @@ const EXPECTED: [(&str, &[&str]); 7] = [
         "create_response",
         &[
             "cache-control",
+            "preference-applied",
             "x-accel-buffering",
             "x-imagate-adapted",
             "x-imagate-budget-remaining-usd",
@@ -40,8 +41,9 @@ const EXPECTED: [(&str, &[&str]); 7] = [
     ("retrieve_model", &["x-request-id"]),
 ];
 
-const IMAGES: [&str; 17] = [
+const IMAGES: [&str; 18] = [
     "cache-control",
+    "preference-applied",
     "x-accel-buffering",
     "x-imagate-adapted",
     "x-imagate-budget-remaining-usd",

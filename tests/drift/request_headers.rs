@@ -11,8 +11,9 @@ use crate::limits::source_files;
 use crate::{assert_mentions, assert_no_difference, document};
 
 /// The files that read headers of requests to the API.
-const READERS: [&str; 3] = [
+const READERS: [&str; 4] = [
     "src/gateway/flow/request_options.rs",
+    "src/gateway/flow/wait_preference.rs",
     "src/gateway/rules/response/agent.rs",
     "src/gateway/rules/response/forwarded_headers.rs",
 ];

@@ -236,16 +236,58 @@ fn a_client_finds_out_what_each_image_model_accepts() {
 }
 
 #[test]
-fn the_api_document_is_public_and_has_an_entity_tag() {
+fn the_api_documents_are_public_and_name_the_gateway() {
     let gateway = Gateway::simulated();
-    let get = || Call::get("/openapi.json").without_document_check();
-    let answer = get().send(gateway.address());
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    let document: Value = serde_json::from_str(include_str!("../../openapi/gateway.json")).expect("JSON");
-    assert_eq!(answer.ok_json(), document);
-    let tag = answer.header("etag").expect("a tag");
-    let second = get().header("if-none-match", tag).send(gateway.address());
-    assert_eq!((second.status, second.body.len()), (304, 0));
+    for (path, text) in [
+        ("/openapi.json", include_str!("../../openapi/gateway.json")),
+        ("/admin/openapi.json", include_str!("../../openapi/admin.json")),
+    ] {
+        let get = |path: &str| Call::get(path).without_document_check();
+        let answer = get(path).send(gateway.address());
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        let origin = format!("http://{}", gateway.address());
+        assert_eq!(String::from_utf8_lossy(&answer.body), text.replace("http://127.0.0.1:8080", &origin), "{path}");
+        assert_eq!(answer.ok_json()["servers"][0]["url"], json!(origin));
+        let tag = answer.header("etag").expect("a tag");
+        let second = get(path).header("if-none-match", tag).send(gateway.address());
+        assert_eq!((second.status, second.body.len()), (304, 0));
+        let canonical = get(&format!("{path}?canonical=1")).send(gateway.address());
+        assert_eq!(String::from_utf8_lossy(&canonical.body), text, "{path}");
+    }
+}
+
+#[test]
+fn the_api_document_has_the_models_and_dialects_of_the_settings() {
+    let config = "public_url = \"https://images.example\"\n\
+                  [[groups]]\nname = \"default\"\n\
+                  dialects = [\"url\", \"models\", \"legacy-fields\", \"sizes\", \"azure\", \"gif\"]\n\
+                  [[models]]\nid = \"flux-9\"\nqualities = [\"ultra\"]\nmax_images = 12\n\
+                  [[models.fields]]\nname = \"tiling\"\nkind = \"boolean\"\n";
+    let gateway = Gateway::with(config, &[]);
+    let document = Call::get("/openapi.json").without_document_check().send(gateway.address()).ok_json();
+    assert_eq!(document["servers"][0]["url"], "https://images.example");
+    assert_eq!(document["security"], json!([{"bearer": []}, {"api_key": []}]));
+    let schemas = &document["components"]["schemas"];
+    for (words, word) in [
+        (&schemas["ImageModel"]["anyOf"][0]["enum"], "flux-9"),
+        (&schemas["Quality"]["enum"], "ultra"),
+        (&schemas["ResolvedQuality"]["enum"], "ultra"),
+        (&schemas["Quality"]["enum"], "hd"),
+        (&schemas["ResponseFormat"]["enum"], "url"),
+    ] {
+        assert!(words.as_array().expect("words").contains(&json!(word)), "{word}");
+    }
+    assert_eq!(schemas["ImageModel"]["anyOf"][1]["pattern"], "^(dall-e|gpt-image-1|chatgpt-image)([-.].*)?$");
+    assert_eq!((&schemas["ImageCount"]["maximum"], schemas["ImageSize"].get("pattern")), (&json!(12), None));
+    let body = &schemas["ImageGenerationRequest"];
+    assert_eq!((&body["required"], &body["properties"]["tiling"]["type"]), (&json!(["prompt"]), &json!("boolean")));
+    let image = &schemas["Image"];
+    assert_eq!((image.get("required"), &image["properties"]["url"]["type"]), (None, &json!("string")));
+    // The request that the document describes is served, and its answer is the described one.
+    let request =
+        json!({"model": "flux-9", "prompt": "a cube", "quality": "ultra", "tiling": true, "response_format": "url"});
+    let answer = gateway.call(request).without_document_check().send(gateway.address()).ok_json();
+    assert!(answer["data"][0]["url"].is_string() && answer["data"][0].get("b64_json").is_none(), "{answer}");
 }
 
 #[test]

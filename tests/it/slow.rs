@@ -101,6 +101,27 @@ fn a_job_that_waits_for_a_slot_goes_on_after_in_progress() {
 }
 
 #[test]
+fn a_request_waits_as_long_as_it_states_up_to_the_image_deadline() {
+    let upstream = FakeUpstream::start();
+    let config = "answer_deadline = \"1s\"\n[deadlines]\nimage = \"20s\"\n";
+    let gateway = Gateway::with(config, &[Account::for_upstream("only", &upstream)]);
+    for (prefer, applied) in [("respond-async, wait=15", "wait=15"), ("wait=700", "wait=20")] {
+        for keyed in [false, true] {
+            let call = gateway.call(json!({"prompt": "a cube [[delay=2500]]", "user": format!("{applied} {keyed}")}));
+            let call = if keyed { call.header("idempotency-key", applied) } else { call };
+            let answer = call.header("prefer", prefer).send(gateway.address());
+            answer.ok_json();
+            assert_eq!(answer.header("preference-applied"), Some(applied), "{keyed}");
+        }
+    }
+    assert_eq!(upstream.attempt_count(), 4, "each image was answered without a second request");
+    let shorter = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
+    assert_in_progress(&gated(&shorter).header("prefer", "wait=1").send(shorter.address()));
+    assert_in_progress(&gated(&gateway).header("prefer", "wait=soon").send(gateway.address()));
+    upstream.open_gate("open");
+}
+
+#[test]
 fn without_replay_of_orphans_a_request_waits_for_its_image() {
     let upstream = FakeUpstream::start();
     let config = "answer_deadline = \"1s\"\n[replay]\norphans = false\n";

@@ -124,6 +124,18 @@ fn a_stream_has_only_the_frames_of_the_contract() {
 }
 
 #[test]
+fn each_partial_image_of_the_simulator_adds_output_tokens() {
+    let gateway = Gateway::simulated();
+    let output_tokens = |partials: u64| {
+        let events = Operation::Generate.call(&gateway, "", partials).open(gateway.address()).expect("an answer");
+        let last = Events::from_reply(events).remaining().pop().expect("an event");
+        last.data["usage"]["output_tokens"].as_u64().expect("a count")
+    };
+    let counts = [0, 1, 3].map(output_tokens);
+    assert_eq!(counts, [counts[0], counts[0] + 100, counts[0] + 300]);
+}
+
+#[test]
 fn each_image_event_is_passed_on_before_the_next_one() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with_upstream(&upstream);

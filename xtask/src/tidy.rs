@@ -127,7 +127,7 @@ mod tests {
         let row = |number| format!("| {number} | A demand. | nothing to hold | nothing to hold | yes |\n");
         vec![
             source(ARCHITECTURE, DOCUMENT),
-            source(specification::PAGE, &(1..=121).map(row).collect::<String>()),
+            source(specification::PAGE, &(1..=specification::DEMANDS).map(row).collect::<String>()),
             source(vocabulary::GLOSSARY, "# Glossary\n"),
             source("src/image.rs", image),
             source("src/wire.rs", "use crate::image::Size;\n"),

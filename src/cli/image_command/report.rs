@@ -91,7 +91,7 @@ pub(super) fn print_arrival(images: &Images, requested: SizeRequest, elapsed: Du
     }
     if let Some(size) = requested.exact().filter(|size| actual_size.is_some_and(|actual| actual != size.to_string())) {
         print_message(&format!("note: {size} was requested"));
-    } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
+    } else if let (Some("mismatch" | "mismatch converted"), Some(delivered)) = (images.delivery(), images.delivered()) {
         print_message(&format!("note: {delivered} is not what was requested"));
     }
     if images.is_simulated() {

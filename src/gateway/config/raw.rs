@@ -98,7 +98,8 @@ pub(crate) struct RawConfig {
     pub(super) drain_timeout: Option<RawDuration>,
     /// The time that a plain request waits for its answer. It should be shorter than the timeouts of clients and of
     /// proxies in between. After that time, the answer is the 409 `image_in_progress`, and the same request sent again
-    /// waits for the same image. Default: `295s`.
+    /// waits for the same image. A request that states its own wait (`Prefer: wait=N`) waits so long, at most
+    /// `image_deadline`. Default: `299s`.
     pub(super) answer_deadline: Option<RawDuration>,
     /// The format of log lines: `text` for people, `json` for programs. Default: `text`.
     pub(super) log_format: Option<LogFormat>,

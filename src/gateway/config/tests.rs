@@ -78,7 +78,7 @@ fn empty_settings_start_a_local_simulator() {
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
     assert_eq!(config.drain_timeout, Duration::from_secs(630), "longer than the longest call");
     assert_eq!((config.text_models, config.image_models), (None, Vec::new()));
-    assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(600), Duration::from_secs(295)));
+    assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(600), Duration::from_secs(299)));
     assert_eq!(
         config.groups,
         [GroupConfig {

@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 
 use super::attempt::{JobFailure, JobSuccess};
 use super::cost_estimate::CostEstimate;
+use super::format_conversion::{ConversionOutcome, convert_answer};
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{
@@ -117,6 +118,7 @@ pub(super) async fn deliver(
             return Err(error);
         }
     };
+    let (success, conversion) = convert_answer(context, success).await;
     record.mark_first_byte();
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
     fallback.iter().for_each(|size_and_quality| record.set_fallback(size_and_quality.clone()));
@@ -127,7 +129,7 @@ pub(super) async fn deliver(
     let comparison = requested.compare(success.proven.first_image());
     let is_refused = comparison == DeliveryComparison::Mismatch
         && context.gateway.delivery_policy(context.caller.group_name()) == DeliveryPolicy::Fail;
-    let mut headers = answer_headers(&success, comparison, fallback);
+    let mut headers = answer_headers(&success, delivery_word(comparison, conversion), fallback);
     headers.extend(record.limit_status().headers().map(|(name, value)| (name.to_owned(), value)));
     let closing_context = ClosingContext {
         gateway: Arc::clone(&context.gateway),
@@ -145,11 +147,12 @@ pub(super) async fn deliver(
         Box::new(move |relay_outcome, summary| close_delivery(record, lease, relay_outcome, summary, closing_context));
     let broken_event = || Error::Upstream(UpstreamFault::Broken).event();
     let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(context.gateway.cutoff());
-    if is_refused {
+    let broken = (conversion == ConversionOutcome::Broken).then_some(UpstreamFault::Broken);
+    if let Some(fault) = is_refused.then_some(UpstreamFault::Mismatch).or(broken) {
         // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end
         // after the body is dropped, so that its tokens are recorded.
         drop(body);
-        return Err(Error::Upstream(UpstreamFault::Mismatch));
+        return Err(Error::Upstream(fault));
     }
     Ok(GatewayAnswer::from_upstream(context.task.is_stream(), headers, body))
 }
@@ -172,16 +175,7 @@ async fn run_attempts(
 }
 
 /// Returns the headers that describe the images of an answer.
-fn answer_headers(
-    success: &JobSuccess,
-    comparison: DeliveryComparison,
-    fallback: Option<String>,
-) -> BTreeMap<String, String> {
-    let delivery = match comparison {
-        DeliveryComparison::Match => Some("match"),
-        DeliveryComparison::Mismatch => Some("mismatch"),
-        DeliveryComparison::Unknown => None,
-    };
+fn answer_headers(success: &JobSuccess, delivery: Option<&str>, fallback: Option<String>) -> BTreeMap<String, String> {
     let headers = [
         ("x-imagate-simulated", success.is_simulated.then(|| "true".to_owned())),
         (
@@ -196,6 +190,17 @@ fn answer_headers(
         ("x-imagate-missing", (success.missing_images > 0).then(|| success.missing_images.to_string())),
     ];
     headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// Returns the value of `x-imagate-delivery`.
+const fn delivery_word(comparison: DeliveryComparison, conversion: ConversionOutcome) -> Option<&'static str> {
+    match (comparison, conversion) {
+        (DeliveryComparison::Unknown, _) => None,
+        (DeliveryComparison::Match, ConversionOutcome::Converted) => Some("converted"),
+        (DeliveryComparison::Mismatch, ConversionOutcome::Converted) => Some("mismatch converted"),
+        (DeliveryComparison::Match, _) => Some("match"),
+        (DeliveryComparison::Mismatch, _) => Some("mismatch"),
+    }
 }
 
 /// Returns the draft of a job's record, which is stored as the intent, with the most that the job can cost.

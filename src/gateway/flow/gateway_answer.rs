@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -20,6 +21,8 @@ const EVENTS_CONTENT_TYPE: &str = "text/event-stream; charset=utf-8";
 /// The header with the changes that were made to the request.
 pub(crate) const ADAPTED_HEADER: &str = "x-imagate-adapted";
 const REPLAYED_HEADER: &str = "x-imagate-replayed";
+/// The header of RFC 7240 with the preferences of the caller that were applied.
+const APPLIED_PREFERENCE_HEADER: &str = "preference-applied";
 
 /// An answer that has begun.
 pub(crate) struct GatewayAnswer {
@@ -89,6 +92,14 @@ impl GatewayAnswer {
     /// a stored answer has none, and a stream that begins before its answer has it too.
     pub(super) fn with_adapted_mark(mut self, adapted: Option<String>) -> Self {
         self.head.headers.extend(adapted.map(|text| (ADAPTED_HEADER.to_owned(), text)));
+        self
+    }
+
+    /// Adds the header with the time for which the request was ready to wait, if its caller stated one. It belongs to the
+    /// request: a stored answer has none.
+    pub(super) fn with_applied_wait(mut self, wait: Option<Duration>) -> Self {
+        let text = wait.map(|wait| format!("wait={}", wait.as_secs()));
+        self.head.headers.extend(text.map(|text| (APPLIED_PREFERENCE_HEADER.to_owned(), text)));
         self
     }
 

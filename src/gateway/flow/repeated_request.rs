@@ -41,12 +41,22 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
         let departure = context.departure.clone();
         return early_stream::begin_stream(answer_stream(context), departure).await;
     }
-    let longest = context.gateway.answer_deadline();
-    let deadline = Instant::now() + context.options.answer_deadline.map_or(longest, |own| own.min(longest));
-    if context.options.idempotency_key.is_none() {
-        return answer_without_key(context, deadline).await;
-    }
-    timeout_at(deadline, answer_with_key(context)).await.unwrap_or(Err(Error::InProgress))
+    let applied_wait = applied_wait(&context);
+    let deadline = Instant::now() + applied_wait.unwrap_or(context.gateway.answer_deadline());
+    let answer = if context.options.idempotency_key.is_none() {
+        answer_without_key(context, deadline).await
+    } else {
+        timeout_at(deadline, answer_with_key(context)).await.unwrap_or(Err(Error::InProgress))
+    };
+    answer.map(|answer| answer.with_applied_wait(applied_wait))
+}
+
+/// The time that a plain request waits because its caller states it: at most the time limit of an image. If that is
+/// shorter than the answer deadline, the failure of the job is told before either.
+fn applied_wait(context: &JobContext) -> Option<Duration> {
+    let image_deadline = context.gateway.deadlines(context.caller.group_name()).image;
+    let longest = image_deadline.max(context.gateway.answer_deadline());
+    context.options.preferred_wait.map(|wait| wait.min(longest))
 }
 
 async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {

@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::header::HOST;
 use http::uri::Authority;
 
+use super::wait_preference::read_wait;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
@@ -40,8 +41,8 @@ pub(crate) struct RequestOptions {
     pub(super) fallback: Option<FallbackPolicy>,
     /// True if the caller gets the images only from the stored answer, so disk space is reserved before anything is spent.
     pub(super) needs_stored_answer: bool,
-    /// The time within which the answer must begin, if it is shorter than that of the gateway.
-    pub(super) answer_deadline: Option<Duration>,
+    /// The time for which the caller of a plain request waits, if it states one.
+    pub(super) preferred_wait: Option<Duration>,
     /// The deployment that the path names, which stands for the model if the body names none.
     pub(super) deployment: Option<String>,
 }
@@ -68,7 +69,7 @@ impl RequestOptions {
             host: read_host(headers),
             fallback: read_fallback(headers)?,
             needs_stored_answer: false,
-            answer_deadline: None,
+            preferred_wait: read_wait(headers),
             deployment: None,
         })
     }
@@ -100,7 +101,7 @@ impl RequestOptions {
             fallback: None,
             deployment: None,
             needs_stored_answer: false,
-            answer_deadline: None,
+            preferred_wait: None,
         }
     }
 
@@ -114,10 +115,9 @@ impl RequestOptions {
         Self { needs_stored_answer: true, ..self }
     }
 
-    /// Limits the time until the caller of a plain request gets its answer or
-    /// [`Error::InProgress`].
-    pub(crate) fn with_answer_deadline(self, deadline: Duration) -> Self {
-        Self { answer_deadline: Some(deadline), ..self }
+    /// Sets the time until the caller of a plain request gets its answer or [`Error::InProgress`].
+    pub(crate) fn with_preferred_wait(self, wait: Duration) -> Self {
+        Self { preferred_wait: Some(wait), ..self }
     }
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.

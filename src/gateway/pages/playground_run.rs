@@ -202,7 +202,7 @@ async fn begin(
     // A page without a script, and one that is loaded again, show the images of the stored answer.
     let mut options = options.with_stored_answer();
     if !context.request.wants_events {
-        options = options.with_answer_deadline(WAIT_MAX);
+        options = options.with_preferred_wait(WAIT_MAX.min(gateway.answer_deadline()));
     }
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();

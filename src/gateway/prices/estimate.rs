@@ -20,7 +20,7 @@ const HIGH_EDGE: u64 = 96;
 const EXTRA_PIXELS: u64 = 2_000_000;
 const PIXEL_DIVISOR: u64 = 4_000_000;
 /// The image tokens of one intermediate image. Source: the provider's guide to image generation.
-const PARTIAL_IMAGE_TOKENS: u64 = 100;
+pub(crate) const PARTIAL_IMAGE_TOKENS: u64 = 100;
 /// The most image tokens of one image of the request (our choice). The provider publishes no count for `gpt-image-2`; its
 /// predecessor counts at most 6240 tokens for the details of an image, and 839 for its tiles.
 pub(crate) const INPUT_IMAGE_TOKENS: u64 = 8_192;

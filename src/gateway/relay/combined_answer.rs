@@ -38,18 +38,27 @@ pub(crate) enum SpooledImageError {
 
 /// An answer of spooled images, all of them complete, on its way to the caller.
 #[derive(Debug)]
-struct CombinedAnswer {
+pub(super) struct CombinedAnswer {
     /// The text before the first image, the images, and the text between them.
-    parts: BodyPartReader,
+    pub(super) parts: BodyPartReader,
     /// The text after the last image.
-    suffix: Bytes,
-    first_image: Option<ImageProperties>,
-    summary: AnswerSummary,
+    pub(super) suffix: Bytes,
+    pub(super) first_image: Option<ImageProperties>,
+    pub(super) summary: AnswerSummary,
 }
 
 /// Reads an answer of one image to its end and spools it to disk. The answer is read to its end even if the disk fails:
 /// the token counts come last, and the tokens are charged.
 pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
+    let (element, summary) = spool_source(proven, writer).await?;
+    Ok(SpooledImage { element, summary })
+}
+
+/// Reads an answer to its end and spools it to disk, like [`spool_image`]. Returns its file and its summary.
+pub(super) async fn spool_source(
+    proven: ProvenAnswer,
+    writer: SpoolWriter,
+) -> Result<(Arc<SpooledFile>, AnswerSummary), SpooledImageError> {
     let mut relay = proven.source;
     let mut disk_error = None;
     let mut writer = Some(writer);
@@ -73,7 +82,7 @@ pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Re
         let Some(writer) = writer.take() else {
             return Err(SpooledImageError::Disk(disk_error.unwrap_or(io::ErrorKind::Other), summary.usage));
         };
-        return Ok(SpooledImage { element: writer.finish(), summary });
+        return Ok((writer.finish(), summary));
     }
 }
 

@@ -374,7 +374,7 @@ pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
 }
 
 /// Writes `,"key":value` for each member.
-fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
+pub(super) fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
     for (key, value) in members {
         out.push(b',');
         write_json(out, key);

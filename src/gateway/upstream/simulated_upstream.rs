@@ -21,6 +21,7 @@ use self::drawing_task::DrawingTask;
 pub(crate) use self::response::SimulatedResponse;
 use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 use super::simulator::{self, Detail, TestImage};
+use crate::gateway::prices::PARTIAL_IMAGE_TOKENS;
 use crate::gateway::rules::{Job, ResponseJob};
 use crate::gateway::spool::ImageUpload;
 use crate::image::Size;
@@ -192,6 +193,7 @@ impl SimulatorJob {
     fn answer_members(&self) -> Value {
         let tokens = simulator::estimate_tokens(&self.prompt, self.width, self.height, self.detail, self.count);
         let input = tokens.input_text + self.input_image_tokens;
+        let output = tokens.output_image + u64::from(self.partials.unwrap_or(0)) * PARTIAL_IMAGE_TOKENS;
         json!({
             "background": "opaque",
             "output_format": self.format.as_str(),
@@ -200,9 +202,9 @@ impl SimulatorJob {
             "usage": {
                 "input_tokens": input,
                 "input_tokens_details": {"image_tokens": self.input_image_tokens, "text_tokens": tokens.input_text},
-                "output_tokens": tokens.output_image,
-                "output_tokens_details": {"image_tokens": tokens.output_image, "text_tokens": 0},
-                "total_tokens": input + tokens.output_image,
+                "output_tokens": output,
+                "output_tokens_details": {"image_tokens": output, "text_tokens": 0},
+                "total_tokens": input + output,
             },
         })
     }

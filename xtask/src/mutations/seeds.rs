@@ -139,7 +139,7 @@ pub(super) const SEEDS: &[Seed] = &[
         "100 when absent",
         "80 when absent"),
     seed("a limit changed, and not its prose", GATEWAY, "\"name\": \"answer_deadline_seconds\"",
-        "295",
+        "299",
         "270"),
     seed("a size rule changed, and not its prose", GATEWAY, "\"x-imagate-size\"",
         "\"max_edge_px\": 3840",

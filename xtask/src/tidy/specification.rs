@@ -11,7 +11,7 @@ use super::tokens::{Token, TokenKind, tokens};
 /// The page with a row for each demand of the specification.
 pub(super) const PAGE: &str = "docs/specification.md";
 /// The number of demands of the specification.
-const DEMANDS: usize = 121;
+pub(super) const DEMANDS: usize = 122;
 /// The text in place of files or tests, for a sentence that demands nothing of the program.
 const NOTHING: &str = "nothing to hold";
 /// The number of cells of a row: number, demand, files, tests, verdict.
@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn with(row: &str) -> Vec<String> {
-        found(page(121, row))
+        found(page(DEMANDS, row))
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
             ("`src/image.rs` | nothing to hold | nearly | decision D-1", "a row has 5 cells, not 6"),
         ] {
             let found = with(row);
-            assert!(found.contains(&format!("125: {expected}")), "{row}: {found:?}");
+            assert!(found.contains(&format!("126: {expected}")), "{row}: {found:?}");
         }
     }
 
@@ -271,21 +271,21 @@ mod tests {
         let found = with("`src/image.rs` | nothing to hold | nearly");
         assert_eq!(
             found,
-            ["127: no row refers to the decision D-1", "125: the last cell must be `yes` or `decision D-1`"]
+            ["128: no row refers to the decision D-1", "126: the last cell must be `yes` or `decision D-1`"]
         );
     }
 
     #[test]
     fn missing_and_repeated_rows_are_found() {
-        let good = page(121, "`src/image.rs` | nothing to hold | decision D-1");
+        let good = page(DEMANDS, "`src/image.rs` | nothing to hold | decision D-1");
         let seventh = "| 7 | A demand. | `src/image.rs` | nothing to hold | yes |\n";
         let gap = |line: usize, row: usize| {
-            format!("{line}: the rows are not numbered from 1 to 121 without a gap: see row {row}")
+            format!("{line}: the rows are not numbered from 1 to {DEMANDS} without a gap: see row {row}")
         };
         assert_eq!(found(good.clone()), Vec::<String>::new());
         assert_eq!(found(good.replace(seventh, "")), [gap(11, 7)]);
         assert_eq!(found(good.replace(seventh, &seventh.repeat(2))), [gap(12, 8)]);
-        assert_eq!(found(good.replace("| 121 |", "| 122 |")), [gap(125, 121)]);
+        assert_eq!(found(good.replace("| 122 |", "| 123 |")), [gap(126, 122)]);
         assert_eq!(check_page(&[]), [(1, "the page is missing".to_owned())]);
     }
 }

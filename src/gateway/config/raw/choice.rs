@@ -93,6 +93,10 @@ pub(crate) enum DeliveryPolicy {
     Report,
     /// The request fails.
     Fail,
+    /// The images of a plain answer of the image operations are encoded again if they came in another format, which the
+    /// header `x-imagate-delivery` states. What an image states of its provenance is lost. Everything else is as with
+    /// `report`.
+    Convert,
 }
 
 /// The treatment of files and of stored content if there is a content filter, which cannot see their texts.
@@ -278,6 +282,7 @@ impl DeliveryPolicy {
         match self {
             Self::Report => "report",
             Self::Fail => "fail",
+            Self::Convert => "convert",
         }
     }
 }

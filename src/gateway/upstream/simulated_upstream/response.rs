@@ -418,4 +418,17 @@ mod tests {
         assert_eq!(*result, events[14]["response"]["output"][0]["result"]);
         assert_ne!(*result, events[5]["partial_image_b64"]);
     }
+
+    #[tokio::test]
+    async fn each_intermediate_image_adds_output_tokens() {
+        let mut counts = Vec::new();
+        for partial_images in [0, 1, 3] {
+            let tool = json!({"type": "image_generation", "size": "1024x640", "quality": "low", "partial_images": partial_images});
+            let text = answer(&json!({"model": "m", "input": "a cat", "stream": true, "tools": [tool]})).await;
+            let (_, data) = text.rsplit_once("data: ").expect("an event");
+            let event: Value = serde_json::from_str(data).expect("one line");
+            counts.push(event["response"]["tool_usage"]["image_gen"]["output_tokens"].as_u64().expect("a count"));
+        }
+        assert_eq!(counts, [counts[0], counts[0] + 100, counts[0] + 300]);
+    }
 }
