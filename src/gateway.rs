@@ -11,7 +11,7 @@ mod content_coding;
 mod current_gateway;
 mod dialects;
 pub(crate) mod doctor;
-mod endpoints;
+pub(crate) mod endpoints;
 mod filter;
 mod flow;
 pub(crate) mod front;

@@ -48,7 +48,7 @@ pub use client::Client;
 pub use client::admin;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
-pub use gateway::front::served_errors;
+pub use gateway::{endpoints::served_routes, front::served_errors};
 pub use wire::{Bounded, OpenWord, OutOfBounds, Secret};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]

@@ -15,6 +15,8 @@ mod answers;
 mod contract_snapshot;
 #[path = "drift/deployment.rs"]
 mod deployment;
+#[path = "drift/descriptions.rs"]
+mod descriptions;
 #[path = "drift/difference.rs"]
 mod difference;
 #[path = "drift/errors.rs"]
@@ -37,6 +39,12 @@ mod pages;
 mod phrases;
 #[path = "drift/prose.rs"]
 mod prose;
+#[cfg(feature = "cli")]
+#[path = "drift/recording.rs"]
+mod recording;
+#[cfg(feature = "cli")]
+#[path = "drift/routes.rs"]
+mod routes;
 #[path = "drift/schema.rs"]
 mod schema;
 #[path = "drift/served.rs"]
@@ -45,6 +53,9 @@ mod served;
 mod setters;
 #[path = "drift/values.rs"]
 mod values;
+#[cfg(feature = "cli")]
+#[path = "drift/wire.rs"]
+mod wire;
 
 // `errors` compiles `src/error/code.rs` into this test; that file refers to `crate::tables`.
 use imagate::tables;

@@ -11,6 +11,7 @@ mod image_files;
 mod mcp;
 mod openapi;
 mod pages;
+mod served_routes;
 mod skills;
 
 use std::net::SocketAddr;
@@ -36,6 +37,7 @@ use crate::wire::types;
 use admin::AdminEndpoints;
 use azure::AzurePath;
 pub(crate) use health::metrics_api_description;
+pub use served_routes::served_routes;
 
 /// The type that implements the generated trait of the public API. It has no values.
 pub(crate) enum GatewayEndpoints {}

@@ -1,0 +1,11 @@
+//! Lists the registered routes for the drift tests.
+
+use super::api_description;
+
+/// Returns each route that the main listener registers, as `METHOD path`. Empty if two routes conflict.
+#[must_use]
+pub fn served_routes() -> Vec<String> {
+    let router = api_description().map(dropshot::ApiDescription::into_router);
+    let routes = router.iter().flat_map(|router| router.endpoints(None));
+    routes.map(|(path, method, _)| format!("{method} {path}")).collect()
+}
