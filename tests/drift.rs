@@ -51,6 +51,8 @@ mod schema;
 mod served;
 #[path = "drift/setters.rs"]
 mod setters;
+#[path = "drift/specified.rs"]
+mod specified;
 #[path = "drift/values.rs"]
 mod values;
 #[cfg(feature = "cli")]

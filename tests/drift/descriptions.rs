@@ -10,10 +10,9 @@ use serde_json::{Map, Value, json};
 
 use crate::facts::source_number;
 use crate::schema::validator;
-use crate::{admin_document, assert_mentions, assert_no_difference, document, folder, json, root};
+use crate::specified::specified;
+use crate::{admin_document, assert_mentions, assert_no_difference, document, json, root};
 
-/// The text of the specification.
-const SPECIFIED: &str = "tests/specification/text.md";
 /// The limits of the specification, and the words that state them.
 const SPECIFIED_LIMITS: [(&str, &str); 3] = [
     ("max_upload_image_bytes", "| file size | under 50 MB |"),
@@ -21,10 +20,11 @@ const SPECIFIED_LIMITS: [(&str, &str); 3] = [
     ("client_timeout_large_seconds", "| client timeout, 4K (`3840x2160`) | 300 s "),
 ];
 /// The end of a name with a unit, and words of other units.
-const UNITS: [(&str, &str); 4] = [
+const UNITS: [(&str, &str); 5] = [
     ("_ms", r"\b(seconds|minutes|hours|days)\b"),
     ("_seconds", r"\b(milliseconds|minutes|hours)\b"),
     ("_bytes", r"\b(KiB|MiB|MB|kilobytes|megabytes)\b"),
+    ("_megabytes", r"\b(kilobytes|gigabytes|KiB|GiB)\b"),
     ("_usd", r"\b(cents?|euros?)\b"),
 ];
 /// The words of an operation that only admins may use.
@@ -158,10 +158,6 @@ fn table(path: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(root().join(path)).expect("the table")).expect("JSON")
 }
 
-fn specified() -> String {
-    fs::read_to_string(folder().join(SPECIFIED)).expect("the specification")
-}
-
 fn for_both(check: fn(&Value) -> Vec<String>) -> Vec<String> {
     [document(), admin_document()].iter().flat_map(check).collect()
 }
@@ -179,6 +175,7 @@ fn each_operation_names_the_role_that_it_demands() {
 #[test]
 fn each_description_has_the_unit_of_its_member() {
     assert_no_difference(&for_both(unit_differences));
+    assert_no_difference(&unit_differences(&json("schemas/config.schema.json")));
 }
 
 #[test]

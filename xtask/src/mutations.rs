@@ -80,6 +80,8 @@ const GUARDS: [GuardTests; 2] = [
             "routes::each_address_on_a_page_has_a_route",
             "routes::each_route_is_an_operation_or_has_a_reason",
             "served::the_same_operations_are_deprecated",
+            "specified::a_generation_has_the_fields_of_the_specification",
+            "specified::a_manifest_has_the_fields_of_the_specification",
             "values::schema_and_type_agree_on_every_value",
             "wire::each_answer_has_the_headers_of_its_document",
             "wire::each_event_type_has_its_component",

@@ -7,5 +7,6 @@ use super::api_description;
 pub fn served_routes() -> Vec<String> {
     let router = api_description().map(dropshot::ApiDescription::into_router);
     let routes = router.iter().flat_map(|router| router.endpoints(None));
-    routes.map(|(path, method, _)| format!("{method} {path}")).collect()
+    // The path that the iterator gives lacks the mark of a parameter for all further segments.
+    routes.map(|(_, _, endpoint)| format!("{} {}", endpoint.method, endpoint.path)).collect()
 }
