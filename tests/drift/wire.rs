@@ -16,6 +16,9 @@ const TRANSPORT: [&str; 6] = ["connection", "content-length", "content-type", "d
 /// A header of every answer, also of errors.
 const ALWAYS: &str = "x-request-id";
 
+/// The declared headers of an answer, by name.
+type DeclaredHeaders<'a> = BTreeMap<&'a str, &'a Value>;
+
 /// An operation of a document: method, path, and the operation itself.
 struct Operation<'a> {
     document: &'a Value,
@@ -114,24 +117,11 @@ fn content_type_differences(document: &Value, recording: &Recording) -> Vec<Stri
 fn header_differences(document: &Value, recording: &Recording) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for operation in operations(document) {
-        let declared = operation.declared_answer()["headers"].as_object().cloned().unwrap_or_default();
-        let declared: BTreeMap<String, &Value> =
-            declared.iter().map(|(name, header)| (name.clone(), header_of(document, header))).collect();
-        for answer in operation.answers(recording) {
-            for (name, value) in answer.headers.iter().filter(|(name, _)| !TRANSPORT.contains(&name.as_str())) {
-                match declared.get(name) {
-                    None => lines.insert(format!("{}: header {name} only in the code", operation.id())),
-                    Some(header) if !allows_text(document, &header["schema"], value) => {
-                        lines.insert(format!("{}: header {name} cannot be '{value}'", operation.id()))
-                    }
-                    Some(_) => false,
-                };
-            }
-            let absent = declared.iter().filter(|(name, header)| {
-                (header["required"] == true || *name == ALWAYS) && answer.header(name).is_none()
-            });
-            lines.extend(absent.map(|(name, _)| format!("{}: header {name} is not always sent", operation.id())));
-        }
+        let declared = operation.declared_answer()["headers"].as_object().into_iter().flatten();
+        let declared: DeclaredHeaders<'_> =
+            declared.map(|(name, header)| (name.as_str(), target(document, header))).collect();
+        let faults = operation.answers(recording).flat_map(|answer| header_faults(document, &declared, answer));
+        lines.extend(faults.map(|fault| format!("{}: header {fault}", operation.id())));
         if declared.get(ALWAYS).is_none_or(|header| header["required"] != true) {
             lines.insert(format!("{}: header {ALWAYS} is always sent, so it is required", operation.id()));
         }
@@ -139,10 +129,19 @@ fn header_differences(document: &Value, recording: &Recording) -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// The header component to which a declared header refers.
-fn header_of<'a>(document: &'a Value, header: &Value) -> &'a Value {
-    let pointer = header["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
-    pointer.and_then(|pointer| document.pointer(pointer)).unwrap_or(&Value::Null)
+/// The faults of the headers of one answer.
+fn header_faults(document: &Value, declared: &DeclaredHeaders<'_>, answer: &Answer) -> Vec<String> {
+    let sent = answer.headers.iter().filter(|(name, _)| !TRANSPORT.contains(&name.as_str()));
+    let fault = |(name, value): &(String, String)| match declared.get(name.as_str()) {
+        None => Some(format!("{name} only in the code")),
+        Some(header) if allows_text(document, &header["schema"], value) => None,
+        Some(_) => Some(format!("{name} cannot be '{value}'")),
+    };
+    let mut faults: Vec<String> = sent.filter_map(fault).collect();
+    let is_due = |name: &str, header: &Value| header["required"] == true || name == ALWAYS;
+    let absent = declared.iter().filter(|(name, header)| is_due(name, header) && answer.header(name).is_none());
+    faults.extend(absent.map(|(name, _)| format!("{name} is not always sent")));
+    faults
 }
 
 /// Returns whether the schema of a header allows this text.

@@ -182,14 +182,16 @@ impl Trial<'_> {
     fn test_all_seeds(&self, folder: &Path, seeds: &[&Seed]) -> Result<Vec<Vec<String>>> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
-        let test_next_seeds = || {
+        let test_next_seeds = |worker: usize| {
+            let folder = folder.join(worker.to_string());
             while let Some((index, seed)) = seeds.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-                let detected_by =
-                    self.test_seed(&folder.join(index.to_string()), seed).with_context(|| seed.description);
+                let detected_by = self.test_seed(&folder, seed).with_context(|| seed.description);
                 results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, detected_by));
             }
         };
-        thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(test_next_seeds))));
+        thread::scope(|scope| {
+            (0..WORKERS).for_each(|worker| drop(scope.spawn(move || test_next_seeds(worker))));
+        });
         let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         results.sort_by_key(|(index, _)| *index);
         results.into_iter().map(|(_, detected_by)| detected_by).collect()
