@@ -7,6 +7,9 @@
 
 #[path = "drift/accessors.rs"]
 mod accessors;
+#[cfg(feature = "cli")]
+#[path = "drift/addresses.rs"]
+mod addresses;
 #[path = "drift/admin.rs"]
 mod admin;
 #[path = "drift/answers.rs"]
@@ -42,9 +45,6 @@ mod prose;
 #[cfg(feature = "cli")]
 #[path = "drift/recording.rs"]
 mod recording;
-#[cfg(feature = "cli")]
-#[path = "drift/routes.rs"]
-mod routes;
 #[path = "drift/schema.rs"]
 mod schema;
 #[path = "drift/served.rs"]

@@ -81,13 +81,18 @@ struct Program {
 
 pub(crate) static RECORDING: LazyLock<Recording> = LazyLock::new(Recording::make);
 
+/// The registered routes, as `METHOD path`.
+pub(crate) fn registered_routes() -> impl Iterator<Item = String> {
+    imagate::served_routes().into_iter().map(|[_, method, path]| format!("{method} {path}"))
+}
+
 // === impl Recording ===
 
 impl Recording {
     fn make() -> Self {
         let home = tempfile::tempdir().expect("a folder");
         let program = Program::start(home.path());
-        let statuses = imagate::served_routes().into_iter().map(|route| {
+        let statuses = registered_routes().map(|route| {
             let status = program.status_without_key(&route);
             (route, status)
         });
@@ -153,7 +158,8 @@ impl Program {
     /// The status of a route for a request without a key. Each parameter of the path is `x`.
     fn status_without_key(&self, route: &str) -> u16 {
         let (method, path) = route.split_once(' ').expect("a method and a path");
-        let segments: Vec<&str> = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect();
+        let segments: Vec<&str> =
+            path.split('/').map(|part| if part.starts_with(['{', '*']) { "x" } else { part }).collect();
         let stream = self.open(method, &segments.join("/"), &[("content-type", JSON)], b"");
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).expect("a status line");

@@ -52,6 +52,8 @@ const GUARDS: [GuardTests; 2] = [
     GuardTests {
         program: "drift",
         tests: &[
+            "addresses::each_address_on_a_page_has_a_route",
+            "addresses::each_route_is_an_operation_or_has_a_reason",
             "admin::errors_mean_the_same_in_both_documents",
             "admin::every_operation_has_a_client_a_server_and_a_row_in_the_table_of_roles",
             "admin::schema_and_type_of_operators_agree_on_every_value",
@@ -77,8 +79,6 @@ const GUARDS: [GuardTests; 2] = [
             "prose::every_number_in_prose_is_that_of_the_code",
             "prose::every_status_in_prose_goes_with_its_code",
             "prose::the_descriptions_of_code_and_reason_show_the_error_table",
-            "routes::each_address_on_a_page_has_a_route",
-            "routes::each_route_is_an_operation_or_has_a_reason",
             "served::the_same_operations_are_deprecated",
             "specified::a_generation_has_the_fields_of_the_specification",
             "specified::a_manifest_has_the_fields_of_the_specification",

@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::prose::page_texts;
-use crate::recording::RECORDING;
+use crate::recording::{RECORDING, registered_routes};
 use crate::{admin_document, assert_mentions, assert_no_difference, document};
 
 /// Addresses that no document has, if they need a key, and the reason. One that ends with `*` stands for all that begin
@@ -130,7 +130,7 @@ fn address_differences(pages: &[(String, String)], routes: &BTreeSet<String>) ->
 fn fits(path: &str, template: &str, may_be_beginning: bool) -> bool {
     let is_parameter = |part: &str| part.starts_with('{');
     let (parts, templates): (Vec<&str>, Vec<&str>) = (path.split('/').collect(), template.split('/').collect());
-    let has_rest = templates.last().is_some_and(|last| last.contains(":.*"));
+    let has_rest = templates.last().is_some_and(|last| last.contains(":.*") || *last == "*");
     let same = parts
         .iter()
         .zip(&templates)
@@ -141,7 +141,7 @@ fn fits(path: &str, template: &str, may_be_beginning: bool) -> bool {
 }
 
 fn routes() -> BTreeSet<String> {
-    imagate::served_routes().into_iter().collect()
+    registered_routes().collect()
 }
 
 #[test]
