@@ -7,6 +7,9 @@
 
 #[path = "drift/accessors.rs"]
 mod accessors;
+#[cfg(feature = "cli")]
+#[path = "drift/addresses.rs"]
+mod addresses;
 #[path = "drift/admin.rs"]
 mod admin;
 #[path = "drift/answers.rs"]
@@ -15,6 +18,8 @@ mod answers;
 mod contract_snapshot;
 #[path = "drift/deployment.rs"]
 mod deployment;
+#[path = "drift/descriptions.rs"]
+mod descriptions;
 #[path = "drift/difference.rs"]
 mod difference;
 #[path = "drift/errors.rs"]
@@ -37,20 +42,26 @@ mod pages;
 mod phrases;
 #[path = "drift/prose.rs"]
 mod prose;
+#[cfg(feature = "cli")]
+#[path = "drift/recording.rs"]
+mod recording;
 #[path = "drift/request_headers.rs"]
 mod request_headers;
-#[path = "drift/routes.rs"]
-mod routes;
 #[path = "drift/schema.rs"]
 mod schema;
 #[path = "drift/served.rs"]
 mod served;
 #[path = "drift/setters.rs"]
 mod setters;
+#[path = "drift/specified.rs"]
+mod specified;
 #[path = "drift/statuses.rs"]
 mod statuses;
 #[path = "drift/values.rs"]
 mod values;
+#[cfg(feature = "cli")]
+#[path = "drift/wire.rs"]
+mod wire;
 
 // `errors` compiles `src/error/code.rs` into this test; that file refers to `crate::tables`.
 use imagate::tables;

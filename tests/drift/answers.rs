@@ -97,6 +97,16 @@ fn header_differences(document: &Value, answers: &[Value]) -> Vec<String> {
     let mut lines: Vec<String> = sent.difference(&declared).map(|name| format!("{name}: only in the code")).collect();
     let unsent = declared.difference(&sent).filter(|name| !ADDED.contains(&name.as_str()));
     lines.extend(unsent.map(|name| format!("{name}: only in the document")));
+    for name in &sent {
+        let is_always_sent = answers.iter().all(|answer| answer["headers"].get(name).is_some());
+        let header = document["components"]["responses"]["Error"]["headers"][name]["$ref"].as_str();
+        let is_required = header.and_then(|reference| document.pointer(reference.trim_start_matches('#')));
+        if is_always_sent != is_required.is_some_and(|header| header["required"] == true) {
+            lines.push(format!(
+                "{name}: always sent by the code ({is_always_sent}), and required by the document, or neither"
+            ));
+        }
+    }
     let longest = answers.iter().filter_map(|answer| text(&answer["headers"]["retry-after"]).parse::<u64>().ok()).max();
     let allowed = document["components"]["headers"]["RetryAfter"]["schema"]["maximum"].as_u64();
     if longest != allowed {
@@ -147,8 +157,10 @@ fn a_changed_header_of_an_error_is_reported() {
     let retry = headers_of.remove("x-should-retry").expect("a header");
     headers_of.insert("x-retry".to_owned(), retry);
     changed["components"]["headers"]["RetryAfter"]["schema"]["maximum"] = json!(90);
+    changed["components"]["headers"]["WwwAuthenticate"]["required"] = json!(true);
     let found = header_differences(&changed, &imagate::served_errors());
     assert_mentions(&found, "x-should-retry: only in the code");
     assert_mentions(&found, "x-retry: only in the document");
+    assert_mentions(&found, "www-authenticate: always sent by the code (false)");
     assert_mentions(&found, "retry-after: at most Some(90) in the document, Some(60) in the code");
 }

@@ -87,6 +87,14 @@ impl Prose {
     }
 }
 
+/// The text of each page, also of those with other numbers.
+#[cfg(feature = "cli")]
+pub(crate) fn page_texts() -> Vec<(String, String)> {
+    let paths = PAGES.map(str::to_owned).into_iter().chain(FOLDERS.iter().flat_map(|name| pages_in(name)));
+    let pages = paths.filter(|path| path.ends_with(".md"));
+    pages.map(|path| (path.clone(), fs::read_to_string(folder().join(path)).expect("the page exists"))).collect()
+}
+
 /// The pages of the folders, sorted by path.
 fn reference_pages() -> Vec<String> {
     let mut paths: Vec<String> = FOLDERS.iter().flat_map(|name| pages_in(name)).collect();

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::difference::differences;
-use crate::{assert_mentions, assert_no_difference, document};
+use crate::{admin_document, assert_mentions, assert_no_difference, document};
 
 /// A part of the document that dropshot cannot describe: the reason, and a function that removes the part.
 pub(crate) struct Exception {
@@ -132,6 +132,24 @@ fn unexplained<'a>(document: Value, exceptions: impl IntoIterator<Item = &'a Exc
 #[test]
 fn the_gateway_serves_what_the_document_says() {
     assert_no_difference(&unexplained(document(), &EXCEPTIONS));
+}
+
+/// The operations that are marked as deprecated.
+fn deprecated(document: &Value) -> Vec<String> {
+    let items = document["paths"].as_object().into_iter().flat_map(Map::values);
+    let operations = items.filter_map(Value::as_object).flat_map(Map::values);
+    let marked = operations.filter(|operation| operation["deprecated"] == true);
+    marked.map(|operation| operation["operationId"].to_string()).collect()
+}
+
+#[test]
+fn the_same_operations_are_deprecated() {
+    assert_eq!(deprecated(&document()), deprecated(&served()));
+    let served = imagate::served_admin_description().expect("the trait describes itself");
+    assert_eq!(deprecated(&admin_document()), deprecated(&served));
+    let mut changed = document();
+    changed["paths"]["/v1/models"]["get"]["deprecated"] = json!(true);
+    assert_eq!(deprecated(&changed), ["\"list_models\""]);
 }
 
 #[test]

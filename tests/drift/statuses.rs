@@ -30,7 +30,7 @@ fn examples(document: &Value, answer: &Value) -> Map<String, Value> {
 /// The examples that the table of errors gives for a status.
 fn expected_examples(document: &Value, status: &str) -> Map<String, Value> {
     let has_operations = |row: &&Value| row["operations"].as_array().is_none_or(|ids| !ids.is_empty());
-    let of_status = rows(document).filter(|row| row["status"].to_string() == status).filter(has_operations);
+    let of_status = rows(document).filter(|row| row["status"].as_u64() == status.parse().ok()).filter(has_operations);
     let error =
         |row: &Value| json!({ "message": row["message"], "type": row["type"], "param": null, "code": row["code"] });
     let body = |row: &Value| json!({ "error": error(row) });

@@ -103,7 +103,7 @@ fn refusals_are_those_of_the_gateway() {
     let servers = Servers::start();
     let code = |answer: &Answer, status: u16| answer.error_object(status)["code"].as_str().map(str::to_owned);
     let unknown = Call::generation().key("sk-img-nobody").json(&request(json!({}))).send(servers.public());
-    assert_eq!(code(&unknown, 401).as_deref(), Some("invalid_api_key"));
+    assert_eq!(code(&unknown, 401).as_deref(), Some("INVALID_API_KEY"));
     assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
     let size = servers.call(Call::generation().json(&request(json!({"size": "1x1"}))));
     assert_eq!(size.error_object(400)["param"], "size");

@@ -44,17 +44,19 @@ struct Step {
 }
 
 /// Cheap steps come first; later steps reuse the build results of earlier ones.
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 19] = [
     Step::new("tools", "the programs that the other steps need are installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are up to date with the documents", generate),
     Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are correct, sizes within bounds", tidy_up),
+    Step::new("statements", "the sentences are those that were accepted", crate::statements::check),
     Step::new("deploy", "the files of docs/deploy are valid for the programs that read them", deployment::check)
         .needs("tools"),
     Step::new("openapi", "two linters find nothing in the API documents", linters::check).needs("tools"),
     Step::new("clippy", "clippy reports nothing", clippy),
     Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
+    Step::new("mutations", "a test detects each of some seeded changes", crate::mutations::check),
     Step::new("examples", "the programs of examples/ make images with the simulator", crate::examples::run),
     Step::new(
         "instructions",
@@ -74,7 +76,7 @@ const STEPS: [Step; 17] = [
 ];
 
 /// The steps to run before each commit. They need no network, and take less than three minutes if everything is built.
-const CHECK: [&str; 5] = ["fmt", "generate", "tidy", "clippy", "unit"];
+const CHECK: [&str; 6] = ["fmt", "generate", "tidy", "statements", "clippy", "unit"];
 
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]

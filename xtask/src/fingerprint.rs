@@ -23,6 +23,11 @@ pub(crate) fn generate(sources: &Sources, outputs: &[Output]) -> String {
     lines
 }
 
+/// The digest of a text, as 16 hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    build_script::fingerprint_line("", text).trim().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::build_script::fingerprint_line;

@@ -9,6 +9,7 @@ pub mod bench;
 mod calls;
 pub mod ci;
 pub mod corpus;
+mod demands;
 mod docs;
 mod document;
 pub mod examples;
@@ -31,6 +32,7 @@ mod server;
 mod settings;
 mod simulator;
 pub mod soak;
+pub mod statements;
 mod surface;
 pub mod tidy;
 pub mod tree;
@@ -45,7 +47,7 @@ pub use document::Document;
 use pages::TableSources;
 
 /// The text of every file that generation reads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// `openapi/gateway.json`.
     pub openapi: String,

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use xtask::{
     bench, ci, corpus, examples, generated_clients, instructions, mutations, postgres, public_api, readme, semver,
-    soak, tidy, tree, zoo,
+    soak, statements, tidy, tree, zoo,
 };
 
 const USAGE: &str = "\
@@ -21,7 +21,9 @@ usage: cargo xtask <task>
   test --only STEP   one step of it (may be repeated)
   test --list        the steps
   postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
+  statements REASON  write tests/golden/statements.txt, with this reason for each statement that has changed
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
+  mutations --sample N  the same with N of the changes, which the commit selects
   tours              the tests of further real clients, which `test` omits
   zoo [NAME…]        run real client programs against a gateway, and write the table of docs/clients.md
   zoo --program PATH the same with this program of the gateway, and not with a debug build
@@ -75,9 +77,11 @@ fn main() -> ExitCode {
         ["bench", "instructions"] => instructions::check(&tree::root()).map(|()| Verdict::Passed),
         ["bench", "instructions", "--record"] => instructions::record(&tree::root()).map(|()| Verdict::Passed),
         ["postgres", command @ ..] => postgres::run_with_server(&tree::root(), command).map(|()| Verdict::Passed),
-        ["mutations"] => run_mutations(),
         ["generated-clients"] => generated_clients::run(&tree::root(), None).map(verdict),
         ["generated-clients", "--program", path] => generated_clients::run(&tree::root(), Some(path)).map(verdict),
+        ["statements", reason] => write_statements(reason),
+        ["mutations"] => mutations::run(&tree::root(), None).map(verdict),
+        ["mutations", "--sample", count] => run_sample(count),
         ["examples"] => examples::run(&tree::root()).map(|()| Verdict::Passed),
         ["readme"] => readme::run(&tree::root()).map(|()| Verdict::Passed),
         ["semver"] => semver::run(&tree::root(), None).map(|()| Verdict::Passed),
@@ -140,8 +144,16 @@ fn print_vocabulary() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
-fn run_mutations() -> Result<Verdict> {
-    Ok(verdict(mutations::run(&tree::root())?))
+fn write_statements(reason: &str) -> Result<Verdict> {
+    for place in statements::write(&tree::root(), reason)? {
+        println!("{place}");
+    }
+    Ok(Verdict::Passed)
+}
+
+fn run_sample(count: &str) -> Result<Verdict> {
+    let count = count.parse().with_context(|| format!("'{count}' is no number of changes"))?;
+    Ok(verdict(mutations::run(&tree::root(), Some(count))?))
 }
 
 fn test(steps: &[&str]) -> Result<Verdict> {

@@ -6,11 +6,17 @@ use std::fmt::Display;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::OpenGateway;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::reload::ConfigReloader;
+use super::{ConfigReader, OpenGateway};
 use crate::gateway::config::{self, ConfigOverrides, HostEnvironment, Platform, SystemEnvironment};
 use crate::gateway::front::{DropshotServer, start_dropshot_server};
+use crate::gateway::store::{ServeLock, Store};
 use crate::gateway::{CurrentGateway, endpoints};
 
 /// The longest wait for running requests at the end.
@@ -20,7 +26,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct DropshotGateway {
     public: DropshotServer<CurrentGateway>,
     admin: DropshotServer<CurrentGateway>,
-    gateway: OpenGateway,
+    /// Brings changed groups into force, as long as somebody can change one.
+    group_refresh: JoinHandle<()>,
+    store: Arc<dyn Store>,
+    lock: ServeLock,
+    current: CurrentGateway,
 }
 
 /// The machine with these environment variables.
@@ -38,12 +48,19 @@ impl DropshotGateway {
         let overrides = ConfigOverrides { config: Some(config), ..ConfigOverrides::default() };
         let config = config::load(overrides, &VariableEnvironment(variables));
         let mut config = config.map_err(|problems| format!("{problems:?}"))?;
-        let gateway = OpenGateway::open(&mut config).await.map_err(text)?;
+        let OpenGateway { store, lock, current, mut changes } = OpenGateway::open(&mut config).await.map_err(text)?;
+        let reader: ConfigReader = Arc::new(|| Err(Vec::new()));
+        let mut reloader = ConfigReloader::new(reader, Arc::clone(&store), current.clone(), config);
+        let group_refresh = Handle::current().spawn(async move {
+            while let Some(requests) = changes.next().await {
+                reloader.refresh_groups_for(requests).await;
+            }
+        });
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let serve = |api| start_dropshot_server(api, gateway.current.clone(), listen).map_err(text);
+        let serve = |api| start_dropshot_server(api, current.clone(), listen).map_err(text);
         let public = serve(endpoints::public_api().map_err(text)?)?;
         let admin = serve(endpoints::admin_api().map_err(text)?)?;
-        Ok(Self { public, admin, gateway })
+        Ok(Self { public, admin, group_refresh, store, lock, current })
     }
 
     /// The address of the server of the public API.
@@ -59,11 +76,11 @@ impl DropshotGateway {
     /// Ends the running work, and closes the store.
     pub async fn stop(self) {
         tokio::join!(self.public.stop(STOP_TIMEOUT), self.admin.stop(STOP_TIMEOUT));
-        let OpenGateway { store, lock, current, changes } = self.gateway;
-        current.get().ledger().drain().await;
-        current.get().stop_tasks().await;
-        store.close().await;
-        drop((lock, changes));
+        self.group_refresh.abort();
+        self.current.get().ledger().drain().await;
+        self.current.get().stop_tasks().await;
+        self.store.close().await;
+        drop(self.lock);
     }
 }
 

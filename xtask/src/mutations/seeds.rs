@@ -1,7 +1,10 @@
 //! The seeded changes: of schemas, the error table, headers, numbers in prose, the admin API document, pages and
 //! skills.
 
-use super::Seed;
+mod facts;
+mod statements;
+
+use super::{Seed, SeedKind};
 
 const GATEWAY: &str = "openapi/gateway.json";
 const ADMIN: &str = "openapi/admin.json";
@@ -22,11 +25,16 @@ const fn seed(
     from: &'static str,
     to: &'static str,
 ) -> Seed {
-    Seed { description: about, path, after, from, to }
+    Seed { kind: SeedKind::Fact, description: about, path, after, from, to }
+}
+
+/// All seeded changes.
+pub(super) fn all_seeds() -> impl Iterator<Item = &'static Seed> {
+    SEEDS.iter().chain(facts::SEEDS).chain(statements::SEEDS)
 }
 
 #[rustfmt::skip]
-pub(super) const SEEDS: &[Seed] = &[
+const SEEDS: &[Seed] = &[
     seed("a bound of a field", GATEWAY, "\"ImageCount\": {\n",
         "\"maximum\": 10",
         "\"maximum\": 11"),
