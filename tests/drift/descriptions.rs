@@ -14,8 +14,7 @@ use crate::specified::specified;
 use crate::{admin_document, assert_mentions, assert_no_difference, document, json, root};
 
 /// The limits of the specification, and the words that state them.
-const SPECIFIED_LIMITS: [(&str, &str); 3] = [
-    ("max_upload_image_bytes", "| file size | under 50 MB |"),
+const SPECIFIED_LIMITS: [(&str, &str); 2] = [
     ("client_timeout_seconds", "| client timeout, normal images | 120 s |"),
     ("client_timeout_large_seconds", "| client timeout, 4K (`3840x2160`) | 300 s "),
 ];

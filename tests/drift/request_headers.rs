@@ -84,7 +84,7 @@ fn a_header_on_one_side_only_is_reported() {
     let mut changed = document();
     changed["components"]["parameters"]["Mood"] = json!({ "name": "x-mood", "in": "header" });
     let mut sources = source_files();
-    let (_, text) = sources.iter_mut().find(|(path, _)| path == READERS[1]).expect("a file");
+    let (_, text) = sources.iter_mut().find(|(path, _)| path == READERS[2]).expect("a file");
     text.insert_str(0, "const WEATHER: &str = \"x-weather\";\n");
     let found = differences(&changed, &sources);
     assert_mentions(&found, "\"x-mood\": no file reads MOOD_HEADER");

@@ -35,7 +35,8 @@ fn table(text: &str, start: &str) -> Vec<Row> {
 /// The schema of a member, or its component.
 fn member<'a>(document: &'a Value, holder: &'a Value, name: &str) -> &'a Value {
     let schema = &holder["properties"][name];
-    let inner = schema["allOf"].get(0).unwrap_or(schema);
+    // The other choice is `null`.
+    let inner = schema["anyOf"].get(0).unwrap_or(schema);
     let pointer = inner["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     pointer.and_then(|pointer| document.pointer(pointer)).unwrap_or(inner)
 }
