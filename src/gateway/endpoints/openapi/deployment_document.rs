@@ -58,19 +58,15 @@ impl Schemas<'_> {
         self.schema(name)?.get_mut("properties")?.as_object_mut()
     }
 
+    /// Adds words to an enumeration, or to the list of an open one.
     fn add_words<'a>(&mut self, name: &str, words: impl Iterator<Item = &'a str>) {
-        let Some(Value::Array(known)) = self.schema(name).and_then(|schema| schema.get_mut("enum")) else { return };
+        let Some(schema) = self.schema(name) else { return };
+        let list = if schema.contains_key("enum") { "enum" } else { "x-extensible-enum" };
+        let Some(Value::Array(known)) = schema.get_mut(list) else { return };
         for word in words {
             if known.iter().all(|other| other != word) {
                 known.push(word.into());
             }
-        }
-    }
-
-    fn raise_maximum(&mut self, name: &str, maximum: u32) {
-        let Some(limit) = self.schema(name).and_then(|schema| schema.get_mut("maximum")) else { return };
-        if limit.as_u64().is_some_and(|limit| limit < u64::from(maximum)) {
-            *limit = maximum.into();
         }
     }
 
@@ -79,13 +75,13 @@ impl Schemas<'_> {
         for (name, words) in
             [("Quality", &model.qualities), ("OutputFormat", &model.formats), ("Background", &model.backgrounds)]
         {
-            self.add_words(name, words.iter().map(String::as_str));
+            for listed in [name.to_owned(), format!("Open{name}")] {
+                self.add_words(&listed, words.iter().map(String::as_str));
+            }
             // An answer states the word that was chosen in place of `auto`.
             let chosen = words.iter().map(String::as_str).filter(|word| *word != AUTO);
             self.add_words(&format!("Resolved{name}"), chosen);
         }
-        self.raise_maximum("ImageCount", model.max_images);
-        self.raise_maximum("PartialImages", model.max_partial_images);
         self.add_fidelities(&model.fidelities);
         for (body, is_edit) in BODIES {
             let fields = model.fields.iter().filter(|field| field.applies_to(is_edit));

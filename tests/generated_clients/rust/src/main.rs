@@ -3,8 +3,6 @@
 use std::env;
 use std::error::Error;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use openapi::apis::Error as CallError;
 use openapi::apis::configuration::Configuration;
 use openapi::apis::images_api::{CreateImageError, create_image};
@@ -18,12 +16,12 @@ async fn send(prompt: &str, key: Option<&str>, idempotency_key: Option<&str>) ->
     let configuration = Configuration { base_path, bearer_access_token: Some(token), ..Configuration::new() };
     let mut request = ImageGenerationRequest::new(ImageModel::GptImage2, prompt.to_owned());
     request.n = Some(None);
-    Ok(create_image(&configuration, request, idempotency_key, None, None, None).await)
+    Ok(create_image(&configuration, request, idempotency_key, None, None, None, None).await)
 }
 
 fn image(answer: &ImagesResponse) -> Result<Vec<u8>, Box<dyn Error>> {
-    let image = answer.data.first().ok_or("no image")?;
-    Ok(STANDARD.decode(&image.b64_json)?)
+    // The client has decoded it.
+    Ok(answer.data.first().ok_or("no image")?.b64_json.clone())
 }
 
 /// The status of an error and its body.
