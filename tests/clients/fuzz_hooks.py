@@ -14,7 +14,8 @@ from hypothesis import strategies
 DOCUMENT = json.loads(pathlib.Path(os.environ["FUZZ_DOCUMENT"]).read_text())
 CALLERS = json.loads(pathlib.Path(os.environ["FUZZ_CALLERS"]).read_text())
 STATUS = {row["code"]: row["status"] for row in CALLERS["x-imagate-errors"] + DOCUMENT["x-imagate-errors"]}
-KNOWN = set(DOCUMENT["components"]["schemas"]["ErrorCode"]["enum"])
+CODES = DOCUMENT["components"]["schemas"]["ErrorCode"]
+KNOWN = set(CODES.get("enum") or CODES["x-extensible-enum"])
 
 # Most files of the form are images, so that an edit gets beyond its first rule.
 PICTURES = [path.read_bytes() for path in sorted(pathlib.Path(os.environ["PICTURES"]).iterdir())]

@@ -21,7 +21,10 @@ const NAMES: &[&str] = &[
 ];
 /// Headers with this prefix are forwarded too.
 const PREFIX: &str = "x-codex-";
-/// The most bytes of a header value (our choice). A header with a longer value is not forwarded.
+/// The most bytes of the value of a named header (our choice): they are ids and names of programs. A header with a longer
+/// value is not forwarded.
+const NAMED_VALUE_MAX: usize = 1024;
+/// The most bytes of the value of a header with the prefix (our choice).
 const VALUE_MAX: usize = 8 * 1024;
 /// The most bytes of the names and values of all forwarded headers together (our choice), so that no caller can cause a
 /// request head that upstreams refuse as too large. A header that would exceed this sum is not forwarded.
@@ -32,9 +35,11 @@ pub(super) fn select_forwarded(headers: &HeaderMap) -> HeaderMap {
     let mut selected = HeaderMap::new();
     let mut length = 0;
     for (name, value) in headers {
-        let is_forwarded = NAMES.contains(&name.as_str()) || name.as_str().starts_with(PREFIX);
+        let is_named = NAMES.contains(&name.as_str());
+        let value_max = if is_named { NAMED_VALUE_MAX } else { VALUE_MAX };
+        let is_forwarded = is_named || name.as_str().starts_with(PREFIX);
         let size = name.as_str().len() + value.len();
-        if is_forwarded && value.len() <= VALUE_MAX && length + size <= ALL_MAX && !selected.contains_key(name) {
+        if is_forwarded && value.len() <= value_max && length + size <= ALL_MAX && !selected.contains_key(name) {
             length += size;
             selected.insert(name.clone(), value.clone());
         }
