@@ -1,6 +1,7 @@
 //! Callers that ask for an image, leave at any moment, and ask again as their kind of client does.
 
 use std::fs;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
@@ -217,6 +218,8 @@ impl ImageCaller {
             None if body["error"]["reason"] == "outcome_unknown" || failure == "upstream_error" => {
                 ImageOutcome::Unknown
             }
+            // The error event of the contract has no reason.
+            None if body["type"] == "error" && body["code"] == "upstream_error" => ImageOutcome::Unknown,
             // The page of the form says it in words.
             None if self.kind == CallerKind::Form && answer.status == 502 => ImageOutcome::Unknown,
             None => ImageOutcome::Open(format!("{} {:.300} {:?}", answer.status, text, answer.header("location"))),
@@ -293,11 +296,18 @@ impl ImageCaller {
 
     fn begin_command(&mut self, stage: &CallerStage, moment: Duration) {
         fs::create_dir_all(self.home.path().join("images")).expect("a folder");
-        let mut child = self.command(stage).spawn_with(Stdio::null(), Stdio::null(), Stdio::null());
+        let mut child = self.command(stage).spawn_with(Stdio::null(), Stdio::null(), Stdio::piped());
         pause(moment * 3);
         signal(&child, if self.kind == CallerKind::Batch { "KILL" } else { "INT" });
         assert!(ends_within(&mut child, TEST_TIMEOUT), "the command does not end");
-        self.outcome = self.written_image().map_or(ImageOutcome::Open("stopped".to_owned()), ImageOutcome::Image);
+        let mut said = String::new();
+        child.stderr.iter_mut().for_each(|stderr| drop(stderr.read_to_string(&mut said)));
+        self.outcome = match self.written_image() {
+            Some(image) => ImageOutcome::Image(image),
+            // It has got its answer before the signal, and the next command is a new request.
+            None if said.contains("outcome_unknown") => ImageOutcome::Unknown,
+            None => ImageOutcome::Open("stopped".to_owned()),
+        };
     }
 
     fn run_command(&mut self, stage: &CallerStage) {
