@@ -12,7 +12,8 @@
 //! failure before that point can still be answered with an error status. The proven answer becomes a [`RelayBody`], which
 //! the caller's connection polls. If the upstream's body breaks off after that point, the caller's body ends with an
 //! error event, or breaks off too if the caller did not ask for events. [`combined_answer`] is a second source of such a
-//! body: images of several calls; and [`converted_answer`] a third: images that were exchanged. This module does not know accounts or records: a callback receives the outcome of each
+//! body: images of several calls; and [`converted_answer`] a third: images that were exchanged. This module does not
+//! know accounts or records: a callback receives the outcome of each
 //! answer ([`body::EndCallback`]).
 
 mod answer_charges;
@@ -42,7 +43,7 @@ pub(crate) use answer_relay::UpstreamRelay;
 pub(crate) use answer_usage::{AnswerUsage, TokenCounts, sum_usage};
 pub(crate) use body::{ClosingFuture, RelayBody, RelayOutcome};
 pub(crate) use combined_answer::{SpooledImage, SpooledImageError, combine_images, spool_image};
-pub(crate) use converted_answer::{SpooledAnswer, cut_off_answer, spool_answer};
+pub(crate) use converted_answer::{SpooledAnswer, UnspooledAnswer, cut_off_answer, spool_answer};
 pub(crate) use event::{AnswerSummary, AnswerWithoutImage, DeliveredImage};
 pub(crate) use image_encoder::HEARTBEAT;
 pub(crate) use paced_body::PacedBody;

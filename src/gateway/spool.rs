@@ -56,6 +56,9 @@ pub(crate) struct SpoolWriter {
     /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for: neither a budget nor
     /// the part of the disk that is reserved for the database is a reason to refuse them.
     is_upload: bool,
+    /// The bytes that the disk takes.
+    #[cfg(test)]
+    room: u64,
 }
 
 /// A complete upload or answer. Its file returns to the pool when the last reference to it is dropped.
@@ -193,7 +196,13 @@ impl Spool {
     fn writer(&self, anonymous_file: AnonymousFile) -> SpoolWriter {
         let share = self.admission.as_ref().map_or_else(|| self.pool.budgets.answer_disk(), Admission::disk);
         let pooled_file = PooledFile { anonymous_file: Some(anonymous_file), pool: Arc::clone(&self.pool), share };
-        SpoolWriter { pooled_file, length: 0, is_upload: self.admission.is_some() }
+        SpoolWriter {
+            pooled_file,
+            length: 0,
+            is_upload: self.admission.is_some(),
+            #[cfg(test)]
+            room: u64::MAX,
+        }
     }
 
     /// Returns a writer for the body of a request, which may be small: only a large body takes a file.
@@ -238,6 +247,10 @@ impl SpoolWriter {
         let pool = &self.pooled_file.pool;
         #[cfg(test)]
         pool.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        #[cfg(test)]
+        if end > self.room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.pooled_file.share.set_bytes(end)?;
         if self.is_upload && !pool.has_room_for(bytes.len() as u64) {
             return Err(pool.budgets.refuse(BudgetExceeded::FreeSpace));
@@ -266,9 +279,24 @@ impl SpoolWriter {
     }
 
     /// Like [`SpoolWriter::append`], for bytes that came in several chunks, with the same errors.
-    pub(crate) async fn append_all(mut self, chunks: Vec<Bytes>) -> io::Result<Self> {
+    pub(crate) async fn append_all(self, chunks: Vec<Bytes>) -> io::Result<Self> {
+        let (writer, written) = self.try_append_all(chunks).await?;
+        written.map(|()| writer)
+    }
+
+    /// Like [`SpoolWriter::append_all`], but returns the writer with the result of the write: what it has written before
+    /// can still be read.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the gateway stops.
+    pub(crate) async fn try_append_all(mut self, chunks: Vec<Bytes>) -> io::Result<(Self, io::Result<()>)> {
         let pool = Arc::clone(&self.pooled_file.pool);
-        pool.run_blocking(move || chunks.iter().try_for_each(|chunk| self.write(chunk)).map(|()| self)).await
+        let write_all = move || {
+            let written = chunks.iter().try_for_each(|chunk| self.write(chunk));
+            Ok((self, written))
+        };
+        pool.run_blocking(write_all).await
     }
 
     /// Ends the upload or answer, which is now complete.
@@ -299,10 +327,9 @@ impl Spool {
         Self::open_in(data_dir, u64::MAX, RequestBudgets::default_for_test())
     }
 
-    /// Returns a writer that accepts no bytes.
-    pub(crate) fn failing_writer(&self) -> io::Result<SpoolWriter> {
-        let named = tempfile::NamedTempFile::new_in(&self.pool.folder)?;
-        Ok(self.writer(AnonymousFile { file: File::open(named.path())?, extent: 0 }))
+    /// Returns a writer that accepts no more than this number of bytes.
+    pub(crate) fn writer_with_room(&self, room: u64) -> io::Result<SpoolWriter> {
+        Ok(SpoolWriter { room, ..self.create_writer_blocking()? })
     }
 }
 

@@ -53,7 +53,7 @@ const GETS: [(&str, &str); 15] = [
 ];
 
 /// An answer of the program.
-pub(crate) struct Answer {
+pub(crate) struct RecordedAnswer {
     pub(crate) status: u16,
     /// With names in lower case.
     pub(crate) headers: Vec<(String, String)>,
@@ -61,37 +61,37 @@ pub(crate) struct Answer {
 }
 
 /// The answers of one run of the program.
-pub(crate) struct Recording {
+pub(crate) struct ServedAnswers {
     /// The status of each route, as `METHOD path`, for a request without a key.
     pub(crate) statuses_without_key: BTreeMap<String, u16>,
     /// The content types that each public operation with a body reads.
     pub(crate) request_types: BTreeMap<&'static str, BTreeSet<&'static str>>,
     /// Answers with status 200, each with its operation.
-    pub(crate) answers: Vec<(&'static str, Answer)>,
+    pub(crate) answers: Vec<(&'static str, RecordedAnswer)>,
     /// The schema of the settings, as the program prints it.
     pub(crate) settings_schema: Value,
 }
 
 /// A running program, which the end of the value ends.
-struct Program {
+struct RecordedGateway {
     child: Child,
     address: String,
     key: String,
 }
 
-pub(crate) static RECORDING: LazyLock<Recording> = LazyLock::new(Recording::make);
+pub(crate) static SERVED_ANSWERS: LazyLock<ServedAnswers> = LazyLock::new(ServedAnswers::make);
 
 /// The registered routes, as `METHOD path`.
 pub(crate) fn registered_routes() -> impl Iterator<Item = String> {
     imagate::served_routes().into_iter().map(|[_, method, path]| format!("{method} {path}"))
 }
 
-// === impl Recording ===
+// === impl ServedAnswers ===
 
-impl Recording {
+impl ServedAnswers {
     fn make() -> Self {
         let home = tempfile::tempdir().expect("a folder");
-        let program = Program::start(home.path());
+        let program = RecordedGateway::start(home.path());
         let statuses = registered_routes().map(|route| {
             let status = program.status_without_key(&route);
             (route, status)
@@ -112,9 +112,9 @@ impl Recording {
     }
 }
 
-// === impl Program ===
+// === impl RecordedGateway ===
 
-impl Program {
+impl RecordedGateway {
     fn start(home: &Path) -> Self {
         let mut command = command(home);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]);
@@ -146,13 +146,13 @@ impl Program {
     }
 
     /// Sends a request with the key, or with the token of operators.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> RecordedAnswer {
         let secret = if path.starts_with("/admin/") { ADMIN_TOKEN } else { &self.key };
         let secret = format!("Bearer {secret}");
         let headers = [headers, &[("authorization", secret.as_str())]].concat();
         let mut bytes = Vec::new();
         self.open(method, path, &headers, body).read_to_end(&mut bytes).expect("an answer");
-        Answer::parse(&String::from_utf8_lossy(&bytes))
+        RecordedAnswer::parse(&String::from_utf8_lossy(&bytes))
     }
 
     /// The status of a route for a request without a key. Each parameter of the path is `x`.
@@ -166,7 +166,7 @@ impl Program {
         line.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
     }
 
-    fn good_answers(&self) -> Vec<(&'static str, Answer)> {
+    fn good_answers(&self) -> Vec<(&'static str, RecordedAnswer)> {
         let image = json!({
             "model": "gpt-image-2", "prompt": "a fox", "size": "1024x640", "quality": "low", "output_format": "png",
         });
@@ -202,16 +202,16 @@ impl Program {
         answers
     }
 
-    fn post(&self, operation: &str, body: &Value) -> Answer {
+    fn post(&self, operation: &str, body: &Value) -> RecordedAnswer {
         let (_, path) = POSTS.iter().find(|(name, _)| *name == operation).expect("an operation");
         self.change("POST", path, body)
     }
 
-    fn change(&self, method: &str, path: &str, body: &Value) -> Answer {
+    fn change(&self, method: &str, path: &str, body: &Value) -> RecordedAnswer {
         self.send(method, path, &[("content-type", JSON)], body.to_string().as_bytes())
     }
 
-    fn post_form(&self, image: &[u8]) -> Answer {
+    fn post_form(&self, image: &[u8]) -> RecordedAnswer {
         let head = "--part\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\ngpt-image-2\r\n\
             --part\r\ncontent-disposition: form-data; name=\"prompt\"\r\n\r\na scarf\r\n\
             --part\r\ncontent-disposition: form-data; name=\"image[]\"; filename=\"a.png\"\r\n\
@@ -221,16 +221,16 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for RecordedGateway {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-// === impl Answer ===
+// === impl RecordedAnswer ===
 
-impl Answer {
+impl RecordedAnswer {
     fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
         let mut lines = head.lines();

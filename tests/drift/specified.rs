@@ -17,14 +17,14 @@ static RANGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^([0-9]+) to ([0-9
 static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new("`([a-z0-9-]+)`").expect("a pattern"));
 
 /// A row of a table: name, type, and the further cells.
-type Row = Vec<String>;
+type TableRow = Vec<String>;
 
 pub(crate) fn specified() -> String {
     fs::read_to_string(folder().join(TEXT)).expect("the specification")
 }
 
 /// The rows of the first table after these words, without its head.
-fn table(text: &str, start: &str) -> Vec<Row> {
+fn table(text: &str, start: &str) -> Vec<TableRow> {
     let tail = text.split_once(start).unwrap_or_else(|| panic!("{TEXT}: no '{start}'")).1;
     let rows = tail.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     let cells =

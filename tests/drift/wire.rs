@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::descriptions::validator_of;
-use crate::recording::{Answer, RECORDING, Recording};
+use crate::recording::{RecordedAnswer, SERVED_ANSWERS, ServedAnswers};
 use crate::{admin_document, assert_mentions, assert_no_difference, document, json};
 
 /// Operations whose answers are passed on as the upstream writes them, so the document cannot know their members.
@@ -20,17 +20,17 @@ const ALWAYS: &str = "x-request-id";
 type DeclaredHeaders<'a> = BTreeMap<&'a str, &'a Value>;
 
 /// An operation of a document: method, path, and the operation itself.
-struct Operation<'a> {
+struct DocumentOperation<'a> {
     document: &'a Value,
     route: String,
     value: &'a Value,
 }
 
-fn operations(document: &Value) -> impl Iterator<Item = Operation<'_>> {
+fn operations(document: &Value) -> impl Iterator<Item = DocumentOperation<'_>> {
     let paths = document["paths"].as_object().into_iter().flatten();
     paths.flat_map(move |(path, item)| {
         let methods = item.as_object().into_iter().flatten();
-        methods.map(move |(method, value)| Operation {
+        methods.map(move |(method, value)| DocumentOperation {
             document,
             route: format!("{} {path}", method.to_uppercase()),
             value,
@@ -38,15 +38,15 @@ fn operations(document: &Value) -> impl Iterator<Item = Operation<'_>> {
     })
 }
 
-// === impl Operation ===
+// === impl DocumentOperation ===
 
-impl<'a> Operation<'a> {
+impl<'a> DocumentOperation<'a> {
     fn id(&self) -> &'a str {
         self.value["operationId"].as_str().unwrap_or_default()
     }
 
     /// The recorded answers of this operation.
-    fn answers<'r>(&self, recording: &'r Recording) -> impl Iterator<Item = &'r Answer> {
+    fn answers<'r>(&self, recording: &'r ServedAnswers) -> impl Iterator<Item = &'r RecordedAnswer> {
         let id = self.id().to_owned();
         recording.answers.iter().filter(move |(operation, _)| *operation == id).map(|(_, answer)| answer)
     }
@@ -71,7 +71,7 @@ fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 }
 
 /// One line for each operation whose key is not the one that the program demands: a bearer token.
-fn key_differences(document: &Value, recording: &Recording) -> Vec<String> {
+fn key_differences(document: &Value, recording: &ServedAnswers) -> Vec<String> {
     let mut lines = Vec::new();
     for operation in operations(document) {
         let demands_key = recording.statuses_without_key.get(&operation.route) == Some(&401);
@@ -88,7 +88,7 @@ fn key_differences(document: &Value, recording: &Recording) -> Vec<String> {
 }
 
 /// One line for each content type that only the document or only the program has.
-fn content_type_differences(document: &Value, recording: &Recording) -> Vec<String> {
+fn content_type_differences(document: &Value, recording: &ServedAnswers) -> Vec<String> {
     let mut lines = Vec::new();
     for operation in operations(document) {
         let keys = |holder: &Value| {
@@ -114,7 +114,7 @@ fn content_type_differences(document: &Value, recording: &Recording) -> Vec<Stri
 
 /// One line for each header of a recorded answer that the document does not declare or whose value it forbids, and for
 /// each required header that an answer lacks.
-fn header_differences(document: &Value, recording: &Recording) -> Vec<String> {
+fn header_differences(document: &Value, recording: &ServedAnswers) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for operation in operations(document) {
         let declared = operation.declared_answer()["headers"].as_object().into_iter().flatten();
@@ -130,7 +130,7 @@ fn header_differences(document: &Value, recording: &Recording) -> Vec<String> {
 }
 
 /// The faults of the headers of one answer.
-fn header_faults(document: &Value, declared: &DeclaredHeaders<'_>, answer: &Answer) -> Vec<String> {
+fn header_faults(document: &Value, declared: &DeclaredHeaders<'_>, answer: &RecordedAnswer) -> Vec<String> {
     let sent = answer.headers.iter().filter(|(name, _)| !TRANSPORT.contains(&name.as_str()));
     let fault = |(name, value): &(String, String)| match declared.get(name.as_str()) {
         None => Some(format!("{name} only in the code")),
@@ -154,7 +154,7 @@ fn allows_text(document: &Value, schema: &Value, text: &str) -> bool {
 }
 
 /// One line for each member of a recorded answer that the document does not declare.
-fn member_differences(document: &Value, recording: &Recording) -> Vec<String> {
+fn member_differences(document: &Value, recording: &ServedAnswers) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for operation in operations(document).filter(|operation| !PASSED_ON.contains(&operation.id())) {
         for answer in operation.answers(recording) {
@@ -223,8 +223,8 @@ fn discriminator_differences(document: &Value) -> Vec<String> {
     lines
 }
 
-fn for_both(check: impl Fn(&Value, &Recording) -> Vec<String>) -> Vec<String> {
-    [document(), admin_document()].iter().flat_map(|document| check(document, &RECORDING)).collect()
+fn for_both(check: impl Fn(&Value, &ServedAnswers) -> Vec<String>) -> Vec<String> {
+    [document(), admin_document()].iter().flat_map(|document| check(document, &SERVED_ANSWERS)).collect()
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn each_event_type_has_its_component() {
 #[test]
 fn the_schema_of_the_settings_is_that_of_the_program() {
     let written = json("schemas/config.schema.json");
-    assert_no_difference(&crate::difference::differences(&written, &RECORDING.settings_schema));
+    assert_no_difference(&crate::difference::differences(&written, &SERVED_ANSWERS.settings_schema));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn another_key_or_none_is_reported() {
     let mut changed = document();
     changed["components"]["securitySchemes"]["bearer"] = json!({ "type": "apiKey", "in": "header", "name": "x-key" });
     changed["paths"]["/v1/models"]["get"]["security"] = json!([]);
-    let found = key_differences(&changed, &RECORDING);
+    let found = key_differences(&changed, &SERVED_ANSWERS);
     assert_mentions(&found, "create_image: the key is a bearer token");
     assert_mentions(&found, "list_models: a key is demanded by one side only");
 }
@@ -277,7 +277,7 @@ fn another_content_type_is_reported() {
         .as_object_mut()
         .unwrap()
         .remove("application/json");
-    let found = content_type_differences(&changed, &RECORDING);
+    let found = content_type_differences(&changed, &SERVED_ANSWERS);
     assert_mentions(&found, "create_image: answer of text/event-stream on one side only");
     assert_mentions(&found, "edit_image: request of application/json on one side only");
 }
@@ -288,7 +288,7 @@ fn another_header_is_reported() {
     changed["components"]["headers"]["Simulated"]["schema"] = json!({ "type": "integer" });
     changed["components"]["headers"]["RequestId"].as_object_mut().unwrap().remove("required");
     changed["components"]["headers"]["Replayed"]["required"] = json!(true);
-    let found = header_differences(&changed, &RECORDING);
+    let found = header_differences(&changed, &SERVED_ANSWERS);
     assert_mentions(&found, "create_image: header x-imagate-simulated cannot be 'true'");
     assert_mentions(&found, "list_models: header x-request-id is always sent, so it is required");
     assert_mentions(&found, "create_image: header x-imagate-replayed is not always sent");
@@ -302,7 +302,7 @@ fn a_member_that_only_the_code_has_is_reported() {
         .as_object_mut()
         .unwrap()
         .remove("usage");
-    let found = member_differences(&changed, &RECORDING);
+    let found = member_differences(&changed, &SERVED_ANSWERS);
     assert_mentions(&found, "list_models › data › owned_by: only in the code");
     assert_mentions(&found, "create_image › usage: only in the code");
 }

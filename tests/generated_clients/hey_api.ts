@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { createClient } from "./hey_api_client/client/index.js";
 import { createImage, type CreateImageErrors } from "./hey_api_client/index.js";
 
-const { TOUR_ORIGIN: origin = "", TOUR_KEY: key = "", TOUR_WORD: word = "" } = process.env;
+const { CLIENT_TEST_ORIGIN: origin = "", CLIENT_TEST_KEY: key = "", CLIENT_TEST_WORD: word = "" } = process.env;
 
 const send = (prompt: string, token = key, idempotencyKey?: string) =>
     createImage({
@@ -39,9 +39,9 @@ async function failure(prompt: string, token = key): Promise<string | null> {
     }
 }
 
-const first = await image(`A fox, counted-${word}`, `tour-${word}`);
+const first = await image(`A fox, counted-${word}`, `run-${word}`);
 assert.equal(first.subarray(1, 4).toString(), "PNG");
-assert.deepEqual(await image(`A fox, counted-${word}`, `tour-${word}`), first);
+assert.deepEqual(await image(`A fox, counted-${word}`, `run-${word}`), first);
 const { data: other } = await send("A fox, answers-quality-ultra");
 assert.equal(other?.quality, "ultra");
 assert.equal(await failure("A fox", "sk-wrong"), "INVALID_API_KEY");

@@ -6,7 +6,7 @@ import createClient from "openapi-fetch";
 
 import type { paths } from "./openapi_typescript.js";
 
-const { TOUR_ORIGIN: origin = "", TOUR_KEY: key = "", TOUR_WORD: word = "" } = process.env;
+const { CLIENT_TEST_ORIGIN: origin = "", CLIENT_TEST_KEY: key = "", CLIENT_TEST_WORD: word = "" } = process.env;
 const path = "/v1/images/generations";
 type Failures = paths[typeof path]["post"]["responses"];
 
@@ -43,9 +43,9 @@ async function failure(prompt: string, token = key): Promise<string | null> {
     }
 }
 
-const first = await image(`A fox, counted-${word}`, `tour-${word}`);
+const first = await image(`A fox, counted-${word}`, `run-${word}`);
 assert.equal(first.subarray(1, 4).toString(), "PNG");
-assert.deepEqual(await image(`A fox, counted-${word}`, `tour-${word}`), first);
+assert.deepEqual(await image(`A fox, counted-${word}`, `run-${word}`), first);
 assert.equal((await send("A fox, answers-quality-ultra")).data?.quality, "ultra");
 assert.equal(await failure("A fox", "sk-wrong"), "INVALID_API_KEY");
 assert.equal(await failure(`A fox ${word}, takes-8-seconds`), "image_in_progress");

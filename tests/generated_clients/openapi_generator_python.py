@@ -6,7 +6,7 @@ import os
 from imagate_client import ApiClient, Configuration, ImageGenerationRequest, ImageModel, ImagesApi
 from imagate_client.exceptions import ConflictException, UnauthorizedException
 
-ORIGIN, KEY, WORD = (os.environ[name] for name in ("TOUR_ORIGIN", "TOUR_KEY", "TOUR_WORD"))
+ORIGIN, KEY, WORD = (os.environ[name] for name in ("CLIENT_TEST_ORIGIN", "CLIENT_TEST_KEY", "CLIENT_TEST_WORD"))
 
 
 def send(prompt, key=KEY, idempotency_key=None):
@@ -28,9 +28,9 @@ def failure(kind, *arguments):
     raise AssertionError(answer)
 
 
-first = image(send(f"A fox, counted-{WORD}", idempotency_key=f"tour-{WORD}"))
+first = image(send(f"A fox, counted-{WORD}", idempotency_key=f"run-{WORD}"))
 assert first.startswith(b"\x89PNG"), first[:8]
-assert image(send(f"A fox, counted-{WORD}", idempotency_key=f"tour-{WORD}")) == first
+assert image(send(f"A fox, counted-{WORD}", idempotency_key=f"run-{WORD}")) == first
 assert send("A fox, answers-quality-ultra").quality == "ultra"
 assert failure(UnauthorizedException, "A fox", "sk-wrong") == "INVALID_API_KEY"
 assert failure(ConflictException, f"A fox {WORD}, takes-8-seconds") == "image_in_progress"

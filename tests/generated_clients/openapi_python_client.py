@@ -9,7 +9,7 @@ from imagate_client.api.images import create_image
 from imagate_client.models import ErrorResponse, ImageGenerationRequest, ImageModel, ImagesResponse, Quality
 from imagate_client.types import UNSET
 
-ORIGIN, KEY, WORD = (os.environ[name] for name in ("TOUR_ORIGIN", "TOUR_KEY", "TOUR_WORD"))
+ORIGIN, KEY, WORD = (os.environ[name] for name in ("CLIENT_TEST_ORIGIN", "CLIENT_TEST_KEY", "CLIENT_TEST_WORD"))
 
 
 def send(prompt, key=KEY, idempotency_key=UNSET):
@@ -29,9 +29,9 @@ def code(answer):
     return answer.status_code, answer.parsed.error.code
 
 
-first = image(send(f"A fox, counted-{WORD}", idempotency_key=f"tour-{WORD}"))
+first = image(send(f"A fox, counted-{WORD}", idempotency_key=f"run-{WORD}"))
 assert first.startswith(b"\x89PNG"), first[:8]
-assert image(send(f"A fox, counted-{WORD}", idempotency_key=f"tour-{WORD}")) == first
+assert image(send(f"A fox, counted-{WORD}", idempotency_key=f"run-{WORD}")) == first
 assert send("A fox, answers-quality-ultra").parsed.quality == "ultra"
 assert code(send("A fox", key="sk-wrong")) == (HTTPStatus.UNAUTHORIZED, "INVALID_API_KEY")
 assert code(send(f"A fox {WORD}, takes-8-seconds")) == (HTTPStatus.CONFLICT, "image_in_progress")

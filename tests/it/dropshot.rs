@@ -12,15 +12,15 @@ use crate::kit::{Answer, Call, Events, Form, Gateway, alpha_png, request};
 const TOKEN: &str = "admin-token-for-dropshot-0123456789abcdef";
 
 /// The two servers, and the gateway whose data they have.
-struct Servers {
+struct DropshotServers {
     gateway: Gateway,
     runtime: Runtime,
     served: DropshotGateway,
 }
 
-// === impl Servers ===
+// === impl DropshotServers ===
 
-impl Servers {
+impl DropshotServers {
     /// The simulator answers.
     fn start() -> Self {
         let secrets = [("IT_ADMIN", TOKEN)];
@@ -64,7 +64,7 @@ fn request_id(answer: &Answer) -> String {
 
 #[test]
 fn every_operation_of_callers_is_served() {
-    let servers = Servers::start();
+    let servers = DropshotServers::start();
     let generation = servers.call(Call::generation().json(&request(json!({"size": "1024x640", "quality": "low"}))));
     assert!(generation.ok_json()["data"][0]["b64_json"].is_string());
     let id = request_id(&generation);
@@ -100,7 +100,7 @@ fn every_operation_of_callers_is_served() {
 
 #[test]
 fn refusals_are_those_of_the_gateway() {
-    let servers = Servers::start();
+    let servers = DropshotServers::start();
     let code = |answer: &Answer, status: u16| answer.error_object(status)["code"].as_str().map(str::to_owned);
     let unknown = Call::generation().key("sk-img-nobody").json(&request(json!({}))).send(servers.public());
     assert_eq!(code(&unknown, 401).as_deref(), Some("INVALID_API_KEY"));
@@ -125,7 +125,7 @@ fn refusals_are_those_of_the_gateway() {
 
 #[test]
 fn every_kind_of_admin_operation_is_served() {
-    let servers = Servers::start();
+    let servers = DropshotServers::start();
     let group = servers.manage(Call::post("/admin/v1/groups").json(&json!({"name": "painters"}))).ok_json();
     assert_eq!(group["name"], "painters");
     let user = json!({"name": "ada", "groups": ["painters"]});

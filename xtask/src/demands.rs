@@ -18,14 +18,14 @@ const COLUMN: &str = " · ";
 const QUOTATION: &str = " / ";
 
 /// A sentence, a list item or a row of the text, and for each of its bytes if a row quotes it.
-struct Passage {
+struct TextPassage {
     text: String,
     quoted: Vec<bool>,
 }
 
 /// The text of the specification, and the place at which the search for the next quotation begins.
-struct Passages {
-    passages: Vec<Passage>,
+struct SpecificationText {
+    passages: Vec<TextPassage>,
     position: (usize, usize),
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn differences(page: &str, text: &str) -> Vec<String> {
 }
 
 fn quotation_differences(page: &str, text: &str) -> Vec<String> {
-    let mut passages = Passages::read(text);
+    let mut passages = SpecificationText::read(text);
     let mut lines = Vec::new();
     for (place, quotation) in quotations(page) {
         if !passages.mark(quotation) {
@@ -63,9 +63,9 @@ fn quotations(page: &str) -> impl Iterator<Item = (String, &str)> {
     rows.chain(without_row.map(|(text, _)| ("a sentence without a row".to_owned(), text)))
 }
 
-// === impl Passages ===
+// === impl SpecificationText ===
 
-impl Passages {
+impl SpecificationText {
     /// Reads the paragraphs, list items and rows, without headings and the heads of tables.
     fn read(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -74,7 +74,7 @@ impl Passages {
         for (index, line) in lines.iter().enumerate() {
             let is_head = is_rule(Some(line)) || is_rule(lines.get(index + 1));
             if !line.is_empty() && !line.starts_with('#') && !is_head {
-                passages.push(Passage::new(line));
+                passages.push(TextPassage::new(line));
             }
         }
         Self { passages, position: (0, 0) }
@@ -97,7 +97,7 @@ impl Passages {
         let places = passages.flat_map(|(index, passage)| {
             passage.text.match_indices(quotation).map(move |(start, _)| (index, start, passage))
         });
-        let is_whole = |start: usize, passage: &Passage| {
+        let is_whole = |start: usize, passage: &TextPassage| {
             let before = passage.text[..start].chars().next_back();
             let after = passage.text[start + quotation.len()..].chars().next();
             !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
@@ -108,13 +108,13 @@ impl Passages {
 
     /// The words that are not quoted, in sequences. Marks between two quotations do not count.
     fn unquoted(&self) -> impl Iterator<Item = String> {
-        self.passages.iter().flat_map(Passage::unquoted)
+        self.passages.iter().flat_map(TextPassage::unquoted)
     }
 }
 
-// === impl Passage ===
+// === impl TextPassage ===
 
-impl Passage {
+impl TextPassage {
     fn new(line: &str) -> Self {
         let cells = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')).map(|line| line.split('|'));
         let text = match cells {

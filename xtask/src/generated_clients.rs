@@ -35,7 +35,7 @@ const NODE_PACKAGES: &str = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey
 const DEADLINE: &str = "answer_deadline = \"5s\"\n";
 
 /// One run.
-struct Tour {
+struct ClientRun {
     drivers: PathBuf,
     /// The folder with everything that the run writes.
     folder: PathBuf,
@@ -50,17 +50,17 @@ struct Tour {
 }
 
 /// A client: its name, and a function that generates and compiles it and returns the command of its driver.
-type GeneratedClient = (&'static str, fn(&Tour) -> Result<Command>);
+type GeneratedClient = (&'static str, fn(&ClientRun) -> Result<Command>);
 
 const CLIENTS: [GeneratedClient; 5] = [
-    ("openapi-python-client", Tour::openapi_python_client),
-    ("openapi-generator, Python", Tour::openapi_generator_python),
-    ("openapi-generator, Rust", Tour::openapi_generator_rust),
-    ("openapi-typescript, openapi-fetch", Tour::openapi_fetch),
-    ("@hey-api/openapi-ts", Tour::hey_api),
+    ("openapi-python-client", ClientRun::openapi_python_client),
+    ("openapi-generator, Python", ClientRun::openapi_generator_python),
+    ("openapi-generator, Rust", ClientRun::openapi_generator_rust),
+    ("openapi-typescript, openapi-fetch", ClientRun::openapi_fetch),
+    ("@hey-api/openapi-ts", ClientRun::hey_api),
 ];
 
-/// Runs the tour with this program of the gateway, or with a debug build. Returns true if every client passes.
+/// Runs the run with this program of the gateway, or with a debug build. Returns true if every client passes.
 ///
 /// # Errors
 ///
@@ -73,15 +73,15 @@ pub fn run(root: &Path, program_path: Option<&str>) -> Result<bool> {
             program(&ci::target_folder(root)?.join("debug"), "imagate")
         }
     };
-    let tour = Tour::prepare(root)?;
-    let simulator = GatewayProcess::start(&program, &tour.folder.join("simulator"), None)?;
+    let run = ClientRun::prepare(root)?;
+    let simulator = GatewayProcess::start(&program, &run.folder.join("simulator"), None)?;
     let upstream = UpstreamProcess::start(root, &simulator)?;
     let config = format!("{DEADLINE}{}", upstream.account("images", ""));
-    let gateway = GatewayProcess::start(&program, &tour.folder.join("gateway"), Some(&config))?;
+    let gateway = GatewayProcess::start(&program, &run.folder.join("gateway"), Some(&config))?;
     let mut failures = Vec::new();
     for (name, prepare) in CLIENTS {
         println!("\n--- {name}");
-        match prepare(&tour).and_then(|mut driver| drive(&mut driver, &gateway, &upstream)) {
+        match prepare(&run).and_then(|mut driver| drive(&mut driver, &gateway, &upstream)) {
             Ok(()) => println!("{name}: ok"),
             Err(error) => failures.push(format!("{name}: {error:#}")),
         }
@@ -95,16 +95,16 @@ pub fn run(root: &Path, program_path: Option<&str>) -> Result<bool> {
 /// Runs a driver. The image that it asks for twice must be paid once.
 fn drive(driver: &mut Command, gateway: &GatewayProcess, upstream: &UpstreamProcess) -> Result<()> {
     let word = unique_word();
-    driver.env("TOUR_ORIGIN", gateway.base_url.trim_end_matches("/v1")).env("TOUR_KEY", &gateway.api_key);
-    run_command(driver.env("TOUR_WORD", &word))?;
+    driver.env("CLIENT_TEST_ORIGIN", gateway.base_url.trim_end_matches("/v1")).env("CLIENT_TEST_KEY", &gateway.api_key);
+    run_command(driver.env("CLIENT_TEST_WORD", &word))?;
     let statuses = upstream.statuses(&word)?;
     ensure!(statuses == [200], "two requests with one Idempotency-Key made calls with {statuses:?}");
     Ok(())
 }
 
-// === impl Tour ===
+// === impl ClientRun ===
 
-impl Tour {
+impl ClientRun {
     fn prepare(root: &Path) -> Result<Self> {
         let target = root.join("target");
         let python = prepare_python(&target.join("venv").join(PYTHON_PACKAGES.folder), &PYTHON_PACKAGES)?;

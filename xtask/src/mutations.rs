@@ -102,7 +102,7 @@ const GUARDS: [GuardTests; 2] = [
 ];
 
 /// The repository, its test programs in the order of [`GUARDS`], and the sources of its generated files.
-struct Trial<'a> {
+struct MutationRun<'a> {
     root: &'a Path,
     programs: Vec<PathBuf>,
     sources: Sources,
@@ -135,12 +135,13 @@ impl Seed {
 /// The tests do not build, or fail without a change.
 pub fn run(root: &Path, sample: Option<usize>) -> Result<bool> {
     let seeds = selected_seeds(root, sample);
-    let trial = Trial { root, programs: build(root)?, sources: tree::read(root)? };
+    let mutation_run = MutationRun { root, programs: build(root)?, sources: tree::read(root)? };
     let folder = root.join("target").join("mutations");
     let unchanged = copy(root, &folder.join("unchanged"))?;
-    let failed = [trial.statement_differences(&unchanged)?, failing_tests(&trial.programs, &unchanged)?].concat();
+    let failed =
+        [mutation_run.statement_differences(&unchanged)?, failing_tests(&mutation_run.programs, &unchanged)?].concat();
     ensure!(failed.is_empty(), "these fail without a change: {}", failed.join(", "));
-    let detections = trial.test_all_seeds(&folder, &seeds)?;
+    let detections = mutation_run.test_all_seeds(&folder, &seeds)?;
     let mut survivors = 0;
     for (seed, detected_by) in seeds.iter().zip(&detections) {
         survivors += usize::from(detected_by.is_empty());
@@ -175,9 +176,9 @@ fn selected_seeds(root: &Path, sample: Option<usize>) -> Vec<&'static Seed> {
     in_order.into_values().take(count).collect()
 }
 
-// === impl Trial ===
+// === impl MutationRun ===
 
-impl Trial<'_> {
+impl MutationRun<'_> {
     /// The tests that detect each change, in the order of the seeds.
     fn test_all_seeds(&self, folder: &Path, seeds: &[&Seed]) -> Result<Vec<Vec<String>>> {
         let next = AtomicUsize::new(0);
@@ -317,10 +318,10 @@ mod tests {
     #[test]
     fn every_changed_statement_is_a_difference() {
         let root = tree::root();
-        let trial = Trial { root: &root, programs: Vec::new(), sources: tree::read(&root).unwrap() };
+        let mutation_run = MutationRun { root: &root, programs: Vec::new(), sources: tree::read(&root).unwrap() };
         let folder = root.join("target").join("mutations").join("statement");
         for seed in all_seeds().filter(|seed| seed.kind == SeedKind::Statement) {
-            assert!(!trial.test_seed(&folder, seed).unwrap().is_empty(), "{}", seed.description);
+            assert!(!mutation_run.test_seed(&folder, seed).unwrap().is_empty(), "{}", seed.description);
         }
     }
 

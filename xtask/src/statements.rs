@@ -34,11 +34,11 @@ const PAGES: [&str; 4] = ["README.md", "docs", "schemas", "src/guide"];
 const TABLES: [(&str, &str); 2] = [("<!-- table:", "<!-- /table -->"), ("<!-- checked:", "<!-- /checked -->")];
 
 /// The text of each statement, by its place.
-type Statements = BTreeMap<String, String>;
+type StatementTexts = BTreeMap<String, String>;
 
 /// A line of the list, which a place names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct AcceptedStatement {
     digest: String,
     reason: String,
 }
@@ -92,7 +92,7 @@ pub fn write(root: &Path, reason: &str) -> Result<Vec<String>> {
 }
 
 /// The places at which statements and list differ.
-fn changes(accepted: &BTreeMap<String, Entry>, statements: &Statements) -> Vec<String> {
+fn changes(accepted: &BTreeMap<String, AcceptedStatement>, statements: &StatementTexts) -> Vec<String> {
     let places: BTreeSet<&String> = accepted.keys().chain(statements.keys()).collect();
     let is_same = |place: &&String| match (accepted.get(*place), statements.get(*place)) {
         (Some(entry), Some(text)) => entry.digest == digest(text),
@@ -101,22 +101,25 @@ fn changes(accepted: &BTreeMap<String, Entry>, statements: &Statements) -> Vec<S
     places.into_iter().filter(|place| !is_same(place)).cloned().collect()
 }
 
-fn read_list(root: &Path) -> Result<BTreeMap<String, Entry>> {
+fn read_list(root: &Path) -> Result<BTreeMap<String, AcceptedStatement>> {
     let text = fs::read_to_string(root.join(LIST)).context(LIST)?;
     let lines = text.lines().filter(|line| !line.starts_with("# "));
     lines.map(|line| parse_entry(line).with_context(|| format!("{LIST}: '{line}'"))).collect()
 }
 
 /// `place = digest (reason)`
-fn parse_entry(line: &str) -> Option<(String, Entry)> {
+fn parse_entry(line: &str) -> Option<(String, AcceptedStatement)> {
     let (place, entry) = line.rsplit_once(" = ")?;
     let (digest, reason) = entry.split_once(" (")?;
-    Some((place.to_owned(), Entry { digest: digest.to_owned(), reason: reason.strip_suffix(')')?.to_owned() }))
+    Some((
+        place.to_owned(),
+        AcceptedStatement { digest: digest.to_owned(), reason: reason.strip_suffix(')')?.to_owned() },
+    ))
 }
 
 /// The statements of all documents and pages.
-fn read(folder: &Path) -> Result<Statements> {
-    let mut statements = Statements::new();
+fn read(folder: &Path) -> Result<StatementTexts> {
+    let mut statements = StatementTexts::new();
     for path in DOCUMENTS {
         let text = fs::read_to_string(folder.join(path)).context(path)?;
         let document: Value = serde_json::from_str(&text).context(path)?;
@@ -128,7 +131,7 @@ fn read(folder: &Path) -> Result<Statements> {
     Ok(statements)
 }
 
-fn collect_pages(folder: &Path, path: &str, statements: &mut Statements) -> Result<()> {
+fn collect_pages(folder: &Path, path: &str, statements: &mut StatementTexts) -> Result<()> {
     let full = folder.join(path);
     if full.is_dir() {
         for entry in fs::read_dir(&full).with_context(|| path.to_owned())? {
@@ -143,7 +146,7 @@ fn collect_pages(folder: &Path, path: &str, statements: &mut Statements) -> Resu
 
 /// Adds the sections of a page, without its tables of [`TABLES`]; of the specification page, also each row and each
 /// decision.
-fn collect_sections(path: &str, text: &str, statements: &mut Statements) {
+fn collect_sections(path: &str, text: &str, statements: &mut StatementTexts) {
     let (mut heading, mut table_end, mut is_fence) = (path.to_owned(), None, false);
     for line in text.lines() {
         is_fence ^= line.starts_with("```");
@@ -161,7 +164,7 @@ fn collect_sections(path: &str, text: &str, statements: &mut Statements) {
 }
 
 /// The place, or the place with a number if another section has the same heading.
-fn unused_place(place: String, statements: &Statements) -> String {
+fn unused_place(place: String, statements: &StatementTexts) -> String {
     let numbered = (2..).map(|number| format!("{place} {number}"));
     std::iter::once(place.clone()).chain(numbered).find(|place| !statements.contains_key(place)).unwrap_or(place)
 }
@@ -176,13 +179,13 @@ fn claim_place(path: &str, line: &str) -> Option<String> {
     Some(format!("{path} row {number}: {}", cells.rsplit(" | ").next()?))
 }
 
-fn append(statements: &mut Statements, place: String, text: &str) {
+fn append(statements: &mut StatementTexts, place: String, text: &str) {
     let statement = statements.entry(place).or_default();
     text.split_whitespace().for_each(|word| *statement += &format!("{word} "));
 }
 
 /// Adds the prose of a document, by operation, component and item of its tables.
-fn collect_members(value: &Value, place: &mut Vec<String>, statements: &mut Statements) {
+fn collect_members(value: &Value, place: &mut Vec<String>, statements: &mut StatementTexts) {
     // The document, then `components/schemas/NAME`, `paths/PATH/METHOD`, or two names in all other parts.
     let depth = if place.get(1).is_some_and(|part| ["components", "paths"].contains(&part.as_str())) { 4 } else { 3 };
     let mut collect_member = |name: String, member: &Value| {
@@ -218,20 +221,20 @@ mod tests {
 
     use super::*;
 
-    fn sections(path: &str, text: &str) -> Statements {
-        let mut statements = Statements::new();
+    fn sections(path: &str, text: &str) -> StatementTexts {
+        let mut statements = StatementTexts::new();
         collect_sections(path, text, &mut statements);
         statements
     }
 
-    fn members(document: &Value) -> Statements {
-        let mut statements = Statements::new();
+    fn members(document: &Value) -> StatementTexts {
+        let mut statements = StatementTexts::new();
         collect_members(document, &mut vec!["a.json".to_owned()], &mut statements);
         statements
     }
 
-    fn accepted(statements: &Statements) -> BTreeMap<String, Entry> {
-        let entry = |text: &String| Entry { digest: digest(text), reason: "new".to_owned() };
+    fn accepted(statements: &StatementTexts) -> BTreeMap<String, AcceptedStatement> {
+        let entry = |text: &String| AcceptedStatement { digest: digest(text), reason: "new".to_owned() };
         statements.iter().map(|(place, text)| (place.clone(), entry(text))).collect()
     }
 

@@ -16,7 +16,9 @@ use super::job_context::JobContext;
 use crate::client::convert_image;
 use crate::gateway::Gateway;
 use crate::gateway::config::DeliveryPolicy;
-use crate::gateway::relay::{AnswerMembers, ProvenAnswer, SpooledAnswer, cut_off_answer, spool_answer};
+use crate::gateway::relay::{
+    AnswerMembers, ProvenAnswer, SpooledAnswer, UnspooledAnswer, cut_off_answer, spool_answer,
+};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::SpooledFile;
 use crate::image::{Format, probe};
@@ -77,11 +79,12 @@ async fn convert(gateway: &Gateway, target: TargetFormat, proven: ProvenAnswer) 
     let spooled = tokio::select! {
         biased;
         spooled = spool_answer(proven, writer) => spooled,
-        () = gateway.cutoff().cancelled() => Err(cut_off_answer()),
+        () = gateway.cutoff().cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
     };
     let answer = match spooled {
         Ok(answer) => answer,
-        Err(broken) => return (broken, ConversionOutcome::Broken),
+        Err(UnspooledAnswer::Whole(answer)) => return (answer, ConversionOutcome::Untouched),
+        Err(UnspooledAnswer::Broken(answer)) => return (answer, ConversionOutcome::Broken),
     };
     match convert_images(gateway, target, &answer).await {
         Ok((members, files)) => (answer.with_images(members, files, target.format), ConversionOutcome::Converted),

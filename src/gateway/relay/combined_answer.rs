@@ -50,15 +50,6 @@ pub(super) struct CombinedAnswer {
 /// Reads an answer of one image to its end and spools it to disk. The answer is read to its end even if the disk fails:
 /// the token counts come last, and the tokens are charged.
 pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
-    let (element, summary) = spool_source(proven, writer).await?;
-    Ok(SpooledImage { element, summary })
-}
-
-/// Reads an answer to its end and spools it to disk, like [`spool_image`]. Returns its file and its summary.
-pub(super) async fn spool_source(
-    proven: ProvenAnswer,
-    writer: SpoolWriter,
-) -> Result<(Arc<SpooledFile>, AnswerSummary), SpooledImageError> {
     let mut relay = proven.source;
     let mut disk_error = None;
     let mut writer = Some(writer);
@@ -82,7 +73,7 @@ pub(super) async fn spool_source(
         let Some(writer) = writer.take() else {
             return Err(SpooledImageError::Disk(disk_error.unwrap_or(io::ErrorKind::Other), summary.usage));
         };
-        return Ok((writer.finish(), summary));
+        return Ok(SpooledImage { element: writer.finish(), summary });
     }
 }
 

@@ -3,12 +3,13 @@
 //! The memory use does not depend on the size of the images. The summary still has the images that the upstream made.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::answer_relay::{AnswerSource, RelayStep};
-use super::combined_answer::{CombinedAnswer, SpooledImageError, spool_source};
+use super::combined_answer::CombinedAnswer;
 use super::event::AnswerSummary;
 use super::image_encoder::{ANSWER_PREFIX, write_end, write_members};
 use super::proof::ProvenAnswer;
@@ -32,22 +33,64 @@ struct BrokenAnswer {
     summary: AnswerSummary,
 }
 
-/// Reads a plain answer to its end and spools it to disk. The answer is read to its end even if the disk fails.
+/// An answer that is not on disk.
+pub(crate) enum UnspooledAnswer {
+    /// It broke off. The answer only tells its record why, and the tokens that were charged.
+    Broken(ProvenAnswer),
+    /// The disk has failed. The answer is whole: its beginning is read from the disk, and the rest from the upstream.
+    Whole(ProvenAnswer),
+}
+
+/// The rest of an answer whose beginning was spooled.
+#[derive(Debug)]
+struct ResumedAnswer {
+    beginning: BodyPartReader,
+    rest: Box<dyn AnswerSource>,
+}
+
+/// Reads a plain answer to its end and spools it to disk.
 ///
 /// # Errors
 ///
-/// Returns an answer that only tells its record why it broke off, and the tokens that were charged.
-pub(crate) async fn spool_answer(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledAnswer, ProvenAnswer> {
-    match spool_source(proven, writer).await {
-        Ok((file, summary)) => Ok(SpooledAnswer { file, summary }),
-        Err(SpooledImageError::Broken(error, usage)) => {
-            Err(broken_answer(error, AnswerSummary { usage, ..AnswerSummary::default() }))
-        }
-        Err(SpooledImageError::Disk(kind, usage)) => {
-            tracing::error!(%kind, "an answer cannot be stored on disk");
-            Err(broken_answer(RelayError::SpoolUnreadable, AnswerSummary { usage, ..AnswerSummary::default() }))
+/// Returns what is left of the answer if it breaks off, or if the disk fails.
+pub(crate) async fn spool_answer(
+    proven: ProvenAnswer,
+    mut writer: SpoolWriter,
+) -> Result<SpooledAnswer, UnspooledAnswer> {
+    let mut relay = proven.source;
+    loop {
+        let broken = |relay: &dyn AnswerSource, error| {
+            let summary = AnswerSummary { usage: relay.summary().usage, ..AnswerSummary::default() };
+            UnspooledAnswer::Broken(broken_answer(error, summary))
+        };
+        let step = std::future::poll_fn(|cx| relay.poll_step(cx)).await;
+        let (piece, summary) = match step.map_err(|error| broken(&*relay, error))? {
+            RelayStep::Piece(piece) => (piece, None),
+            RelayStep::End(tail, summary) => (tail, Some(*summary)),
+        };
+        let appended = writer.try_append_all(vec![piece.clone()]).await;
+        let (open, written) = appended.map_err(|_| broken(&*relay, RelayError::Cutoff))?;
+        match (written, summary) {
+            (Err(error), summary) => {
+                tracing::error!(%error, "an answer that is to be converted cannot be stored on disk");
+                let parts = vec![BodyPart::File(open.finish()), BodyPart::Bytes(piece)];
+                return Err(UnspooledAnswer::Whole(resumed_answer(parts, relay, summary)));
+            }
+            (Ok(()), Some(summary)) => return Ok(SpooledAnswer { file: open.finish(), summary }),
+            (Ok(()), None) => writer = open,
         }
     }
+}
+
+/// Returns an answer of these parts, and of what comes from the upstream after them, unless its summary says that it is
+/// over.
+fn resumed_answer(parts: Vec<BodyPart>, rest: Box<dyn AnswerSource>, summary: Option<AnswerSummary>) -> ProvenAnswer {
+    let (parts, first_image) = (BodyPartReader::new(parts), rest.first_image());
+    let source: Box<dyn AnswerSource> = match summary {
+        Some(summary) => Box::new(CombinedAnswer { parts, suffix: Bytes::new(), first_image, summary }),
+        None => Box::new(ResumedAnswer { beginning: parts, rest }),
+    };
+    ProvenAnswer { source }
 }
 
 /// Returns an answer that broke off because the gateway stops.
@@ -136,6 +179,33 @@ impl SpooledAnswer {
     }
 }
 
+// === impl ResumedAnswer ===
+
+impl AnswerSource for ResumedAnswer {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
+        match ready!(self.beginning.poll_next(cx)) {
+            Ok(Some(piece)) => Poll::Ready(Ok(RelayStep::Piece(piece))),
+            Ok(None) => self.rest.poll_step(cx),
+            Err(error) => {
+                tracing::error!(%error, "the beginning of an answer cannot be read back");
+                Poll::Ready(Err(RelayError::SpoolUnreadable))
+            }
+        }
+    }
+
+    fn extend_deadlines(&mut self, by: Duration) {
+        self.rest.extend_deadlines(by);
+    }
+
+    fn summary(&self) -> AnswerSummary {
+        self.rest.summary()
+    }
+
+    fn first_image(&self) -> Option<ImageProperties> {
+        self.rest.first_image()
+    }
+}
+
 // === impl BrokenAnswer ===
 
 impl AnswerSource for BrokenAnswer {
@@ -149,5 +219,44 @@ impl AnswerSource for BrokenAnswer {
 
     fn first_image(&self) -> Option<ImageProperties> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::gateway::relay::RelayOutcome;
+    use crate::gateway::relay::UpstreamRelay;
+    use crate::gateway::relay::fixtures::{PNG_HEAD, pieces, prove, read, requested_answer, timeouts};
+    use crate::gateway::spool::Spool;
+
+    /// Spools an answer on a disk that takes this number of bytes. Returns the text that its caller gets, and that without
+    /// a disk.
+    async fn texts(room: u64, cut: usize) -> (String, String) {
+        let folder = TempDir::new().unwrap();
+        let spool = Spool::new(folder.path()).unwrap();
+        let image = format!("{PNG_HEAD}{}", "A".repeat(20_000));
+        let upstream = format!(r#"{{"created":1,"data":[{{"b64_json":"{image}"}}]}}"#);
+        let relay = || UpstreamRelay::for_images(pieces(&upstream, cut), requested_answer(), timeouts());
+        let (expected, ..) = read(prove(relay()).await.unwrap(), String::new).await;
+        let writer = spool.writer_with_room(room).unwrap();
+        let passed = match spool_answer(prove(relay()).await.unwrap(), writer).await {
+            Err(UnspooledAnswer::Whole(answer)) => answer,
+            Err(UnspooledAnswer::Broken(_)) => panic!("the answer is lost"),
+            Ok(answer) => answer.into_proven(),
+        };
+        let (text, outcome, summary) = read(passed, String::new).await;
+        assert_eq!((outcome, summary.delivered.len()), (RelayOutcome::Complete, 1));
+        (text.unwrap(), expected.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_fails_loses_no_answer() {
+        for (room, cut) in [(0, 512), (1000, 512), (15_000, 512), (15_000, 100_000), (u64::MAX, 512)] {
+            let (text, expected) = texts(room, cut).await;
+            assert_eq!(text, expected, "{room} {cut}");
+        }
     }
 }

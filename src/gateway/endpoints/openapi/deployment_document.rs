@@ -15,7 +15,7 @@ const EDIT_FORM: &str = "ImageEditForm";
 const AUTO: &str = "auto";
 
 /// The schemas of the document.
-struct Schemas<'a>(&'a mut Map<String, Value>);
+struct DocumentSchemas<'a>(&'a mut Map<String, Value>);
 
 /// Returns the document with what the settings add. Without additions it is the same text.
 pub(super) fn describe_deployment(document: &str, config: &Config) -> String {
@@ -25,7 +25,7 @@ pub(super) fn describe_deployment(document: &str, config: &Config) -> String {
     let parsed = serde_json::from_str::<Value>(document).ok().filter(|_| adds_models || !dialects.is_empty());
     let Some(mut parsed) = parsed else { return document.to_owned() };
     if let Some(Value::Object(schemas)) = parsed.pointer_mut("/components/schemas") {
-        let mut schemas = Schemas(schemas);
+        let mut schemas = DocumentSchemas(schemas);
         config.image_models.iter().for_each(|model| schemas.add_model(model));
         let aliases = config.model_aliases.iter().filter(|alias| alias.groups.is_none());
         schemas.add_words("ImageModel", aliases.map(|alias| alias.alias.as_str()));
@@ -47,9 +47,9 @@ fn add_key_header(document: &mut Value) {
     }
 }
 
-// === impl Schemas ===
+// === impl DocumentSchemas ===
 
-impl Schemas<'_> {
+impl DocumentSchemas<'_> {
     fn schema(&mut self, name: &str) -> Option<&mut Map<String, Value>> {
         self.0.get_mut(name)?.as_object_mut()
     }

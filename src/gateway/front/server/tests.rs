@@ -74,9 +74,9 @@ impl CorsSettings for Arc<TestServerState> {
     }
 }
 
-type Head = RequestHead<Arc<TestServerState>>;
+type TestRequestHead = RequestHead<Arc<TestServerState>>;
 
-async fn slow(head: Head) -> Response<Body> {
+async fn slow(head: TestRequestHead) -> Response<Body> {
     let site = Arc::clone(head.server());
     site.is_slow_running.store(true, Ordering::SeqCst);
     let running = RunningGuard(Arc::clone(&site));
@@ -86,7 +86,7 @@ async fn slow(head: Head) -> Response<Body> {
 }
 
 /// An answer whose body never ends.
-fn endless(head: &Head) -> Response<Body> {
+fn endless(head: &TestRequestHead) -> Response<Body> {
     head.server().is_slow_running.store(true, Ordering::SeqCst);
     Response::new(Body::wrap(EndlessBody(RunningGuard(Arc::clone(head.server())))))
 }
@@ -101,13 +101,13 @@ fn breaks_late() -> Response<Body> {
     Response::new(Body::wrap(InterruptedBody(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES])))))
 }
 
-async fn upload(head: Head, body: FormBody) -> Response<Body> {
+async fn upload(head: TestRequestHead, body: FormBody) -> Response<Body> {
     drop(body.read(head.admission(), 1 << 20).await);
     Response::new(Body::from("upload"))
 }
 
 /// Answers with an error and leaves the body unread.
-fn refuse_upload(head: &Head) -> Response<Body> {
+fn refuse_upload(head: &TestRequestHead) -> Response<Body> {
     head.admission().set_principal(Principal::of_actor(None));
     error_response(&Error::Unavailable).map(Body::from)
 }

@@ -362,7 +362,8 @@ async fn an_image_that_cannot_be_spooled_has_its_tokens_counted() {
         let body = pieces(&[item_done(&long), end].concat(), 4096);
         let proven =
             prove(body, RequestedAnswer { is_single_element: true, ..requested(false) }).await.expect("an image");
-        let error = spool_image(proven, spool.failing_writer().expect("a writer")).await.expect_err("the disk is full");
+        let error =
+            spool_image(proven, spool.writer_with_room(0).expect("a writer")).await.expect_err("the disk is full");
         let SpooledImageError::Disk(_, usage) = error else { panic!("{error:?}") };
         assert_eq!(usage.map(|usage| usage.total), expected);
     }

@@ -11,8 +11,8 @@ use openapi::models::{ImageGenerationRequest, ImageModel, ImagesResponse};
 type Answer = Result<ImagesResponse, CallError<CreateImageError>>;
 
 async fn send(prompt: &str, key: Option<&str>, idempotency_key: Option<&str>) -> Result<Answer, env::VarError> {
-    let token = key.map_or_else(|| env::var("TOUR_KEY"), |key| Ok(key.to_owned()))?;
-    let base_path = env::var("TOUR_ORIGIN")?;
+    let token = key.map_or_else(|| env::var("CLIENT_TEST_KEY"), |key| Ok(key.to_owned()))?;
+    let base_path = env::var("CLIENT_TEST_ORIGIN")?;
     let configuration = Configuration { base_path, bearer_access_token: Some(token), ..Configuration::new() };
     let mut request = ImageGenerationRequest::new(ImageModel::GptImage2, prompt.to_owned());
     request.n = Some(None);
@@ -34,8 +34,8 @@ fn failure(answer: Answer) -> (u16, String) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let word = env::var("TOUR_WORD")?;
-    let (prompt, name) = (format!("A fox, counted-{word}"), format!("tour-{word}"));
+    let word = env::var("CLIENT_TEST_WORD")?;
+    let (prompt, name) = (format!("A fox, counted-{word}"), format!("run-{word}"));
     let first = image(&send(&prompt, None, Some(&name)).await??)?;
     assert!(first.starts_with(b"\x89PNG"), "no PNG");
     assert!(image(&send(&prompt, None, Some(&name)).await??)? == first, "another image");
