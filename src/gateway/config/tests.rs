@@ -269,7 +269,7 @@ fn each_mistake_has_its_own_message() {
     check("[[groups]]\nname = \"a b\"", &["2:8: `name` must be 1 to 64 letters, digits, `.`, `_` or `-`"]);
     check(
         "[[groups]]\nname = \"a\"\ndelivery = \"maybe\"",
-        &["3:12: `delivery` must be \"report\" or \"fail\", not \"maybe\""],
+        &["3:12: `delivery` must be \"report\" or \"fail\" or \"convert\", not \"maybe\""],
     );
 }
 

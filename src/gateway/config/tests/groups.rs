@@ -184,7 +184,7 @@ fn the_file_takes_precedence_and_the_drain_timeout_grows() {
 
 #[test]
 fn the_allowed_words_are_those_of_the_schema() {
-    assert_eq!(allowed_words("groups.delivery"), ["report", "fail"]);
+    assert_eq!(allowed_words("groups.delivery"), ["report", "fail", "convert"]);
     assert_eq!(allowed_words("groups.filter.moderation.on_error"), ["open", "closed"]);
     assert_eq!(allowed_words("accounts.kind"), ["api_key", "oauth", "simulator"]);
     assert!(allowed_words("groups.name").is_empty() && allowed_words("groups.nothing").is_empty());
