@@ -37,7 +37,7 @@
 //! | its caller has left, before or during the answer | the answer, in flight or finished |
 //! | its caller still waits | after a second the same answer, in parallel with the caller |
 //! | it ended with a refusal or with a failure that may have been charged | the same error |
-//! | its answer broke off or was evicted; its process died before the answer was complete | "outcome unknown" |
+//! | its answer broke off or was evicted; its process died before the answer was complete, or before the caller had all of it | "outcome unknown" |
 //! | its caller, or a retry, has all of the answer; it ended without cost | a job of its own |
 //!
 //! If the answer of a plain request does not begin before the answer deadline, its caller gets
@@ -66,7 +66,7 @@
 //! | `link` | of requests whose caller gets links | an hour |
 //!
 //! An answer never depends on its storage: its present readers get it even if it cannot be stored, and only later
-//! requests cannot. A plain job whose caller gets its answer has no row.
+//! requests cannot. A plain job whose caller has received its answer has no row.
 //!
 //! A file is encrypted with a key of its own. The key of a finished answer is stored in its row, encrypted with the master
 //! key, so a file reveals nothing without the database and the master key. The name of a file contains the id of its API

@@ -3,8 +3,9 @@
 //! A row is written when the caller of a job has left and its answer is complete, or when its caller gets links. It is
 //! claimed earlier in three cases: before an answer with links is written; if several nodes share the store, before a
 //! caller gets [`Error::InProgress`](crate::error::Error::InProgress), so that its repeat on another node finds the job;
-//! and before the record of an orphan ends, because another node finds the job by its record while it runs, and by its
-//! row later. If an answer is lost, a claim without an answer shows that.
+//! and before the record ends of an orphan, or of a job whose caller marks its retries, because another node finds the
+//! job by its record while it runs, and by its row later. If the caller has received the answer, its claim is removed. If
+//! an answer is lost, a claim without an answer shows that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +32,19 @@ pub(crate) struct EarlyClaim(JobHandle);
 // === impl EarlyClaim ===
 
 impl EarlyClaim {
-    /// Makes the claim durable if the caller of the job has left, and if several nodes share the store. Must be called
-    /// when the job has succeeded and its record is still open.
+    /// Makes the claim durable if several nodes share the store, and if the caller of the job has left or marks its
+    /// retries. If this process dies before the connection of such a caller has confirmed the answer, the claim shows
+    /// other nodes that the answer may be lost; otherwise it is removed then. Must be called when the job has succeeded and
+    /// its record is still open.
     pub(crate) async fn write(self) {
         let Self(JobHandle { answers, job_id }) = self;
         let is_orphan = |entry: &JobEntry| entry.state() == Some(CandidateState::Orphan) && entry.needs_retry_read;
-        if answers.sharing.is_some() && !answers.claim_job(job_id, STORAGE_WAIT_MAX, false, is_orphan).await {
-            tracing::warn!("other nodes may not find an orphan until its answer is stored: it could not be claimed");
+        let has_left = answers.jobs().entries.get(&job_id).is_some_and(is_orphan);
+        // A caller that waits gets its answer soon, even if the store has failed.
+        let max_wait = if has_left { STORAGE_WAIT_MAX } else { ANNOUNCEMENT_TIME_MAX };
+        let is_needed = |entry: &JobEntry| is_orphan(entry) || entry.registration.marks_retries;
+        if answers.sharing.is_some() && !answers.claim_job(job_id, max_wait, false, is_needed).await {
+            tracing::warn!("other nodes may not find an answer until it is stored: it could not be claimed");
         }
     }
 }
@@ -79,7 +86,7 @@ impl AnswerStore {
         job_id: JobId,
         max_wait: Duration,
         repeat_expected: bool,
-        is_needed: fn(&JobEntry) -> bool,
+        is_needed: impl FnOnce(&JobEntry) -> bool,
     ) -> bool {
         let claim = {
             let mut index = self.jobs();

@@ -296,3 +296,26 @@ async fn a_claimed_orphan_that_is_read_on_its_own_node_leaves_no_claim() {
     nodes.first.drain().await;
     assert_eq!(nodes.fixture.store.list_replays().await.unwrap(), []);
 }
+
+#[tokio::test]
+async fn another_node_pays_for_no_answer_that_its_caller_may_not_have() {
+    let nodes = SharingNodes::open().await;
+    let (job, ada) = (job("red"), &nodes.fixture.ada);
+    let task = SharedTask::from(&job);
+    let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
+    let registered =
+        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+    let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
+    // The end of the delivery: the record is closed, and the caller is still connected.
+    sender.early_claim().unwrap().write().await;
+    sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;
+    let reader = nodes.second.find_earlier_answer(ada, &task, &registered).await.unwrap();
+    assert_eq!(reason(reader.expect("no second job")).await, "outcome_unknown");
+    let AnswerSource::Stored(reader) = receiver.answer(far_deadline()).await.unwrap() else {
+        panic!("the client marks its retries");
+    };
+    assert_eq!(read(reader).await.unwrap(), b"an image");
+    nodes.first.drain().await;
+    assert_eq!(nodes.fixture.store.list_replays().await.unwrap(), [], "the caller has the answer");
+    assert!(nodes.second.find_earlier_answer(ada, &task, &registered).await.unwrap().is_none());
+}
