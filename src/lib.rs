@@ -46,9 +46,12 @@ pub use client::Client;
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 #[doc(inline)]
 pub use client::admin;
+#[cfg(all(feature = "gateway", feature = "testing"))]
+#[doc(hidden)]
+pub use gateway::serve::DropshotGateway;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
-pub use gateway::{endpoints::served_routes, front::served_errors, serve::DropshotGateway};
+pub use gateway::{endpoints::served_routes, front::served_errors};
 pub use wire::{Bounded, OpenWord, OutOfBounds, Secret};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]

@@ -16,6 +16,7 @@ mod skills;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+#[cfg(feature = "testing")]
 use dropshot::{ApiDescription, ApiDescriptionBuildErrors};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Version};
@@ -73,6 +74,7 @@ pub fn served_routes() -> Vec<[String; 3]> {
 /// # Errors
 ///
 /// Returns the errors of the registration.
+#[cfg(feature = "testing")]
 pub(crate) fn public_api() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionBuildErrors> {
     server::gateway_api_mod::api_description::<GatewayEndpoints>()
 }
@@ -82,6 +84,7 @@ pub(crate) fn public_api() -> Result<ApiDescription<CurrentGateway>, ApiDescript
 /// # Errors
 ///
 /// Returns the errors of the registration.
+#[cfg(feature = "testing")]
 pub(crate) fn admin_api() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionBuildErrors> {
     admin_server::admin_api_mod::api_description::<AdminEndpoints>()
 }

@@ -1,6 +1,7 @@
 //! Start and shutdown of the gateway. The store, the accounts and the settings are checked before a port is bound. At
 //! the end, running requests have the drain timeout to finish, because their answers may already be paid for.
 
+#[cfg(feature = "testing")]
 mod dropshot_gateway;
 mod reload;
 mod shutdown;
@@ -25,6 +26,7 @@ use super::replay::ReplayError;
 use super::store::{AuditContext, ServeLock, Store, StoreError};
 use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
+#[cfg(feature = "testing")]
 pub use dropshot_gateway::DropshotGateway;
 use reload::{ConfigReader, ConfigReloader};
 use shutdown::{SHORT_SHUTDOWN_TIMEOUT, STORE_CLOSE_TIMEOUT};
