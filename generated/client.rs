@@ -103,20 +103,177 @@ impl ClientInfo<crate::client::Session> for Client {
     }
 }
 impl ClientHooks<crate::client::Session> for &Client {}
+#[allow(clippy::all)]
 impl Client {
+    /**Change images as a prompt says
+
+Takes one or more images and, optionally, a mask; its transparent region is the region to change. The body is a form with files, or JSON with data URLs.
+
+Answers like `create_image`; the events of a stream are called `image_edit.partial_image` and `image_edit.completed`. The request headers `Idempotency-Key` and `x-imagate-fallback` are understood as there.
+
+Sends a `POST` request to `/v1/images/edits`
+
+*/
+    pub async fn edit_image<'a>(
+        &'a self,
+    ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
+        let url = format!("{}/v1/images/edits", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+            );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "edit_image",
+        };
+        self.pre(&mut request, &info).await?;
+        Ok(request)
+    }
+    /**Say what images would cost at most
+
+An extension of this service. The body is that of `create_image`, and is checked in the same way: the errors are the same. Nothing is made, sent to an upstream, paid for, reserved or recorded, and the request counts in no limit. `stream` changes nothing: the answer is one JSON object.
+
+The answer says the most that the request can cost by the prices in force, and whether a limit would refuse the request now. Limits are used by other requests as well, so this may have changed a moment later. The prompt filter of the group is not applied. An edit cannot be estimated.
+
+Sends a `POST` request to `/v1/images/estimate`
+
+*/
+    pub async fn estimate_image<'a>(
+        &'a self,
+        body: &'a crate::client::RequestBody<types::ImageGenerationRequest>,
+    ) -> Result<ResponseValue<types::CostEstimate>, Error<types::ErrorResponse>> {
+        let url = format!("{}/v1/images/estimate", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+            );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "estimate_image",
+        };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            500u16..=599u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
+    /**Make images from a prompt
+
+Answers with the images as base64 text, or, with `stream`, with server-sent events: partial images first, the final image last.
+
+Nothing is paid for before every rule has been checked. A refused parameter or combination is a 400 that names it in `error.param`.
+
+An image of normal size takes up to 2 minutes, one above `2560x1440` up to 5: set the time limit of your client to 120 and 300 seconds. A slower one is no error: a stream stays open, and a plain request that waits for longer than the operator allows (299 seconds by default) gets the 409 `image_in_progress`. Send it again, with the same key and the same content: it waits for the same image, which is paid for once. After a restart of the gateway that holds only for a request with an `Idempotency-Key` and for a retry that its client marks (`x-stainless-retry-count` of 1 or more, as the official clients do); any other request is then a new one, and is paid for again.
+
+Three request headers are understood. `Prefer: wait=N` (RFC 7240) is for a client with another time limit: its plain request waits so many seconds, a positive whole number, before it gets `image_in_progress`, and at most as long as the operator lets one image take; `preference-applied` in the answer states it. `Idempotency-Key`, up to 255 visible characters: the same key with the same body answers for 24 hours with the result of the first request, also while that one still runs, and nothing is paid twice; with another body it is a 400. `x-imagate-fallback` says what happens if an image of `3840x2160` (or `2160x3840`) in quality `high` or `medium` fails. `never`, the default unless the operator has set another one: the answer is the error. `unpaid`: if nothing can have been paid for, it is made in quality `medium`, and at last at `1536x1024`. `always`: the same after every failure but a refusal, also after a timeout, a 502 or 504 of the upstream and a broken connection, so that both images may be paid for; an image that has not begun in half of the time that is left is given up for the smaller one, unless that half is less than 120 seconds. The older words `off` and `ladder` stand for `never` and `unpaid`. `x-imagate-fallback`, `size` and `quality` in the answer say what was made.
+
+Sends a `POST` request to `/v1/images/generations`
+
+*/
+    pub async fn create_image<'a>(
+        &'a self,
+        body: &'a crate::client::RequestBody<types::ImageGenerationRequest>,
+    ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
+        let url = format!("{}/v1/images/generations", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+            );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "create_image",
+        };
+        self.pre(&mut request, &info).await?;
+        Ok(request)
+    }
     /**List the image models with their parameters and prices
 
 An extension of this service. Each parameter has the values that the gateway accepts for the model, so that a client can build a form from it. Only the models that the limits of the key, its user and its group allow are listed.
 
 Sends a `GET` request to `/v1/images/models`
 
-```ignore
-let response = client.list_image_models()
-    .send()
-    .await;
-```*/
-    pub fn list_image_models(&self) -> builder::ListImageModels<'_> {
-        builder::ListImageModels::new(self)
+*/
+    pub async fn list_image_models<'a>(
+        &'a self,
+    ) -> Result<ResponseValue<types::ImageModelList>, Error<types::ErrorResponse>> {
+        let url = format!("{}/v1/images/models", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+            );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "list_image_models",
+        };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            500u16..=599u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
     }
     /**List the models
 
@@ -126,13 +283,44 @@ The image endpoints accept `gpt-image-2` whether it is listed or not: the operat
 
 Sends a `GET` request to `/v1/models`
 
-```ignore
-let response = client.list_models()
-    .send()
-    .await;
-```*/
-    pub fn list_models(&self) -> builder::ListModels<'_> {
-        builder::ListModels::new(self)
+*/
+    pub async fn list_models<'a>(
+        &'a self,
+    ) -> Result<ResponseValue<types::ModelList>, Error<types::ErrorResponse>> {
+        let url = format!("{}/v1/models", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+            );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "list_models",
+        };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            500u16..=599u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
     }
     /**Look up one model
 
@@ -142,232 +330,92 @@ Sends a `GET` request to `/v1/models/{model}`
 
 Arguments:
 - `model`: The name of the model.
-```ignore
-let response = client.retrieve_model()
-    .model(model)
-    .send()
-    .await;
-```*/
-    pub fn retrieve_model(&self) -> builder::RetrieveModel<'_> {
-        builder::RetrieveModel::new(self)
-    }
-}
-/// Types for composing operation parameters.
-#[allow(clippy::all)]
-pub mod builder {
-    use super::types;
-    #[allow(unused_imports)]
-    use super::{
-        encode_path, ByteStream, ClientInfo, ClientHooks, Error, OperationInfo,
-        RequestBuilderExt, ResponseValue,
-    };
-    /// Builder for [`Client::list_image_models`]
-    ///
-    /// [`Client::list_image_models`]: super::Client::list_image_models
-    #[derive(Debug, Clone)]
-    pub struct ListImageModels<'a> {
-        client: &'a super::Client,
-    }
-    impl<'a> ListImageModels<'a> {
-        pub fn new(client: &'a super::Client) -> Self {
-            Self { client: client }
-        }
-        ///Sends a `GET` request to `/v1/images/models`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::ImageModelList>, Error<types::ErrorResponse>> {
-            let Self { client } = self;
-            let url = format!("{}/v1/images/models", client.baseurl,);
-            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-            header_map
-                .append(
-                    ::reqwest::header::HeaderName::from_static("api-version"),
-                    ::reqwest::header::HeaderValue::from_static(
-                        super::Client::api_version(),
-                    ),
-                );
-            #[allow(unused_mut)]
-            let mut request = client
-                .client
-                .get(url)
-                .header(
-                    ::reqwest::header::ACCEPT,
-                    ::reqwest::header::HeaderValue::from_static("application/json"),
-                )
-                .headers(header_map)
-                .build()?;
-            let info = OperationInfo {
-                operation_id: "list_image_models",
-            };
-            client.pre(&mut request, &info).await?;
-            let result = client.exec(request, &info).await;
-            client.post(&result, &info).await?;
-            let response = result?;
-            match response.status().as_u16() {
-                200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                _ => Err(Error::UnexpectedResponse(response)),
-            }
-        }
-    }
-    /// Builder for [`Client::list_models`]
-    ///
-    /// [`Client::list_models`]: super::Client::list_models
-    #[derive(Debug, Clone)]
-    pub struct ListModels<'a> {
-        client: &'a super::Client,
-    }
-    impl<'a> ListModels<'a> {
-        pub fn new(client: &'a super::Client) -> Self {
-            Self { client: client }
-        }
-        ///Sends a `GET` request to `/v1/models`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::ModelList>, Error<types::ErrorResponse>> {
-            let Self { client } = self;
-            let url = format!("{}/v1/models", client.baseurl,);
-            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-            header_map
-                .append(
-                    ::reqwest::header::HeaderName::from_static("api-version"),
-                    ::reqwest::header::HeaderValue::from_static(
-                        super::Client::api_version(),
-                    ),
-                );
-            #[allow(unused_mut)]
-            let mut request = client
-                .client
-                .get(url)
-                .header(
-                    ::reqwest::header::ACCEPT,
-                    ::reqwest::header::HeaderValue::from_static("application/json"),
-                )
-                .headers(header_map)
-                .build()?;
-            let info = OperationInfo {
-                operation_id: "list_models",
-            };
-            client.pre(&mut request, &info).await?;
-            let result = client.exec(request, &info).await;
-            client.post(&result, &info).await?;
-            let response = result?;
-            match response.status().as_u16() {
-                200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                _ => Err(Error::UnexpectedResponse(response)),
-            }
-        }
-    }
-    /// Builder for [`Client::retrieve_model`]
-    ///
-    /// [`Client::retrieve_model`]: super::Client::retrieve_model
-    #[derive(Debug, Clone)]
-    pub struct RetrieveModel<'a> {
-        client: &'a super::Client,
-        model: Result<::std::string::String, String>,
-    }
-    impl<'a> RetrieveModel<'a> {
-        pub fn new(client: &'a super::Client) -> Self {
-            Self {
-                client: client,
-                model: Err("model was not initialized".to_string()),
-            }
-        }
-        pub fn model<V>(mut self, value: V) -> Self
-        where
-            V: std::convert::TryInto<::std::string::String>,
-        {
-            self.model = value
-                .try_into()
-                .map_err(|_| {
-                    "conversion to `:: std :: string :: String` for model failed"
-                        .to_string()
-                });
-            self
-        }
-        ///Sends a `GET` request to `/v1/models/{model}`
-        pub async fn send(
-            self,
-        ) -> Result<ResponseValue<types::Model>, Error<types::ErrorResponse>> {
-            let Self { client, model } = self;
-            let model = model.map_err(Error::InvalidRequest)?;
-            let url = format!(
-                "{}/v1/models/{}", client.baseurl, encode_path(& model.to_string()),
+*/
+    pub async fn retrieve_model<'a>(
+        &'a self,
+        model: &'a str,
+    ) -> Result<ResponseValue<types::Model>, Error<types::ErrorResponse>> {
+        let url = format!(
+            "{}/v1/models/{}", self.baseurl, encode_path(& model.to_string()),
+        );
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
             );
-            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-            header_map
-                .append(
-                    ::reqwest::header::HeaderName::from_static("api-version"),
-                    ::reqwest::header::HeaderValue::from_static(
-                        super::Client::api_version(),
-                    ),
-                );
-            #[allow(unused_mut)]
-            let mut request = client
-                .client
-                .get(url)
-                .header(
-                    ::reqwest::header::ACCEPT,
-                    ::reqwest::header::HeaderValue::from_static("application/json"),
-                )
-                .headers(header_map)
-                .build()?;
-            let info = OperationInfo {
-                operation_id: "retrieve_model",
-            };
-            client.pre(&mut request, &info).await?;
-            let result = client.exec(request, &info).await;
-            client.post(&result, &info).await?;
-            let response = result?;
-            match response.status().as_u16() {
-                200u16 => ResponseValue::from_response(response).await,
-                400u16..=499u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                500u16..=599u16 => {
-                    Err(
-                        Error::ErrorResponse(
-                            ResponseValue::from_response(response).await?,
-                        ),
-                    )
-                }
-                _ => Err(Error::UnexpectedResponse(response)),
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "retrieve_model",
+        };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
             }
+            500u16..=599u16 => {
+                Err(Error::ErrorResponse(ResponseValue::from_response(response).await?))
+            }
+            _ => Err(Error::UnexpectedResponse(response)),
         }
+    }
+    /**Run a task that may draw with the image tool
+
+For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
+
+The body may be as large as 64 MiB, because conversations replay their images. It is passed to the model unchanged, byte for byte, together with the headers that identify a conversation. It may be compressed, with `Content-Encoding: zstd` or `gzip`. `Idempotency-Key` is understood as in `create_image`.
+
+There is no WebSocket: a request that asks for one is a 426 with code `method_not_allowed`.
+
+A conversation that is identified by the header `session-id` stays with one account as long as that account can serve it.
+
+Sends a `POST` request to `/v1/responses`
+
+*/
+    pub async fn create_response<'a>(
+        &'a self,
+        body: &'a crate::client::RequestBody<types::ResponseRequest>,
+    ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
+        let url = format!("{}/v1/responses", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map
+            .append(
+                ::reqwest::header::HeaderName::from_static("api-version"),
+                ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+            );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(
+                ::reqwest::header::ACCEPT,
+                ::reqwest::header::HeaderValue::from_static("application/json"),
+            )
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo {
+            operation_id: "create_response",
+        };
+        self.pre(&mut request, &info).await?;
+        Ok(request)
     }
 }
 /// Items consumers will typically use such as the Client.
 pub mod prelude {
-    pub use self::super::Client;
+    #[allow(unused_imports)]
+    pub use super::Client;
 }

@@ -17,7 +17,6 @@ mod answer_splitter;
 mod base64_text;
 mod body_reader;
 mod builder;
-mod call;
 mod decode;
 mod error;
 mod event;
@@ -67,6 +66,8 @@ pub use input::Input;
 pub use metadata::{AnswerMetadata, RateLimit};
 pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
+#[doc(hidden)]
+pub use raw_json::RequestBody;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
@@ -95,7 +96,7 @@ pub use crate::wire::{Bounded, OpenWord, OutOfBounds};
 pub use reqwest;
 
 use std::fmt;
-use std::hash::{Hash as _, Hasher};
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -103,8 +104,7 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 
 use crate::wire;
-use call::ApiOperation;
-use paid_call::{CallBody, PaidCall};
+use paid_call::{PaidCall, PaidOperation};
 use session::{CallOptions, IDEMPOTENCY_KEY};
 use unfinished_calls::{AutomaticKey, UnfinishedCalls};
 
@@ -227,27 +227,22 @@ impl Client {
     }
 
     /// Returns a call whose answer is paid for, with an idempotency key if keys are added and the request has none.
-    async fn paid_call(
-        &self,
-        mut options: CallOptions,
-        operation: ApiOperation,
-        body: CallBody,
-    ) -> Result<PaidCall, Error> {
+    async fn paid_call(&self, mut options: CallOptions, operation: PaidOperation) -> Result<PaidCall, Error> {
         let has_own_key = options.has_idempotency_key();
         let mut automatic_key = None;
         if self.shared.adds_idempotency_keys && !has_own_key {
             let unfinished_calls = &self.shared.unfinished_calls;
-            let hasher = Box::pin(hash_request(&options, operation, &body, unfinished_calls.hasher())).await?;
+            let hasher = Box::pin(hash_request(&options, &operation, unfinished_calls.hasher())).await?;
             automatic_key = AutomaticKey::for_request(unfinished_calls, hasher.finish());
         }
         options.headers.extend(automatic_key.as_ref().map(|key| (IDEMPOTENCY_KEY, key.value())));
-        Ok(PaidCall { automatic_key, has_own_key, ..self.keyless_call(options, operation, body) })
+        Ok(PaidCall { automatic_key, has_own_key, ..self.keyless_call(options, operation) })
     }
 
     /// Returns a call that gets no idempotency key if its request has none.
-    fn keyless_call(&self, options: CallOptions, operation: ApiOperation, body: CallBody) -> PaidCall {
+    fn keyless_call(&self, options: CallOptions, operation: PaidOperation) -> PaidCall {
         let has_own_key = options.has_idempotency_key();
-        PaidCall { client: self.call(options), operation, body, has_own_key, automatic_key: None }
+        PaidCall { client: self.call(options), operation, has_own_key, automatic_key: None }
     }
 
     /// Returns the generated client for one call.
@@ -261,13 +256,11 @@ impl Client {
 /// Adds everything to the hash that makes two requests of a client equal.
 async fn hash_request<H: Hasher + Send + 'static>(
     options: &CallOptions,
-    operation: ApiOperation,
-    body: &CallBody,
+    operation: &PaidOperation,
     mut hasher: H,
 ) -> Result<H, Error> {
-    operation.path().hash(&mut hasher);
     options.hash_headers(&mut hasher);
-    body.hash(hasher).await
+    operation.hash(hasher).await
 }
 
 impl fmt::Debug for Client {

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use reqwest::multipart::Form;
+use reqwest::{Request, RequestBuilder};
 
 use super::input::CheckedInput;
 use super::request::{AnswerMode, EditRequest};
 use super::session::{CallOptions, TimeLimit};
 use super::{Error, Input, Retry};
+use crate::wire::client::Client;
 
 /// The name of each part that holds an image. It is the same for a single image, because every service that accepts
 /// several images under this name also accepts one.
@@ -83,8 +85,12 @@ impl EditForm {
         Ok(hasher)
     }
 
-    /// Writes the form for one attempt.
-    pub(super) fn write(&self) -> reqwest::Result<Form> {
+    /// Adds the form to a request without a body, for one attempt.
+    pub(super) fn add_to(&self, request: Request, client: &Client) -> reqwest::Result<Request> {
+        RequestBuilder::from_parts(client.client.clone(), request).multipart(self.write()?).build()
+    }
+
+    fn write(&self) -> reqwest::Result<Form> {
         let mut form = Form::new();
         for (name, value) in &self.fields {
             form = form.text(name.clone(), value.clone());

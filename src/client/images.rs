@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use progenitor_client::{Error as WireError, ResponseValue};
+use progenitor_client::ResponseValue;
 
-use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
-use super::paid_call::{CallBody, with_json_body};
+use super::paid_call::PaidOperation;
 use super::request::AnswerMode;
 #[cfg(not(target_arch = "wasm32"))]
 use super::saved_images::{ImageTarget, SavedImages, save_answer};
 use super::session::TimeLimit;
 use super::{Client, EditRequest, Error, GenerateRequest, ImageStream, Images};
-use crate::wire::types::{CostEstimate, ErrorResponse};
+use crate::wire::types::CostEstimate;
 
 /// The time limit of an estimate (our choice). The service answers without a call to anybody.
 const ESTIMATE_LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
@@ -48,8 +46,8 @@ impl<'a> ImageCalls<'a> {
     pub async fn generate(&self, request: impl Into<GenerateRequest>) -> Result<Images, Error> {
         let options = request.into().into_options();
         let (count, call_options) = (options.count(), options.call_options(TimeLimit::Total(options.time_limit()))?);
-        let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
-        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body)).await?;
+        let operation = PaidOperation::CreateImage(options.into_members(AnswerMode::Whole)?.into_body());
+        let mut call = self.client.paid_call(call_options, operation).await?;
         let answer = call.read_answer().await;
         call.finish(answer.and_then(|answer| Images::parse(answer, count, call.session())))
     }
@@ -87,8 +85,8 @@ impl<'a> ImageCalls<'a> {
         let count = options.count();
         target.check(count)?;
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
-        let body = Bytes::from(options.into_members(AnswerMode::Whole)?.text());
-        let mut call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body)).await?;
+        let operation = PaidOperation::CreateImage(options.into_members(AnswerMode::Whole)?.into_body());
+        let mut call = self.client.paid_call(call_options, operation).await?;
         save_answer(&mut call, target, count).await
     }
 
@@ -103,11 +101,9 @@ impl<'a> ImageCalls<'a> {
     pub async fn estimate(&self, request: impl Into<GenerateRequest>) -> Result<CostEstimate, Error> {
         let options = request.into().into_options();
         let (mode, call_options) = (options.answer_mode(), options.call_options(ESTIMATE_LIMIT)?);
-        let body = Bytes::from(options.into_members(mode)?.text());
+        let body = options.into_members(mode)?.into_body();
         let client = self.client.call(call_options);
-        let call = ApiCall { client: &client, operation: ApiOperation::ESTIMATE_IMAGE, accept: JSON };
-        let response = call.send(|request| Ok(with_json_body(request, &body))).await?;
-        let answer: Result<_, WireError<ErrorResponse>> = ResponseValue::from_response(response).await;
+        let answer = client.estimate_image(&body).await;
         answer.map(ResponseValue::into_inner).map_err(|error| Error::from_call(error, &client.inner))
     }
 
@@ -123,8 +119,8 @@ impl<'a> ImageCalls<'a> {
     pub async fn generate_stream(&self, request: impl Into<GenerateRequest>) -> Result<ImageStream, Error> {
         let options = request.into().into_options();
         let call_options = options.call_options(TimeLimit::Idle(options.time_limit()))?;
-        let body = Bytes::from(options.into_members(AnswerMode::Events)?.text());
-        let call = self.client.paid_call(call_options, ApiOperation::CREATE_IMAGE, CallBody::Json(body)).await?;
+        let operation = PaidOperation::CreateImage(options.into_members(AnswerMode::Events)?.into_body());
+        let call = self.client.paid_call(call_options, operation).await?;
         call.begin_stream().await.map(ImageStream::new)
     }
 
@@ -145,7 +141,7 @@ impl<'a> ImageCalls<'a> {
         let count = request.requested_count();
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
-        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form))).await?;
+        let mut call = self.client.paid_call(options, PaidOperation::EditImage(Box::new(form))).await?;
         let answer = call.read_answer().await;
         call.finish(answer.and_then(|answer| Images::parse(answer, count, call.session())))
     }
@@ -166,7 +162,7 @@ impl<'a> ImageCalls<'a> {
         target.check(count)?;
         let form = EditForm::new(request, AnswerMode::Whole).await?;
         let options = form.call_options(TimeLimit::Total(form.time_limit()));
-        let mut call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form))).await?;
+        let mut call = self.client.paid_call(options, PaidOperation::EditImage(Box::new(form))).await?;
         save_answer(&mut call, target, count).await
     }
 
@@ -182,7 +178,7 @@ impl<'a> ImageCalls<'a> {
     pub async fn edit_stream(&self, request: impl Into<EditRequest>) -> Result<ImageStream, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Events).await?;
         let options = form.call_options(TimeLimit::Idle(form.time_limit()));
-        let call = self.client.paid_call(options, ApiOperation::EDIT_IMAGE, CallBody::Form(Box::new(form))).await?;
+        let call = self.client.paid_call(options, PaidOperation::EditImage(Box::new(form))).await?;
         call.begin_stream().await.map(ImageStream::new)
     }
 }

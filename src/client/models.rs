@@ -50,7 +50,7 @@ impl<'a> ModelCalls<'a> {
     /// Returns an error if the service cannot be reached, refuses the key, or fails.
     pub async fn list(&self) -> Result<Vec<Model>, Error> {
         let call = self.client.call(CallOptions::new(LIMIT));
-        let answer = read_answer(call.list_models().send().await, &call.inner)?;
+        let answer = read_answer(call.list_models().await, &call.inner)?;
         Model::read_list(&answer).ok_or_else(|| unreadable(NO_LIST, &answer, &call.inner))
     }
 
@@ -73,7 +73,7 @@ impl<'a> ModelCalls<'a> {
 
     async fn read_images(&self, options: CallOptions) -> Result<Vec<ImageModel>, Error> {
         let call = self.client.call(options);
-        let answer = read_answer(call.list_image_models().send().await, &call.inner)?;
+        let answer = read_answer(call.list_image_models().await, &call.inner)?;
         ImageModel::read_list(&answer).ok_or_else(|| unreadable(NO_LIST, &answer, &call.inner))
     }
 
@@ -84,7 +84,7 @@ impl<'a> ModelCalls<'a> {
     /// The errors of [`ModelCalls::list`], and status 404 if there is no such model.
     pub async fn retrieve(&self, id: &str) -> Result<Model, Error> {
         let call = self.client.call(CallOptions::new(LIMIT));
-        let answer = read_answer(call.retrieve_model().model(id).send().await, &call.inner)?;
+        let answer = read_answer(call.retrieve_model(id).await, &call.inner)?;
         Model::read(answer.clone()).ok_or_else(|| unreadable("the answer has no name of a model", &answer, &call.inner))
     }
 }

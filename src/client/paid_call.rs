@@ -6,36 +6,38 @@
 
 use std::hash::{Hash as _, Hasher};
 
-use bytes::Bytes;
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{RequestBuilder, Response};
+use progenitor_client::{Error as WireError, ResponseValue};
+use reqwest::header::{ACCEPT, HeaderValue};
+use reqwest::{Request, Response};
 
 use super::body_reader::read_body;
-use super::call::{ApiCall, ApiOperation};
 use super::form::EditForm;
 use super::images::{EVENTS, JSON};
-use super::retry::{is_failure_on_the_way, is_in_progress};
-use super::session::Session;
-use super::timer::before;
+use super::raw_json::RequestBody;
+use super::retry::{SendOutcome, is_failure_on_the_way, is_in_progress};
+use super::session::{Session, TimeLimit};
+use super::timer::{before, within};
+use super::transport::TransportError;
 use super::unfinished_calls::AutomaticKey;
 use super::{Error, ErrorKind};
 use crate::wire::client::Client;
+use crate::wire::types::{ErrorResponse, ImageGenerationRequest, ResponseRequest};
 
 /// A call whose whole answer is paid for.
 pub(super) struct PaidCall {
     pub(super) client: Client,
-    pub(super) operation: ApiOperation,
-    pub(super) body: CallBody,
+    pub(super) operation: PaidOperation,
     /// True if the request has an idempotency key of its own, so that the next call with it has the same key.
     pub(super) has_own_key: bool,
     /// The key that the client has given to the call.
     pub(super) automatic_key: Option<AutomaticKey>,
 }
 
-/// The body of a request, which can be sent several times.
-pub(super) enum CallBody {
-    Json(Bytes),
-    Form(Box<EditForm>),
+/// An operation whose answer is paid for, and its body, which can be sent several times.
+pub(super) enum PaidOperation {
+    CreateImage(RequestBody<ImageGenerationRequest>),
+    CreateResponse(RequestBody<ResponseRequest>),
+    EditImage(Box<EditForm>),
 }
 
 // === impl PaidCall ===
@@ -90,8 +92,29 @@ impl PaidCall {
     /// Sends the request, again as often as the service allows it, and returns a successful answer whose body has not
     /// been read. `accept` is the value of that header.
     pub(super) async fn send(&self, accept: &'static str) -> Result<Response, Error> {
-        let call = ApiCall { client: &self.client, operation: self.operation, accept };
-        call.send(|request| self.body.add_to(request)).await
+        let session = self.session();
+        loop {
+            let mut request = self.operation.request(&self.client).await?;
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
+            session.set_retry_header(&mut request);
+            let Some(result) = self.attempt(request).await else { return Err(Error::timed_out(session)) };
+            // The call is sent again only if the service itself allows it: an error page of a proxy does not tell
+            // whether an image was made.
+            let outcome = SendOutcome::from_result(&result, TransportError::was_never_sent).without_implicit_retry();
+            if !session.has_retries_left() || !session.wait_for_retry(&outcome).await {
+                return check_response(result, session).await;
+            }
+        }
+    }
+
+    /// Sends the request once; returns `None` if an idle limit passes before the answer begins. A total limit needs no
+    /// timer here, because it is set on the request.
+    async fn attempt(&self, request: Request) -> Option<Result<Response, TransportError>> {
+        let sent = self.session().send_once(&self.client.client, request);
+        match self.session().limit() {
+            TimeLimit::Total(_) => Some(sent.await),
+            TimeLimit::Idle(limit) => within(limit, sent).await,
+        }
     }
 
     /// Waits before the call is made again; returns false if it must not be made again after this error.
@@ -104,38 +127,54 @@ impl PaidCall {
     }
 }
 
-// === impl CallBody ===
+// === impl PaidOperation ===
 
-impl CallBody {
-    /// Adds everything to the hash that the body says, also the content of files, which are read for that.
+impl PaidOperation {
+    /// Adds everything to the hash that makes two requests equal, also the content of files, which are read for that.
     pub(super) async fn hash<H: Hasher + Send + 'static>(&self, mut hasher: H) -> Result<H, Error> {
+        std::mem::discriminant(self).hash(&mut hasher);
         match self {
-            Self::Json(body) => {
-                body.hash(&mut hasher);
-                Ok(hasher)
-            }
-            Self::Form(form) => form.hash(hasher).await,
+            Self::CreateImage(body) => body.text().hash(&mut hasher),
+            Self::CreateResponse(body) => body.text().hash(&mut hasher),
+            Self::EditImage(form) => return form.hash(hasher).await,
         }
+        Ok(hasher)
     }
 
-    fn add_to(&self, request: RequestBuilder) -> reqwest::Result<RequestBuilder> {
+    /// Makes the request for one attempt.
+    async fn request(&self, client: &Client) -> Result<Request, Error> {
+        let request = match self {
+            Self::CreateImage(body) => client.create_image(body).await,
+            Self::CreateResponse(body) => client.create_response(body).await,
+            Self::EditImage(_) => client.edit_image().await,
+        };
+        let request = request.map_err(|error| Error::from_call(error, &client.inner))?;
         match self {
-            Self::Json(body) => Ok(with_json_body(request, body)),
-            Self::Form(form) => with_form(request, form),
+            Self::CreateImage(_) | Self::CreateResponse(_) => Ok(request),
+            Self::EditImage(form) => {
+                form.add_to(request, client).map_err(|error| Error::from_stream(error, &client.inner))
+            }
         }
     }
+}
+
+/// Returns the answer if its status is a success.
+async fn check_response(result: Result<Response, TransportError>, session: &Session) -> Result<Response, Error> {
+    let response = result.map_err(|error| Error::from_attempt(error, session))?;
+    session.record_head(&response);
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let read = within(session.limit().duration(), ResponseValue::<ErrorResponse>::from_response(response));
+    let error = match read.await {
+        Some(Ok(value)) => WireError::ErrorResponse(value),
+        Some(Err(error)) => error,
+        None => return Err(Error::timed_out(session)),
+    };
+    Err(Error::from_call(error, session))
 }
 
 /// Returns true if the answer was or may have been on its way: the connection broke, or a server on the way failed.
 fn is_answer_lost(error: &Error) -> bool {
     error.kind() == ErrorKind::Broken || error.meta().is_some_and(is_failure_on_the_way)
-}
-
-/// Adds a body of JSON.
-pub(super) fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
-    request.header(CONTENT_TYPE, JSON).body(body.clone())
-}
-
-fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
-    Ok(request.multipart(form.write()?))
 }

@@ -4,6 +4,7 @@
 //! Parts of a value share its text, so that an answer with megabytes of images is in memory only once.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,6 +44,14 @@ pub(super) struct UnreadableText {
 /// The members of an object, in their original order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawJsonObject(Vec<(String, Json)>);
+
+/// The body of a request for which the document has the type `T`: its text is sent unchanged, with members and words that
+/// the document does not name.
+#[doc(hidden)]
+pub struct RequestBody<T> {
+    text: Arc<str>,
+    of: PhantomData<fn(T)>,
+}
 
 // === impl Json ===
 
@@ -311,6 +320,11 @@ impl RawJsonObject {
         self.0.into_iter().filter(|(_, json)| !json.is_null()).map(move |(name, json)| (name, text(&json)))
     }
 
+    /// Returns the object as the body of a request of type `T`.
+    pub(super) fn into_body<T>(self) -> RequestBody<T> {
+        RequestBody { text: self.text().into(), of: PhantomData }
+    }
+
     /// Returns the object as JSON text.
     pub(super) fn text(&self) -> String {
         let members = self.0.iter().map(|(name, json)| format!("{}:{}", serde_json::Value::from(&**name), json.text()));
@@ -333,6 +347,20 @@ impl Serialize for RawJsonObject {
             map.serialize_entry(name, json)?;
         }
         map.end()
+    }
+}
+
+// === impl RequestBody ===
+
+impl<T> RequestBody<T> {
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<T> Serialize for RequestBody<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::from_str::<&RawValue>(&self.text).map_err(S::Error::custom)?.serialize(serializer)
     }
 }
 

@@ -4,14 +4,9 @@
 #[cfg(feature = "cli")]
 use std::hash::Hasher;
 
-#[cfg(feature = "cli")]
-use bytes::Bytes;
-
-#[cfg(feature = "cli")]
-use super::call::ApiOperation;
 use super::form::EditForm;
 #[cfg(feature = "cli")]
-use super::paid_call::CallBody;
+use super::paid_call::PaidOperation;
 use super::request::AnswerMode;
 use super::session::TimeLimit;
 use super::{EditRequest, Error, GenerateRequest};
@@ -45,8 +40,8 @@ impl GenerateRequest {
     {
         let options = self.clone().into_options();
         let call_options = options.call_options(TimeLimit::Total(options.time_limit()))?;
-        let body = CallBody::Json(Bytes::from(options.into_members(AnswerMode::for_stream(is_stream))?.text()));
-        super::hash_request(&call_options, ApiOperation::CREATE_IMAGE, &body, hasher).await
+        let body = options.into_members(AnswerMode::for_stream(is_stream))?.into_body();
+        super::hash_request(&call_options, &PaidOperation::CreateImage(body), hasher).await
     }
 
     fn check_for(&self, mode: AnswerMode) -> Result<(), Error> {
@@ -85,6 +80,6 @@ impl EditRequest {
     {
         let form = EditForm::new(self.clone(), AnswerMode::for_stream(is_stream)).await?;
         let call_options = form.call_options(TimeLimit::Total(form.time_limit()));
-        super::hash_request(&call_options, ApiOperation::EDIT_IMAGE, &CallBody::Form(Box::new(form)), hasher).await
+        super::hash_request(&call_options, &PaidOperation::EditImage(Box::new(form)), hasher).await
     }
 }

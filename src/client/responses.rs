@@ -23,10 +23,7 @@ pub use tool::{ImageTool, ResponseTool};
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use super::call::ApiOperation;
-use super::paid_call::CallBody;
+use super::paid_call::PaidOperation;
 use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
@@ -72,8 +69,8 @@ impl<'a> ResponseCalls<'a> {
     pub async fn create(&self, request: impl Into<ResponseRequest>) -> Result<Response, Error> {
         let request = request.into();
         let options = request.call_options(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)))?;
-        let body = Bytes::from(request.body(false));
-        let mut call = self.client.paid_call(options, ApiOperation::CREATE_RESPONSE, CallBody::Json(body)).await?;
+        let operation = PaidOperation::CreateResponse(request.into_body(false));
+        let mut call = self.client.paid_call(options, operation).await?;
         let answer = call.read_answer().await;
         call.finish(answer.and_then(|answer| Response::parse(answer, call.session())?.or_failure(call.session())))
     }
@@ -89,9 +86,9 @@ impl<'a> ResponseCalls<'a> {
     pub async fn stream(&self, request: impl Into<ResponseRequest>) -> Result<ResponseStream, Error> {
         let request = request.into();
         let options = request.call_options(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)))?;
-        let body = CallBody::Json(Bytes::from(request.body(true)));
+        let operation = PaidOperation::CreateResponse(request.into_body(true));
         // Without a key, because a program cancels a task by dropping its stream.
-        let call = self.client.keyless_call(options, ApiOperation::CREATE_RESPONSE, body);
+        let call = self.client.keyless_call(options, operation);
         let (answer, session, _) = call.begin_stream().await?;
         Ok(ResponseStream::new(answer, session))
     }

@@ -1,10 +1,16 @@
-//! The calls of a generated client: they return the answer itself, and the error of the SDK.
+//! The calls of the generated clients.
 //!
-//! Progenitor's calls return its own error type, whose details depend on how an answer failed. Here, each `send` becomes
-//! private, and a new `send` hands its result to `finish` of the client's inner value.
+//! The calls of the admin client return the answer itself, and the error of the SDK. Progenitor's calls return its own
+//! error type, whose details depend on how an answer failed. Here, each `send` becomes private, and a new `send` hands its
+//! result to `finish` of the client's inner value.
+//!
+//! The calls of the public client take bodies that keep members and words that the document does not name. Those whose
+//! answer may be a stream return their request, which the SDK sends: it may send it again, and reads the answer while it
+//! arrives.
 
-use quote::format_ident;
-use syn::{GenericArgument, ImplItem, ImplItemFn, Item, PathArguments, ReturnType, Type, parse_quote};
+use anyhow::{Context as _, Result};
+use quote::{ToTokens as _, format_ident};
+use syn::{FnArg, GenericArgument, ImplItem, ImplItemFn, Item, PathArguments, ReturnType, Stmt, Type, parse_quote};
 
 /// Replaces the function `send` of each builder.
 pub(crate) fn return_own_errors(items: &mut [Item]) {
@@ -34,6 +40,50 @@ pub(crate) fn hide_constructors(items: &mut [Item]) {
     }
 }
 
+/// Replaces the body of each call by one that is written as it was given.
+pub(crate) fn take_lossless_bodies(items: &mut [Item]) {
+    for function in calls(items) {
+        let arguments = function.sig.inputs.iter_mut().filter_map(|argument| match argument {
+            FnArg::Typed(argument) if argument.pat.to_token_stream().to_string() == "body" => Some(argument),
+            _ => None,
+        });
+        for argument in arguments {
+            if let Type::Reference(reference) = &mut *argument.ty {
+                let component = &reference.elem;
+                reference.elem = parse_quote!(crate::client::RequestBody<#component>);
+            }
+        }
+    }
+}
+
+/// Replaces each call whose answer may be a stream by a function that returns its request.
+pub(crate) fn return_requests(items: &mut [Item], is_stream: &dyn Fn(&str) -> bool) -> Result<()> {
+    for function in calls(items).filter(|function| is_stream(&function.sig.ident.to_string())) {
+        let name = function.sig.ident.to_string();
+        let hook = |statement: &Stmt| statement.to_token_stream().to_string().contains(". pre (");
+        let statements = &mut function.block.stmts;
+        let end = statements.iter().position(hook).with_context(|| format!("{name}: progenitor calls no hook"))?;
+        statements.truncate(end + 1);
+        statements.push(Stmt::Expr(parse_quote!(Ok(request)), None));
+        let ReturnType::Type(_, returned) = &function.sig.output else { continue };
+        let error = type_argument(returned, 1).with_context(|| format!("{name}: no error type"))?;
+        function.sig.output = parse_quote!(-> Result<::reqwest::Request, #error>);
+    }
+    Ok(())
+}
+
+/// The calls of the client: the asynchronous functions of its own.
+fn calls(items: &mut [Item]) -> impl Iterator<Item = &mut ImplItemFn> {
+    let own = items.iter_mut().filter_map(|item| match item {
+        Item::Impl(item) if item.trait_.is_none() => Some(item),
+        _ => None,
+    });
+    own.flat_map(|item| &mut item.items).filter_map(|item| match item {
+        ImplItem::Fn(function) if function.sig.asyncness.is_some() => Some(function),
+        _ => None,
+    })
+}
+
 /// Renames the function `send`, and returns the one that replaces it.
 fn replace_send(item: &mut ImplItem) -> Option<ImplItem> {
     let ImplItem::Fn(function) = item else { return None };
@@ -56,13 +106,13 @@ fn replace_send(item: &mut ImplItem) -> Option<ImplItem> {
 /// The type of the answer: `T` of `Result<ResponseValue<T>, _>`.
 fn answer_type(function: &ImplItemFn) -> Option<Type> {
     let ReturnType::Type(_, returned) = &function.sig.output else { return None };
-    first_argument(&first_argument(returned)?)
+    type_argument(&type_argument(returned, 0)?, 0)
 }
 
-fn first_argument(of: &Type) -> Option<Type> {
+fn type_argument(of: &Type, index: usize) -> Option<Type> {
     let Type::Path(path) = of else { return None };
     let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else { return None };
-    match arguments.args.first()? {
+    match arguments.args.get(index)? {
         GenericArgument::Type(argument) => Some(argument.clone()),
         _ => None,
     }
@@ -97,5 +147,25 @@ mod tests {
             assert!(printed.contains(part), "{part}\n{printed}");
         }
         assert!(!printed.contains("pub async fn send_once"), "{printed}");
+    }
+
+    #[test]
+    fn a_call_that_may_stream_returns_its_request() {
+        let call = "Result<ResponseValue<types::Fox>, Error<types::Fault>> { let mut request = build()?; client.pre(&mut request).await?; exec(request).await }";
+        let text = format!(
+            "impl Client {{ pub async fn draw<'a>(&'a self, body: &'a types::Draw) -> {call} pub async fn price(&self) -> {call} }}"
+        );
+        let mut file = syn::parse_str::<syn::File>(&text).unwrap();
+        take_lossless_bodies(&mut file.items);
+        return_requests(&mut file.items, &|name| name == "draw").unwrap();
+        let printed = prettyplease::unparse(&file);
+        for part in [
+            "body: &'a crate::client::RequestBody<types::Draw>,\n    ) -> Result<::reqwest::Request, Error<types::Fault>>",
+            "client.pre(&mut request).await?;\n        Ok(request)",
+            "pub async fn price(&self) -> Result<ResponseValue<types::Fox>, Error<types::Fault>>",
+        ] {
+            assert!(printed.contains(part), "{part}\n{printed}");
+        }
+        assert_eq!(printed.matches("exec(request)").count(), 1, "{printed}");
     }
 }

@@ -218,6 +218,11 @@ impl<'a> Operation<'a> {
         self.request_types().contains(&"multipart/form-data")
     }
 
+    /// Returns whether the answer may be a stream of events.
+    pub(crate) fn streams(&self) -> bool {
+        content(&self.value["responses"]["200"]).any(|(name, _)| name == "text/event-stream")
+    }
+
     /// The component of the JSON request body.
     pub(crate) fn request_component(&self) -> Option<&'a str> {
         json_component(&self.value["requestBody"])

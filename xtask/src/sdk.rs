@@ -13,7 +13,7 @@ use syn::{File, Ident, Item, Type, parse_quote};
 use crate::api::{Api, ClientTypes};
 use crate::calls;
 use crate::docs;
-use crate::document::{Document, HandWrittenType, hand_written_type, union_stand_in};
+use crate::document::{Document, HandWrittenType, Operation, hand_written_type, union_stand_in};
 use crate::open_words::OpenWords;
 use crate::surface;
 
@@ -34,10 +34,11 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
     match api.client_types {
         ClientTypes::Shared => {
             let words = OpenWords::declared(value, "crate::wire::types");
-            let mut sdk = generate_with(api, document, &words, |schemas, paths| {
-                remove_patterns(schemas);
-                remove_posts(paths);
-            })?;
+            let mut sdk = generate_with(api, document, &words, |schemas, _| remove_patterns(schemas))?;
+            calls::take_lossless_bodies(&mut sdk.client.items);
+            let streams: Vec<_> = document.operations()?.into_iter().filter(Operation::streams).collect();
+            let is_stream = |name: &str| streams.iter().any(|operation| operation.id == name);
+            calls::return_requests(&mut sdk.client.items, &is_stream)?;
             surface::remove_builders(&mut sdk.types.items, &|_| false);
             Ok(sdk)
         }
@@ -69,7 +70,7 @@ fn generate_with(
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
     let typed = document.to_openapi(|value| {
         for form in &forms {
-            remove_method(&mut value["paths"][form.path], form.method);
+            remove_body(&mut value["paths"][form.path][form.method]);
         }
         let mut paths = value["paths"].take();
         remove_events(&mut paths);
@@ -91,7 +92,12 @@ fn generate_with(
 
 fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<GenerationSettings> {
     let mut settings = GenerationSettings::new();
-    settings.with_interface(InterfaceStyle::Builder).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds);
+    // The public client is an inner part of the SDK, whose calls have builders of their own.
+    let style = match api.client_types {
+        ClientTypes::Shared => InterfaceStyle::Positional,
+        ClientTypes::Own(_) => InterfaceStyle::Builder,
+    };
+    settings.with_interface(style).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds);
     if let Some(inner) = api.inner {
         let inner: Type = syn::parse_str(inner)?;
         settings.with_inner_type(quote!(#inner));
@@ -141,10 +147,10 @@ fn aliases(document: &Document, words: &OpenWords) -> Result<Vec<Item>> {
     Ok(aliases)
 }
 
-/// Removes a method from a path item.
-fn remove_method(item: &mut Value, method: &str) {
-    if let Some(item) = item.as_object_mut() {
-        item.remove(method);
+/// Removes the body of an operation that takes a form, which progenitor does not support: its call adds the form.
+fn remove_body(operation: &mut Value) {
+    if let Some(operation) = operation.as_object_mut() {
+        operation.remove("requestBody");
     }
 }
 
@@ -154,13 +160,6 @@ fn remove_events(paths: &mut Value) {
         if let Some(content) = operation.pointer_mut("/responses/200/content").and_then(Value::as_object_mut) {
             content.remove("text/event-stream");
         }
-    }
-}
-
-/// Removes the calls with a body. `client::call` makes them: they may be streams, and may be sent again.
-fn remove_posts(paths: &mut Value) {
-    for item in paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut()) {
-        remove_method(item, "post");
     }
 }
 

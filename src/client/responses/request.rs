@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::item::ResponseItem;
 use super::tool::ResponseTool;
-use crate::client::raw_json::{self, Json, RawJsonObject};
+use crate::client::raw_json::{self, Json, RawJsonObject, RequestBody};
 use crate::client::request::HeaderOptions;
 use crate::client::session::{CallOptions, TimeLimit};
 use crate::client::{Error, Retry};
+use crate::wire::types;
 
 /// A task for a text model.
 ///
@@ -137,11 +138,11 @@ impl ResponseRequest {
 
     /// Returns the body as it is sent. `stream` says whether the answer shall be a stream; it replaces a member `stream`
     /// of the request. Without such a member, `false` is left out.
-    pub(super) fn body(mut self, stream: bool) -> String {
+    pub(super) fn into_body(mut self, stream: bool) -> RequestBody<types::ResponseRequest> {
         if stream || self.members.get("stream").is_some() {
             self.members.set("stream", stream.into());
         }
-        self.members.text()
+        self.members.into_body()
     }
 }
 
