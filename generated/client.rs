@@ -151,7 +151,7 @@ Sends a `POST` request to `/v1/images/estimate`
 */
     pub async fn estimate_image<'a>(
         &'a self,
-        body: &'a crate::client::RequestBody<types::ImageGenerationRequest>,
+        body: &'a crate::client::JsonRequestBody<types::ImageGenerationRequest>,
     ) -> Result<ResponseValue<types::CostEstimate>, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/images/estimate", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -204,7 +204,7 @@ Sends a `POST` request to `/v1/images/generations`
 */
     pub async fn create_image<'a>(
         &'a self,
-        body: &'a crate::client::RequestBody<types::ImageGenerationRequest>,
+        body: &'a crate::client::JsonRequestBody<types::ImageGenerationRequest>,
     ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/images/generations", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -387,7 +387,7 @@ Sends a `POST` request to `/v1/responses`
 */
     pub async fn create_response<'a>(
         &'a self,
-        body: &'a crate::client::RequestBody<types::ResponseRequest>,
+        body: &'a crate::client::JsonRequestBody<types::ResponseRequest>,
     ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/responses", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);

@@ -67,7 +67,7 @@ pub use metadata::{AnswerMetadata, RateLimit};
 pub use models::{Model, ModelCalls};
 pub use raw_json::Json;
 #[doc(hidden)]
-pub use raw_json::RequestBody;
+pub use raw_json::JsonRequestBody;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};

@@ -13,7 +13,7 @@ use reqwest::{Request, Response};
 use super::body_reader::read_body;
 use super::form::EditForm;
 use super::images::{EVENTS, JSON};
-use super::raw_json::RequestBody;
+use super::raw_json::JsonRequestBody;
 use super::retry::{SendOutcome, is_failure_on_the_way, is_in_progress};
 use super::session::{Session, TimeLimit};
 use super::timer::{before, within};
@@ -35,8 +35,8 @@ pub(super) struct PaidCall {
 
 /// An operation whose answer is paid for, and its body, which can be sent several times.
 pub(super) enum PaidOperation {
-    CreateImage(RequestBody<ImageGenerationRequest>),
-    CreateResponse(RequestBody<ResponseRequest>),
+    CreateImage(JsonRequestBody<ImageGenerationRequest>),
+    CreateResponse(JsonRequestBody<ResponseRequest>),
     EditImage(Box<EditForm>),
 }
 

@@ -48,7 +48,7 @@ pub(super) struct RawJsonObject(Vec<(String, Json)>);
 /// The body of a request for which the document has the type `T`: its text is sent unchanged, with members and words that
 /// the document does not name.
 #[doc(hidden)]
-pub struct RequestBody<T> {
+pub struct JsonRequestBody<T> {
     text: Arc<str>,
     of: PhantomData<fn(T)>,
 }
@@ -321,8 +321,8 @@ impl RawJsonObject {
     }
 
     /// Returns the object as the body of a request of type `T`.
-    pub(super) fn into_body<T>(self) -> RequestBody<T> {
-        RequestBody { text: self.text().into(), of: PhantomData }
+    pub(super) fn into_body<T>(self) -> JsonRequestBody<T> {
+        JsonRequestBody { text: self.text().into(), of: PhantomData }
     }
 
     /// Returns the object as JSON text.
@@ -350,15 +350,15 @@ impl Serialize for RawJsonObject {
     }
 }
 
-// === impl RequestBody ===
+// === impl JsonRequestBody ===
 
-impl<T> RequestBody<T> {
+impl<T> JsonRequestBody<T> {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 }
 
-impl<T> Serialize for RequestBody<T> {
+impl<T> Serialize for JsonRequestBody<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serde_json::from_str::<&RawValue>(&self.text).map_err(S::Error::custom)?.serialize(serializer)
     }

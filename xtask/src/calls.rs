@@ -50,7 +50,7 @@ pub(crate) fn take_lossless_bodies(items: &mut [Item]) {
         for argument in arguments {
             if let Type::Reference(reference) = &mut *argument.ty {
                 let component = &reference.elem;
-                reference.elem = parse_quote!(crate::client::RequestBody<#component>);
+                reference.elem = parse_quote!(crate::client::JsonRequestBody<#component>);
             }
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         return_requests(&mut file.items, &|name| name == "draw").unwrap();
         let printed = prettyplease::unparse(&file);
         for part in [
-            "body: &'a crate::client::RequestBody<types::Draw>,\n    ) -> Result<::reqwest::Request, Error<types::Fault>>",
+            "body: &'a crate::client::JsonRequestBody<types::Draw>,\n    ) -> Result<::reqwest::Request, Error<types::Fault>>",
             "client.pre(&mut request).await?;\n        Ok(request)",
             "pub async fn price(&self) -> Result<ResponseValue<types::Fox>, Error<types::Fault>>",
         ] {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::item::ResponseItem;
 use super::tool::ResponseTool;
-use crate::client::raw_json::{self, Json, RawJsonObject, RequestBody};
+use crate::client::raw_json::{self, Json, JsonRequestBody, RawJsonObject};
 use crate::client::request::HeaderOptions;
 use crate::client::session::{CallOptions, TimeLimit};
 use crate::client::{Error, Retry};
@@ -138,7 +138,7 @@ impl ResponseRequest {
 
     /// Returns the body as it is sent. `stream` says whether the answer shall be a stream; it replaces a member `stream`
     /// of the request. Without such a member, `false` is left out.
-    pub(super) fn into_body(mut self, stream: bool) -> RequestBody<types::ResponseRequest> {
+    pub(super) fn into_body(mut self, stream: bool) -> JsonRequestBody<types::ResponseRequest> {
         if stream || self.members.get("stream").is_some() {
             self.members.set("stream", stream.into());
         }
