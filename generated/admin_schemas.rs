@@ -9,16 +9,6 @@ impl schemars::JsonSchema for types::Account {
         super::served::component("Account", generator)
     }
 }
-impl schemars::JsonSchema for types::AccountActivity {
-    fn schema_name() -> String {
-        "AccountActivity".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountActivity", generator)
-    }
-}
 impl schemars::JsonSchema for types::AccountChange {
     fn schema_name() -> String {
         "AccountChange".to_owned()
@@ -27,46 +17,6 @@ impl schemars::JsonSchema for types::AccountChange {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("AccountChange", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountFailure {
-    fn schema_name() -> String {
-        "AccountFailure".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountFailure", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountHeaders {
-    fn schema_name() -> String {
-        "AccountHeaders".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountHeaders", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountImageUrls {
-    fn schema_name() -> String {
-        "AccountImageUrls".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountImageUrls", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountKind {
-    fn schema_name() -> String {
-        "AccountKind".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountKind", generator)
     }
 }
 impl schemars::JsonSchema for types::AccountList {
@@ -79,66 +29,6 @@ impl schemars::JsonSchema for types::AccountList {
         super::served::component("AccountList", generator)
     }
 }
-impl schemars::JsonSchema for types::AccountName {
-    fn schema_name() -> String {
-        "AccountName".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountName", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountProtocol {
-    fn schema_name() -> String {
-        "AccountProtocol".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountProtocol", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountSecretHeaders {
-    fn schema_name() -> String {
-        "AccountSecretHeaders".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountSecretHeaders", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountSettings {
-    fn schema_name() -> String {
-        "AccountSettings".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountSettings", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountSource {
-    fn schema_name() -> String {
-        "AccountSource".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountSource", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountState {
-    fn schema_name() -> String {
-        "AccountState".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountState", generator)
-    }
-}
 impl schemars::JsonSchema for types::AccountTest {
     fn schema_name() -> String {
         "AccountTest".to_owned()
@@ -147,66 +37,6 @@ impl schemars::JsonSchema for types::AccountTest {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("AccountTest", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountTestResult {
-    fn schema_name() -> String {
-        "AccountTestResult".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountTestResult", generator)
-    }
-}
-impl schemars::JsonSchema for types::AccountTier {
-    fn schema_name() -> String {
-        "AccountTier".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AccountTier", generator)
-    }
-}
-impl schemars::JsonSchema for types::ActorKind {
-    fn schema_name() -> String {
-        "ActorKind".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ActorKind", generator)
-    }
-}
-impl schemars::JsonSchema for types::Alert {
-    fn schema_name() -> String {
-        "Alert".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("Alert", generator)
-    }
-}
-impl schemars::JsonSchema for types::AlertDelivery {
-    fn schema_name() -> String {
-        "AlertDelivery".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AlertDelivery", generator)
-    }
-}
-impl schemars::JsonSchema for types::AlertDeliveryState {
-    fn schema_name() -> String {
-        "AlertDeliveryState".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AlertDeliveryState", generator)
     }
 }
 impl schemars::JsonSchema for types::AlertList {
@@ -219,26 +49,6 @@ impl schemars::JsonSchema for types::AlertList {
         super::served::component("AlertList", generator)
     }
 }
-impl schemars::JsonSchema for types::AuditDetails {
-    fn schema_name() -> String {
-        "AuditDetails".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AuditDetails", generator)
-    }
-}
-impl schemars::JsonSchema for types::AuditEntry {
-    fn schema_name() -> String {
-        "AuditEntry".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("AuditEntry", generator)
-    }
-}
 impl schemars::JsonSchema for types::AuditList {
     fn schema_name() -> String {
         "AuditList".to_owned()
@@ -247,26 +57,6 @@ impl schemars::JsonSchema for types::AuditList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("AuditList", generator)
-    }
-}
-impl schemars::JsonSchema for types::CostBasis {
-    fn schema_name() -> String {
-        "CostBasis".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("CostBasis", generator)
-    }
-}
-impl schemars::JsonSchema for types::CostReason {
-    fn schema_name() -> String {
-        "CostReason".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("CostReason", generator)
     }
 }
 impl schemars::JsonSchema for types::CreatedKey {
@@ -349,46 +139,6 @@ impl schemars::JsonSchema for types::DeletedToken {
         super::served::component("DeletedToken", generator)
     }
 }
-impl schemars::JsonSchema for types::DisabledReason {
-    fn schema_name() -> String {
-        "DisabledReason".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("DisabledReason", generator)
-    }
-}
-impl schemars::JsonSchema for types::ErrorCode {
-    fn schema_name() -> String {
-        "ErrorCode".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ErrorCode", generator)
-    }
-}
-impl schemars::JsonSchema for types::ErrorDetail {
-    fn schema_name() -> String {
-        "ErrorDetail".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ErrorDetail", generator)
-    }
-}
-impl schemars::JsonSchema for types::ErrorReason {
-    fn schema_name() -> String {
-        "ErrorReason".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ErrorReason", generator)
-    }
-}
 impl schemars::JsonSchema for types::ErrorResponse {
     fn schema_name() -> String {
         "ErrorResponse".to_owned()
@@ -397,16 +147,6 @@ impl schemars::JsonSchema for types::ErrorResponse {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("ErrorResponse", generator)
-    }
-}
-impl schemars::JsonSchema for types::ErrorType {
-    fn schema_name() -> String {
-        "ErrorType".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ErrorType", generator)
     }
 }
 impl schemars::JsonSchema for types::Group {
@@ -419,16 +159,6 @@ impl schemars::JsonSchema for types::Group {
         super::served::component("Group", generator)
     }
 }
-impl schemars::JsonSchema for types::GroupFilter {
-    fn schema_name() -> String {
-        "GroupFilter".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("GroupFilter", generator)
-    }
-}
 impl schemars::JsonSchema for types::GroupList {
     fn schema_name() -> String {
         "GroupList".to_owned()
@@ -437,46 +167,6 @@ impl schemars::JsonSchema for types::GroupList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("GroupList", generator)
-    }
-}
-impl schemars::JsonSchema for types::GroupModeration {
-    fn schema_name() -> String {
-        "GroupModeration".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("GroupModeration", generator)
-    }
-}
-impl schemars::JsonSchema for types::GroupName {
-    fn schema_name() -> String {
-        "GroupName".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("GroupName", generator)
-    }
-}
-impl schemars::JsonSchema for types::GroupPolicy {
-    fn schema_name() -> String {
-        "GroupPolicy".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("GroupPolicy", generator)
-    }
-}
-impl schemars::JsonSchema for types::GroupSource {
-    fn schema_name() -> String {
-        "GroupSource".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("GroupSource", generator)
     }
 }
 impl schemars::JsonSchema for types::GroupUpdate {
@@ -509,26 +199,6 @@ impl schemars::JsonSchema for types::KeyList {
         super::served::component("KeyList", generator)
     }
 }
-impl schemars::JsonSchema for types::KeyLock {
-    fn schema_name() -> String {
-        "KeyLock".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("KeyLock", generator)
-    }
-}
-impl schemars::JsonSchema for types::KeyName {
-    fn schema_name() -> String {
-        "KeyName".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("KeyName", generator)
-    }
-}
 impl schemars::JsonSchema for types::KeyRotation {
     fn schema_name() -> String {
         "KeyRotation".to_owned()
@@ -539,26 +209,6 @@ impl schemars::JsonSchema for types::KeyRotation {
         super::served::component("KeyRotation", generator)
     }
 }
-impl schemars::JsonSchema for types::KeySort {
-    fn schema_name() -> String {
-        "KeySort".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("KeySort", generator)
-    }
-}
-impl schemars::JsonSchema for types::KeyState {
-    fn schema_name() -> String {
-        "KeyState".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("KeyState", generator)
-    }
-}
 impl schemars::JsonSchema for types::KeyUpdate {
     fn schema_name() -> String {
         "KeyUpdate".to_owned()
@@ -567,46 +217,6 @@ impl schemars::JsonSchema for types::KeyUpdate {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("KeyUpdate", generator)
-    }
-}
-impl schemars::JsonSchema for types::LimitUsage {
-    fn schema_name() -> String {
-        "LimitUsage".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("LimitUsage", generator)
-    }
-}
-impl schemars::JsonSchema for types::LimitUsageState {
-    fn schema_name() -> String {
-        "LimitUsageState".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("LimitUsageState", generator)
-    }
-}
-impl schemars::JsonSchema for types::LinkPurpose {
-    fn schema_name() -> String {
-        "LinkPurpose".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("LinkPurpose", generator)
-    }
-}
-impl schemars::JsonSchema for types::ListObject {
-    fn schema_name() -> String {
-        "ListObject".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ListObject", generator)
     }
 }
 impl schemars::JsonSchema for types::Me {
@@ -679,26 +289,6 @@ impl schemars::JsonSchema for types::NewUser {
         super::served::component("NewUser", generator)
     }
 }
-impl schemars::JsonSchema for types::OauthClientAuth {
-    fn schema_name() -> String {
-        "OauthClientAuth".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("OauthClientAuth", generator)
-    }
-}
-impl schemars::JsonSchema for types::OauthGrant {
-    fn schema_name() -> String {
-        "OauthGrant".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("OauthGrant", generator)
-    }
-}
 impl schemars::JsonSchema for types::OneTimeLink {
     fn schema_name() -> String {
         "OneTimeLink".to_owned()
@@ -719,16 +309,6 @@ impl schemars::JsonSchema for types::Price {
         super::served::component("Price", generator)
     }
 }
-impl schemars::JsonSchema for types::PriceFactors {
-    fn schema_name() -> String {
-        "PriceFactors".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("PriceFactors", generator)
-    }
-}
 impl schemars::JsonSchema for types::PriceList {
     fn schema_name() -> String {
         "PriceList".to_owned()
@@ -737,16 +317,6 @@ impl schemars::JsonSchema for types::PriceList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("PriceList", generator)
-    }
-}
-impl schemars::JsonSchema for types::PriceOrigin {
-    fn schema_name() -> String {
-        "PriceOrigin".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("PriceOrigin", generator)
     }
 }
 impl schemars::JsonSchema for types::Record {
@@ -759,36 +329,6 @@ impl schemars::JsonSchema for types::Record {
         super::served::component("Record", generator)
     }
 }
-impl schemars::JsonSchema for types::RecordAttempt {
-    fn schema_name() -> String {
-        "RecordAttempt".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordAttempt", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordClass {
-    fn schema_name() -> String {
-        "RecordClass".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordClass", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordImage {
-    fn schema_name() -> String {
-        "RecordImage".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordImage", generator)
-    }
-}
 impl schemars::JsonSchema for types::RecordList {
     fn schema_name() -> String {
         "RecordList".to_owned()
@@ -797,106 +337,6 @@ impl schemars::JsonSchema for types::RecordList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("RecordList", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordOutcome {
-    fn schema_name() -> String {
-        "RecordOutcome".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordOutcome", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordReason {
-    fn schema_name() -> String {
-        "RecordReason".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordReason", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordSort {
-    fn schema_name() -> String {
-        "RecordSort".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordSort", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordState {
-    fn schema_name() -> String {
-        "RecordState".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordState", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordTokens {
-    fn schema_name() -> String {
-        "RecordTokens".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordTokens", generator)
-    }
-}
-impl schemars::JsonSchema for types::RecordUsage {
-    fn schema_name() -> String {
-        "RecordUsage".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RecordUsage", generator)
-    }
-}
-impl schemars::JsonSchema for types::RequestLimits {
-    fn schema_name() -> String {
-        "RequestLimits".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("RequestLimits", generator)
-    }
-}
-impl schemars::JsonSchema for types::Role {
-    fn schema_name() -> String {
-        "Role".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("Role", generator)
-    }
-}
-impl schemars::JsonSchema for types::SecretSource {
-    fn schema_name() -> String {
-        "SecretSource".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("SecretSource", generator)
-    }
-}
-impl schemars::JsonSchema for types::Token {
-    fn schema_name() -> String {
-        "Token".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("Token", generator)
     }
 }
 impl schemars::JsonSchema for types::TokenList {
@@ -909,16 +349,6 @@ impl schemars::JsonSchema for types::TokenList {
         super::served::component("TokenList", generator)
     }
 }
-impl schemars::JsonSchema for types::ToolPrices {
-    fn schema_name() -> String {
-        "ToolPrices".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("ToolPrices", generator)
-    }
-}
 impl schemars::JsonSchema for types::Usage {
     fn schema_name() -> String {
         "Usage".to_owned()
@@ -927,66 +357,6 @@ impl schemars::JsonSchema for types::Usage {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("Usage", generator)
-    }
-}
-impl schemars::JsonSchema for types::UsageCounts {
-    fn schema_name() -> String {
-        "UsageCounts".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UsageCounts", generator)
-    }
-}
-impl schemars::JsonSchema for types::UsageDay {
-    fn schema_name() -> String {
-        "UsageDay".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UsageDay", generator)
-    }
-}
-impl schemars::JsonSchema for types::UsageGroup {
-    fn schema_name() -> String {
-        "UsageGroup".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UsageGroup", generator)
-    }
-}
-impl schemars::JsonSchema for types::UsageGrouping {
-    fn schema_name() -> String {
-        "UsageGrouping".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UsageGrouping", generator)
-    }
-}
-impl schemars::JsonSchema for types::UsageKey {
-    fn schema_name() -> String {
-        "UsageKey".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UsageKey", generator)
-    }
-}
-impl schemars::JsonSchema for types::UsageMeasure {
-    fn schema_name() -> String {
-        "UsageMeasure".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UsageMeasure", generator)
     }
 }
 impl schemars::JsonSchema for types::User {
@@ -1007,26 +377,6 @@ impl schemars::JsonSchema for types::UserList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("UserList", generator)
-    }
-}
-impl schemars::JsonSchema for types::UserName {
-    fn schema_name() -> String {
-        "UserName".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UserName", generator)
-    }
-}
-impl schemars::JsonSchema for types::UserSort {
-    fn schema_name() -> String {
-        "UserSort".to_owned()
-    }
-    fn json_schema(
-        generator: &mut schemars::r#gen::SchemaGenerator,
-    ) -> schemars::schema::Schema {
-        super::served::component("UserSort", generator)
     }
 }
 impl schemars::JsonSchema for types::UserUpdate {

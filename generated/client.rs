@@ -387,7 +387,7 @@ Sends a `POST` request to `/v1/responses`
 */
     pub async fn create_response<'a>(
         &'a self,
-        body: &'a crate::client::JsonRequestBody<types::ResponseRequest>,
+        body: &'a crate::client::JsonRequestBody<crate::wire::types::ResponseRequest>,
     ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/responses", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);

@@ -41,18 +41,22 @@ components! {
 
 components! {
     reader of types:
-    AgentModel AgentResponse AnyOutputItem AnyTool Background CostEstimate ErrorCode ErrorDetail ErrorReason
-    ErrorResponse ErrorType Image ImageAction ImageCount ImageGenerationRequest ImageInputTokensDetails
-    ImageModel ImageModelCapabilities ImageModelDescription ImageModelList ImageModelParameter ImageModelPrice
-    ImageModelSizeRules ImageOutputTokensDetails ImageSize ImageUsage ImagesResponse InputFidelity ListObject
-    Model ModelList ModelObject Moderation OpenOutputFormat OutputCompression OutputFormat PartialImages
-    Prompt Quality ResolvedBackground ResolvedQuality ResponseError ResponseFormat ResponseInput
-    ResponseInputItem ResponseInputTokensDetails ResponseObject ResponseOutputItem ResponseOutputTokensDetails
-    ResponseRequest ResponseTool ResponseToolUsage ResponseUsage
+    Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType ImageAction ImageCount
+    ImageGenerationRequest ImageInputTokensDetails ImageModel ImageModelCapabilities ImageModelDescription
+    ImageModelList ImageModelParameter ImageModelPrice ImageModelSizeRules ImageOutputTokensDetails ImageSize
+    ImageUsage ListObject Model ModelList ModelObject Moderation OpenOutputFormat
+    OutputCompression OutputFormat PartialImages Prompt Quality ResolvedBackground ResolvedQuality
+    ResponseFormat ResponseInputTokensDetails ResponseOutputTokensDetails ResponseToolUsage ResponseUsage
 }
 
-/// The components without a type: events are written and read while they arrive, and an edit part by part.
-const WITHOUT_TYPE: [&str; 32] = [
+/// The components without a type: events are written and read while they arrive, an edit part by part, and images and
+/// responses pass in pieces.
+const WITHOUT_TYPE: [&str; 46] = [
+    "AgentModel",
+    "AgentResponse",
+    "AnyOutputItem",
+    "AnyTool",
+    "Image",
     "ImageEditCompletedEvent",
     "ImageEditEvent",
     "ImageEditForm",
@@ -66,12 +70,15 @@ const WITHOUT_TYPE: [&str; 32] = [
     "ImageGenerationTool",
     "ImageReference",
     "ImageUrl",
+    "ImagesResponse",
+    "InputFidelity",
     "OpenQuality",
     "ResponseCompletedEvent",
     "ResponseContentPart",
     "ResponseContentPartAddedEvent",
     "ResponseContentPartDoneEvent",
     "ResponseCreatedEvent",
+    "ResponseError",
     "ResponseEvent",
     "ResponseFailedEvent",
     "ResponseImageCallCompletedEvent",
@@ -80,10 +87,16 @@ const WITHOUT_TYPE: [&str; 32] = [
     "ResponseImageCallPartialImageEvent",
     "ResponseInProgressEvent",
     "ResponseIncompleteEvent",
+    "ResponseInput",
+    "ResponseInputItem",
+    "ResponseObject",
+    "ResponseOutputItem",
     "ResponseOutputItemAddedEvent",
     "ResponseOutputItemDoneEvent",
     "ResponseOutputTextDeltaEvent",
     "ResponseOutputTextDoneEvent",
+    "ResponseRequest",
+    "ResponseTool",
     "StreamErrorEvent",
 ];
 

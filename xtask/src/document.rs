@@ -17,8 +17,20 @@ const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 const BODIES: [&str; 2] = ["application/json", "multipart/form-data"];
 /// The extension that marks the component of a pixel size.
 const SIZE_MARK: &str = "x-imagate-size";
-/// The words that a setter of the SDK takes although no body has a type with them.
-const SETTER_WORDS: [&str; 1] = ["ImageAction"];
+/// The extension that marks a component whose values depend on the image model: an operator can add models with others.
+pub(crate) const MODEL_MARK: &str = "x-imagate-by-model";
+/// The parts of bodies without a type that the SDK takes or returns.
+const SDK_PARTS: [&str; 7] = [
+    "ImageAction",
+    "ImageUsage",
+    "OpenOutputFormat",
+    "ResolvedBackground",
+    "ResolvedQuality",
+    "ResponseToolUsage",
+    "ResponseUsage",
+];
+/// The request bodies that stay on disk: their members are read one by one.
+const BODIES_ON_DISK: [&str; 1] = ["ResponseRequest"];
 /// The format of a component whose values are secret.
 const SECRET_FORMAT: &str = "password";
 
@@ -47,6 +59,8 @@ pub(crate) enum HandWrittenType {
     Size,
     /// A text that is never printed.
     Secret,
+    /// A text whose form depends on the image model.
+    Text,
 }
 
 // === impl Document ===
@@ -89,21 +103,49 @@ impl Document {
     }
 
     /// The names of the components that a program reads or writes as JSON: those that the request or the answers of an
-    /// operation refer to, directly or through others. The body of an operation that takes a form is read part by part,
-    /// and events are written while they arrive, so neither has types.
+    /// operation refer to, directly or through others, and parts of other bodies that the SDK uses. The body of an
+    /// operation that takes a form is read part by part, and events are written while they arrive, so neither has types.
     pub(crate) fn typed_components(&self) -> Result<BTreeSet<&str>> {
         let is_there = |name: &&str| self.value["components"]["schemas"].get(*name).is_some();
-        let mut names: BTreeSet<_> = SETTER_WORDS.into_iter().filter(is_there).collect();
+        let mut names = BTreeSet::new();
+        SDK_PARTS.into_iter().filter(is_there).for_each(|name| self.add_component(name, &mut names));
+        let passed = self.passed_components()?;
         for operation in self.operations()? {
             let body = if operation.takes_form() { None } else { operation.request_component() };
-            let answers = operation.value["responses"].as_object().into_iter().flat_map(Map::values);
-            let components = answers.map(|answer| self.resolve_answer(answer)).filter_map(json_component).chain(body);
+            let components = self.answers(&operation).chain(body).filter(|name| !passed.contains(name));
             components.for_each(|name| self.add_component(name, &mut names));
             for parameter in operation.value["parameters"].as_array().into_iter().flatten() {
                 self.add_referred(parameter, &mut names);
             }
         }
         Ok(names)
+    }
+
+    /// The names of the components that pass through the gateway in pieces: the answer of an operation that may be a
+    /// stream, and the request bodies that stay on disk. They have no type with members.
+    pub(crate) fn passed_components(&self) -> Result<BTreeSet<&str>> {
+        let mut names = BTreeSet::new();
+        for operation in self.operations()? {
+            names.extend(operation.answer_component().filter(|_| operation.streams()));
+            names.extend(operation.request_component().filter(|name| BODIES_ON_DISK.contains(name)));
+        }
+        Ok(names)
+    }
+
+    /// The components of the JSON bodies that handlers take and return.
+    pub(crate) fn bodies(&self) -> Result<BTreeSet<&str>> {
+        let mut names = BTreeSet::new();
+        for operation in self.operations()? {
+            names.extend(if operation.takes_form() { None } else { operation.request_component() });
+            names.extend(self.answers(&operation));
+        }
+        Ok(names)
+    }
+
+    /// The components of the JSON answers of an operation.
+    fn answers<'a>(&'a self, operation: &Operation<'a>) -> impl Iterator<Item = &'a str> {
+        let answers = operation.value["responses"].as_object().into_iter().flat_map(Map::values);
+        answers.map(|answer| self.resolve_answer(answer)).filter_map(json_component)
     }
 
     /// The schemas of [`Document::typed_components`], sorted by name.
@@ -283,6 +325,9 @@ pub(crate) fn hand_written_type(schema: &Value) -> Option<HandWrittenType> {
     }
     if schema["format"] == SECRET_FORMAT {
         return Some(HandWrittenType::Secret);
+    }
+    if schema.get(MODEL_MARK).is_some() && schema.get("enum").is_none() {
+        return Some(HandWrittenType::Text);
     }
     if schema["type"] != "integer" {
         return None;

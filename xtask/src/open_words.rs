@@ -4,6 +4,9 @@
 //! A component with `x-extensible-enum` is open. In Rust, its type is `OpenWord` of the enumeration of these words. If
 //! requests accept the same words and no others, there are two components: `Quality` of requests, and `OpenQuality`.
 //!
+//! The values of some components depend on the image model (`x-imagate-by-model`), and an operator can add models: the
+//! rules of requests check them, so their types are open too.
+//!
 //! The operators' document lists the words of its own version, and its server answers with no others. Its client also
 //! reads the answers of later versions, so for the client all words of answers are open.
 
@@ -11,7 +14,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::document::component_of;
+use crate::document::{MODEL_MARK, component_of};
 
 /// The prefix of the names of components for open words.
 pub(crate) const PREFIX: &str = "Open";
@@ -39,9 +42,15 @@ impl OpenWords {
     /// The words that the document declares open. `module` has their types.
     pub(crate) fn declared(document: &Value, module: &'static str) -> Self {
         let schemas = || document["components"]["schemas"].as_object().into_iter().flatten();
-        let open = || schemas().filter(|(_, schema)| schema.get(KEYWORD).is_some()).map(|(name, _)| name);
-        let words = open().map(|name| closed_words(document, name).unwrap_or(name).to_owned()).collect();
-        let replaced = open().filter(|name| closed_words(document, name).is_none()).cloned().collect();
+        let named =
+            |is_named: fn(&Value) -> bool| schemas().filter(move |(_, schema)| is_named(schema)).map(|(name, _)| name);
+        let open = || named(|schema| schema.get(KEYWORD).is_some());
+        let by_model = || named(|schema| schema.get(MODEL_MARK).is_some() && is_word(schema));
+        let words =
+            open().map(|name| closed_words(document, name).unwrap_or(name)).chain(by_model().map(String::as_str));
+        let words = words.map(str::to_owned).collect();
+        let replaced =
+            open().filter(|name| closed_words(document, name).is_none()).chain(by_model()).cloned().collect();
         let holders = schemas().map(|(name, _)| name.clone()).collect();
         Self { holders, replaced, words, module, requests: BTreeSet::new() }
     }

@@ -158,11 +158,13 @@ fn accepts(schema: &Value) -> String {
         (Some(HandWrittenType::Size), _) => "`auto`, `<width>x<height>`".to_owned(),
         (Some(HandWrittenType::Secret), _) => "a secret".to_owned(),
         (None, Some("boolean")) => "`true`, `false`".to_owned(),
-        (None, _) => match (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64()) {
-            (_, Some(0)) => "nothing".to_owned(),
-            (min, Some(max)) => format!("{min} to {max} characters"),
-            (_, None) => "text".to_owned(),
-        },
+        (None | Some(HandWrittenType::Text), _) => {
+            match (schema["minLength"].as_u64().unwrap_or(0), schema["maxLength"].as_u64()) {
+                (_, Some(0)) => "nothing".to_owned(),
+                (min, Some(max)) => format!("{min} to {max} characters"),
+                (_, None) => "text".to_owned(),
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use proc_macro2::Span;
 use progenitor_impl::{GenerationSettings, Generator, InterfaceStyle, TypeImpl};
 use quote::quote;
-use serde_json::Value;
+use serde_json::{Value, json};
 use syn::{File, Ident, Item, Type, parse_quote};
 
 use crate::api::{Api, ClientTypes};
@@ -66,7 +66,7 @@ fn generate_with(
     words: &OpenWords,
     edit: impl FnOnce(&mut Value, &mut Value),
 ) -> Result<Sdk> {
-    let typed_components = document.typed_components()?;
+    let (typed_components, passed_components) = (document.typed_components()?, document.passed_components()?);
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
     let typed = document.to_openapi(|value| {
         for form in &forms {
@@ -75,16 +75,22 @@ fn generate_with(
         let mut paths = value["paths"].take();
         remove_events(&mut paths);
         let schemas = &mut value["components"]["schemas"];
+        for name in &passed_components {
+            schemas[*name] = json!({ "type": "object" });
+        }
         remove_defaults(schemas);
         edit(schemas, &mut paths);
         words.apply(schemas);
         if let Some(schemas) = schemas.as_object_mut() {
-            schemas.retain(|name, _| typed_components.contains(name.as_str()) || words.is_added(name));
+            let is_typed =
+                |name: &str| [&typed_components, &passed_components].iter().any(|names| names.contains(name));
+            schemas.retain(|name, _| is_typed(name) || words.is_added(name));
         }
         value["paths"] = paths;
     })?;
     let tokens = Generator::new(&settings(api, document, words)?).generate_tokens(&typed)?;
     let mut sdk = split_types(syn::parse2(tokens)?)?;
+    sdk.types.items.extend(passed_types(document)?);
     sdk.types.items.extend(aliases(document, words)?);
     surface::prepare(&mut sdk.types.items);
     Ok(sdk)
@@ -107,27 +113,47 @@ fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<Generat
             settings.with_replacement(name, path(hand_type), impls(hand_type).iter().copied());
         }
     }
+    for name in document.passed_components()? {
+        settings.with_replacement(name, format!("crate::wire::types::{name}"), std::iter::empty());
+    }
     for (name, path) in words.types() {
         settings.with_replacement(name, path, [TypeImpl::Display, TypeImpl::FromStr].into_iter());
     }
     Ok(settings)
 }
 
-/// The path of the type written by hand.
+/// The path of the type written by hand, as parts of bodies have it.
 fn path(hand_type: HandWrittenType) -> String {
     match hand_type {
-        HandWrittenType::Size => "crate::image::SizeRequest".to_owned(),
+        // An added model has sizes of its own.
+        HandWrittenType::Size => "crate::wire::OpenWord<crate::image::SizeRequest>".to_owned(),
         HandWrittenType::Bounded(min, max) => format!("crate::wire::Bounded<{min}, {max}>"),
         HandWrittenType::Secret => "crate::wire::Secret".to_owned(),
+        HandWrittenType::Text => "::std::string::String".to_owned(),
     }
 }
 
 /// The traits of the type written by hand. A secret has none, because its text is never shown.
 const fn impls(hand_type: HandWrittenType) -> &'static [TypeImpl] {
     match hand_type {
-        HandWrittenType::Size | HandWrittenType::Bounded(..) => &[TypeImpl::Display, TypeImpl::FromStr],
+        HandWrittenType::Size | HandWrittenType::Bounded(..) | HandWrittenType::Text => {
+            &[TypeImpl::Display, TypeImpl::FromStr]
+        }
         HandWrittenType::Secret => &[],
     }
+}
+
+/// The types of bodies that pass through the gateway in pieces: they have no values, and only say which schema a body has.
+fn passed_types(document: &Document) -> Result<Vec<Item>> {
+    let mut types = Vec::new();
+    for name in document.passed_components()? {
+        let about = document.value()["components"]["schemas"][name]["description"].as_str().unwrap_or_default();
+        let about =
+            docs::doc_attributes(&format!("{about}\n\nSuch a body passes in pieces, so this type has no values."));
+        let name = Ident::new(name, Span::call_site());
+        types.push(parse_quote! { #(#about)* #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Copy, Debug)] pub enum #name {} });
+    }
+    Ok(types)
 }
 
 /// The names of the document that stand for other types, as aliases: those of types written by hand, so that code does
@@ -136,7 +162,11 @@ fn aliases(document: &Document, words: &OpenWords) -> Result<Vec<Item>> {
     let open: BTreeMap<String, String> = words.types().collect();
     let mut aliases = Vec::new();
     for (name, schema) in document.typed_schemas()? {
-        let hand_written = hand_written_type(schema).map(path);
+        let hand_written = match hand_written_type(schema) {
+            Some(HandWrittenType::Size) => Some("crate::image::SizeRequest".to_owned()),
+            Some(HandWrittenType::Text) => continue,
+            other => other.map(path),
+        };
         let other = || open.get(name).cloned().or_else(|| union_stand_in(schema).map(str::to_owned));
         let Some(path) = hand_written.or_else(other) else { continue };
         let path: Type = syn::parse_str(&path)?;

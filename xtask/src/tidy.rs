@@ -2,11 +2,12 @@
 //!
 //! It compares the code with ARCHITECTURE.md (the modules and their layers), with the size limits and rules of the
 //! project (also that what a caller chooses is allocated through the admission), and with the vocabulary of docs/glossary.md, and it checks that the tests and files that
-//! docs/specification.md names exist. Every check is a pure function from texts to findings.
+//! docs/specification.md names exist, and that every generated type is read or written. Every check is a pure function from texts to findings.
 
 mod allocations;
 mod architecture;
 mod forbidden_text;
+mod generated_types;
 mod imports;
 mod sizes;
 mod specification;
@@ -80,6 +81,8 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     }));
     let vocabulary_findings = vocabulary::check_vocabulary(sources).into_iter();
     findings.extend(vocabulary_findings.map(|(path, line, message)| Finding { path, line, message }));
+    let unused_types = generated_types::unused(sources).into_iter();
+    findings.extend(unused_types.map(|(path, line, message)| Finding { path: path.to_owned(), line, message }));
     findings.sort();
     findings.dedup();
     Ok(findings)

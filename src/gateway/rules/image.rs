@@ -13,6 +13,7 @@ use crate::gateway::config::{ImageModelSpec, ModelAlias};
 use crate::gateway::spool::{EditForm, ImageUpload};
 use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
+use crate::wire::types::ImageGenerationRequest;
 
 /// Fields that are not sent upstream. The value of `safety_identifier` is sent as `user`.
 const UNFORWARDED_FIELDS: &[&str] = &["response_format", "safety_identifier"];
@@ -28,7 +29,8 @@ pub(super) fn check_generation(
 ) -> Result<Job, Rejection> {
     let checked = check_field_rules(models, RequestForm::Generation, &mut object)?;
     let fields = upstream_fields(&object, checked.added_fields);
-    Ok(Job::new(checked.model, &object, fields, received, None).with_model_alias(checked.alias))
+    let request = read_request(object)?;
+    Ok(Job::new(checked.model, request, fields, received, None).with_model_alias(checked.alias))
 }
 
 /// Checks an edit request. The file headers of its images were read during the upload; this function checks them.
@@ -39,7 +41,8 @@ pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTim
     check_input_images(&form.images, form.mask.as_ref())?;
     let input = EditInput { images: form.images, mask: form.mask, files: form.files };
     let fields = upstream_fields(&object, checked.added_fields);
-    Ok(Job::new(checked.model, &object, fields, received, Some(input)).with_model_alias(checked.alias))
+    let request = read_request(object)?;
+    Ok(Job::new(checked.model, request, fields, received, Some(input)).with_model_alias(checked.alias))
 }
 
 /// Checks the fields of an edit request, without its images.
@@ -88,6 +91,14 @@ fn check_field_rules(
     check_stream_combinations(&model, object)?;
     check_format_combinations("", &model, object)?;
     Ok(CheckedFields { model, alias, added_fields })
+}
+
+/// Reads fields that passed every rule as the request of the document. The fields of an edit are those of a generation.
+fn read_request(fields: Map<String, Value>) -> Result<ImageGenerationRequest, Rejection> {
+    serde_json::from_value(Value::Object(fields)).map_err(|error| {
+        tracing::error!(%error, "a request that passed the rules is not that of the document");
+        Rejection::for_body(RejectionReason::InvalidValue, format!("The request cannot be read: {error}."))
+    })
 }
 
 /// Replaces another name for a model by the id of the model. Returns the change.

@@ -11,6 +11,7 @@ use crate::gateway::dialects::Adaptations;
 use crate::gateway::spool::ImageUpload;
 use crate::image::{Format, Size, SizeRequest};
 use crate::tables::{IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS, field};
+use crate::wire::types::ImageGenerationRequest;
 
 /// A request that passed every rule. Only the module `rules` makes one.
 #[derive(Clone, Debug)]
@@ -49,28 +50,28 @@ pub(crate) struct EditInput {
 // === impl Job ===
 
 impl Job {
-    /// Makes a job from `object`, which passed the rules of `model_spec`, and from the fields that are sent upstream.
+    /// Makes a job from a request, which passed the rules of `model_spec`, and from the fields that are sent upstream.
     pub(super) fn new(
         model_spec: Arc<ImageModelSpec>,
-        object: &Map<String, Value>,
+        request: ImageGenerationRequest,
         upstream_fields: Map<String, Value>,
         received_at: DateTime<Utc>,
         edit_input: Option<EditInput>,
     ) -> Self {
-        let text = |key: &str| object.get(key).and_then(Value::as_str);
-        let number = |key: &str| object.get(key).and_then(Value::as_u64);
-        let count = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
+        let size = request.size.and_then(|size| SizeRequest::parse_for_own_rules(&size.to_string()).ok());
+        let compression = request.output_compression.and_then(|level| u8::try_from(level.get()).ok());
         Self {
-            model: text("model").unwrap_or_default().to_owned(),
-            prompt: text("prompt").unwrap_or_default().to_owned(),
-            count: count("n").unwrap_or(1),
-            size: text("size").and_then(|size| SizeRequest::parse_for_own_rules(size).ok()).unwrap_or_default(),
-            quality: text("quality").map(str::to_owned),
-            format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
-            compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
-            is_stream: object.get("stream") == Some(&Value::Bool(true)),
-            partial_images: count("partial_images").unwrap_or(0),
-            end_user: upstream_fields.get("user").and_then(Value::as_str).map(str::to_owned),
+            model: request.model.to_string(),
+            prompt: request.prompt.into(),
+            count: request.n.and_then(|count| u32::try_from(count.get()).ok()).unwrap_or(1),
+            size: size.unwrap_or_default(),
+            quality: request.quality.map(|quality| quality.to_string()),
+            format: request.output_format.and_then(|format| format.to_string().parse().ok()).unwrap_or_default(),
+            compression: compression.unwrap_or(100),
+            is_stream: request.stream.unwrap_or(false),
+            partial_images: request.partial_images.and_then(|count| u32::try_from(count.get()).ok()).unwrap_or(0),
+            has_renamed_user: request.safety_identifier.is_some(),
+            end_user: request.safety_identifier.or(request.user),
             turn: None,
             received_at,
             upstream_fields,
@@ -78,7 +79,6 @@ impl Job {
             model_spec,
             adaptations: Adaptations::default(),
             model_alias: None,
-            has_renamed_user: object.get("safety_identifier").is_some_and(Value::is_string),
         }
     }
 

@@ -148,7 +148,7 @@ fn is_counted(path: &str) -> bool {
 }
 
 /// The tokens before the unit tests, which are at the end of their file.
-fn without_tests(all: Vec<Token<'_>>) -> Vec<Token<'_>> {
+pub(super) fn without_tests(all: Vec<Token<'_>>) -> Vec<Token<'_>> {
     let is_start = |window: &[Token<'_>]| {
         window[0].is_word("cfg")
             && window[1].is_punctuation('(')
