@@ -46,8 +46,8 @@ struct CallerCounts {
     told_unknown: usize,
     lost: Vec<String>,
     paid_twice: Vec<String>,
-    /// Repeats without a key of callers to whose connections the answer had been written when they left or it was killed:
-    /// the gateway cannot know that they do not have it.
+    /// Repeats without a key of callers to whose connections the answer had been written when they left: the gateway cannot
+    /// know that they do not have it.
     written_in_vain: Vec<String>,
 }
 

@@ -328,12 +328,21 @@ impl ImageCaller {
     }
 }
 
-/// Returns the file to which a link leads, in base64.
+/// Returns the file to which a link leads, in base64. A link is valid on every node, and is opened again if the node ends
+/// meanwhile.
 fn fetch(stage: &CallerStage, number: usize, url: &str) -> Option<String> {
     let (_, path) = url.split_once("/v1/")?;
-    let address = stage.node(number).address();
-    let answer = Call::get(&format!("/v1/{path}")).without_document_check().try_send(address).ok()?;
-    (answer.status == 200 && answer.complete).then(|| BASE64_STANDARD.encode(&answer.body))
+    let end = Instant::now() + ASKS_FOR;
+    loop {
+        let address = stage.node(number).address();
+        match Call::get(&format!("/v1/{path}")).without_document_check().try_send(address) {
+            Ok(answer) if answer.complete => {
+                return (answer.status == 200).then(|| BASE64_STANDARD.encode(&answer.body));
+            }
+            Ok(_) | Err(_) if Instant::now() < end => pause(PAUSE),
+            Ok(_) | Err(_) => return None,
+        }
+    }
 }
 
 /// Returns the data of the last event; an answer that is no stream is its only event.
