@@ -983,8 +983,8 @@ impl ::std::convert::TryFrom<::std::string::String> for ActorKind {
 pub struct Alert {
     /// The time at which it was raised.
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
-    /// The facts, as in the message: of a budget `subject` with `kind`, `id` and `name`, `limit`, `budget_usd`, `alert_usd`, `spent_usd` and `period_ends`.
-    pub data: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+    /// The facts of an event. A test has none; those of a budget are listed here.
+    pub data: AlertData,
     /// Its delivery by each channel that was configured when it was raised.
     pub deliveries: ::std::vec::Vec<AlertDelivery>,
     /// The unique id, which is also the id of its messages.
@@ -992,6 +992,32 @@ pub struct Alert {
     /// The event: `budget.soft_limit_reached` or `budget.exhausted`. There may be more in the future.
     #[serde(rename = "type")]
     pub type_: ::std::string::String,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The facts of an event. A test has none; those of a budget are listed here.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct AlertData {
+    /// The soft mark of the budget, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub alert_usd: ::std::option::Option<f64>,
+    /// The budget of the period, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub budget_usd: ::std::option::Option<f64>,
+    /// The limit: `budget_usd`.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub limit: ::std::option::Option<::std::string::String>,
+    /// The end of the period.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub period_ends: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// The part of the budget that was spent when the event was raised, in US dollars.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub spent_usd: ::std::option::Option<f64>,
+    /// The key, user or group that an event is about.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub subject: ::std::option::Option<AlertSubject>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -1086,6 +1112,36 @@ pub struct AlertList {
     pub data: ::std::vec::Vec<Alert>,
     /// Always `list`.
     pub object: ListObject,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The message of an alert, as it is posted to the address of the operator in the form of Standard Webhooks. It says nothing of a request.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct AlertMessage {
+    /// The facts of an event. A test has none; those of a budget are listed here.
+    pub data: AlertData,
+    /// The time at which the event was raised.
+    pub timestamp: ::chrono::DateTime<::chrono::offset::Utc>,
+    /// The event: `budget.soft_limit_reached`, `budget.exhausted`, or `alert.test` for a test. There may be more in the future.
+    #[serde(rename = "type")]
+    pub type_: ::std::string::String,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The key, user or group that an event is about.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[non_exhaustive]
+pub struct AlertSubject {
+    /// The id; of a group the name.
+    pub id: ::std::string::String,
+    /// `key`, `user` or `group`.
+    pub kind: ::std::string::String,
+    /// The name, unless the subject has been deleted.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub name: ::std::option::Option<::std::string::String>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,

@@ -27,6 +27,7 @@ use tokio::time::{Instant, interval};
 use super::config::{AlertConfig, Config, RequestLimits, limits_from_json};
 use super::limits::{ChangedBudget, LimitSubject, RequestLimiter, SubjectLimits};
 use super::store::{AlertStore, LimitedSubject, NewAlert, ReservationSubjectKind, Store, StoreError, Timestamp};
+use crate::wire::admin::types;
 
 pub(crate) use delivery::send_test;
 
@@ -63,6 +64,23 @@ struct AlertSettings {
     channels: AlertConfig,
     /// The groups that have a budget.
     groups: Vec<SubjectLimits>,
+}
+
+/// Returns the facts of an event, which the store keeps as JSON.
+pub(crate) fn alert_data(details: &str) -> types::AlertData {
+    let empty = || types::AlertData {
+        subject: None,
+        limit: None,
+        budget_usd: None,
+        alert_usd: None,
+        spent_usd: None,
+        period_ends: None,
+        extra: Map::new(),
+    };
+    serde_json::from_str(details).unwrap_or_else(|error| {
+        tracing::error!(%error, "the facts of an alert cannot be read");
+        empty()
+    })
 }
 
 // === impl AlertService ===

@@ -27,7 +27,7 @@ components! {
     admin_reader of admin_types:
     Account AccountActivity AccountChange AccountConcurrency AccountFailure AccountHeaders AccountImageUrls AccountKind AccountList
     AccountName AccountPriority AccountProtocol AccountSecretHeaders AccountSettings AccountSource AccountState AccountTest
-    AccountTestResult AccountTier ActorKind Alert AlertDelivery AlertDeliveryState AlertList
+    AccountTestResult AccountTier ActorKind Alert AlertData AlertDelivery AlertDeliveryState AlertList AlertMessage AlertSubject
     AuditDetails AuditEntry
     AuditList AuditSeq CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup
     DeletedKey DeletedPrice DeletedToken DisabledReason ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType

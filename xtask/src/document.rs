@@ -109,6 +109,8 @@ impl Document {
         let is_there = |name: &&str| self.value["components"]["schemas"].get(*name).is_some();
         let mut names = BTreeSet::new();
         SDK_PARTS.into_iter().filter(is_there).for_each(|name| self.add_component(name, &mut names));
+        // Messages that the gateway sends.
+        self.add_referred(&self.value["x-webhooks"], &mut names);
         let passed = self.passed_components()?;
         for operation in self.operations()? {
             let body = if operation.takes_form() { None } else { operation.request_component() };

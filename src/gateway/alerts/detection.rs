@@ -1,11 +1,12 @@
 //! The events of a budget. Pure but for the clock and random ids.
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde_json::json;
+use chrono::{DateTime, Utc};
+use serde_json::Map;
 
 use crate::gateway::limits::{LimitAmounts, LimitSubject, LimitUsage};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{NewAlert, StoreError, Timestamp, random_base62};
+use crate::wire::admin::types;
 
 /// The soft mark of a budget is reached.
 pub(super) const SOFT_LIMIT: &str = "budget.soft_limit_reached";
@@ -56,15 +57,20 @@ impl BudgetEvent {
     /// Returns the alert. A name is kept as it is; whoever shows it escapes it.
     pub(super) fn into_alert(self, subject: &LimitSubject, name: Option<&str>) -> Result<NewAlert, StoreError> {
         let (kind, id) = subject.kind_and_id();
-        let details = json!({
-            "subject": { "kind": kind.as_str(), "id": id, "name": name },
-            "limit": "budget_usd",
-            "budget_usd": self.limit.dollars(),
-            "alert_usd": self.alert.dollars(),
-            "spent_usd": self.used.dollars(),
-            "period_ends": self.period_ends.to_rfc3339_opts(SecondsFormat::Secs, true),
-        });
-        new_alert(self.event, self.identity, details.to_string())
+        let name = name.map(str::to_owned);
+        let subject =
+            types::AlertSubject { kind: kind.as_str().to_owned(), id: id.to_owned(), name, extra: Map::new() };
+        let data = types::AlertData {
+            subject: Some(subject),
+            limit: Some("budget_usd".to_owned()),
+            budget_usd: Some(self.limit.dollars()),
+            alert_usd: Some(self.alert.dollars()),
+            spent_usd: Some(self.used.dollars()),
+            period_ends: Some(self.period_ends),
+            extra: Map::new(),
+        };
+        let details = serde_json::to_string(&data).unwrap_or_default();
+        new_alert(self.event, self.identity, details)
     }
 }
 
@@ -82,6 +88,8 @@ pub(super) fn new_alert(event: &str, identity: String, details: String) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::gateway::limits::LimitState;
 

@@ -3,17 +3,19 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use chrono::SecondsFormat;
 use lettre::message::{Mailboxes, header};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
-use serde_json::Value;
 
+use super::alert_data;
 use super::delivery::{SendResult, TEST};
 use super::detection::{EXHAUSTED, SOFT_LIMIT};
 use crate::gateway::config::{EmailConfig, SmtpTls};
 use crate::gateway::names;
 use crate::gateway::store::NewAlert;
+use crate::wire::admin::types;
 
 /// The longest wait for one answer of the mail server (our choice).
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,8 +73,7 @@ fn transport(config: &EmailConfig) -> Result<AsyncSmtpTransport<Tokio1Executor>,
 
 /// Builds the message. Its id is that of the alert, so that a repeated delivery can be recognized.
 fn message(config: &EmailConfig, alert: &NewAlert) -> Result<Message, lettre::error::Error> {
-    let details: Value = serde_json::from_str(&alert.details).unwrap_or_default();
-    let (subject, text) = text(&alert.event, &details);
+    let (subject, text) = text(&alert.event, alert_data(&alert.details));
     let recipients: Mailboxes = config.to.iter().cloned().collect();
     Message::builder()
         .from(config.from.clone())
@@ -89,16 +90,17 @@ fn alert_time(alert: &NewAlert) -> std::time::SystemTime {
 }
 
 /// The subject and the text of an event. A name is shown with its hidden characters escaped, so that it stays in one line.
-fn text(event: &str, details: &Value) -> (String, String) {
+fn text(event: &str, data: types::AlertData) -> (String, String) {
     if event == TEST {
         let text = "This is a test of the alerts of imagate. Nothing has happened.\r\n";
         return ("imagate: test of alerts".to_owned(), text.to_owned());
     }
-    let word = |pointer: &str| details.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let name: String = word("/subject/name").chars().take(NAME_MAX).collect();
-    let (kind, name) = (word("/subject/kind"), names::escape_hidden(&name).into_owned());
-    let amount = |pointer: &str| details.pointer(pointer).and_then(Value::as_f64).unwrap_or_default();
-    let (budget, spent) = (amount("/budget_usd"), amount("/spent_usd"));
+    let (kind, id, name) = data.subject.map_or_else(Default::default, |about| (about.kind, about.id, about.name));
+    let name: String = name.unwrap_or_default().chars().take(NAME_MAX).collect();
+    let name = names::escape_hidden(&name).into_owned();
+    let amount = |dollars: Option<f64>| dollars.unwrap_or_default();
+    let (budget, spent) = (amount(data.budget_usd), amount(data.spent_usd));
+    let period_ends = data.period_ends.map(|end| end.to_rfc3339_opts(SecondsFormat::Secs, true)).unwrap_or_default();
     let event_text = match event {
         SOFT_LIMIT => "has reached the soft mark of its budget",
         EXHAUSTED => "has used up its budget; its requests are refused",
@@ -108,10 +110,9 @@ fn text(event: &str, details: &Value) -> (String, String) {
     let _ = write!(
         text,
         "The {kind} \"{name}\" {event_text}.\r\n\r\nSpent:       ${spent:.2}\r\nBudget:      ${budget:.2}\r\n\
-         Soft mark:   ${:.2}\r\nPeriod ends: {}\r\nId:          {}\r\n",
-        amount("/alert_usd"),
-        word("/period_ends"),
-        names::escape_hidden(word("/subject/id")),
+         Soft mark:   ${:.2}\r\nPeriod ends: {period_ends}\r\nId:          {}\r\n",
+        amount(data.alert_usd),
+        names::escape_hidden(&id),
     );
     (format!("imagate: {kind} {name} {event_text}"), text)
 }

@@ -4,12 +4,14 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::Map;
 
+use super::alert_data;
 use super::delivery::SendResult;
 use crate::gateway::config::WebhookConfig;
 use crate::gateway::store::{NewAlert, Timestamp};
 use crate::gateway::upstream::WebhookClient;
+use crate::wire::admin::types;
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -38,8 +40,13 @@ pub(super) async fn send(config: &WebhookConfig, alert: &NewAlert) -> SendResult
 
 /// The body of a message: the event, its time, and its facts.
 fn body(alert: &NewAlert) -> String {
-    let details: Value = serde_json::from_str(&alert.details).unwrap_or_default();
-    json!({ "type": alert.event, "timestamp": alert.created_at.to_string(), "data": details }).to_string()
+    let message = types::AlertMessage {
+        type_: alert.event.clone(),
+        timestamp: alert.created_at.into(),
+        data: alert_data(&alert.details),
+        extra: Map::new(),
+    };
+    serde_json::to_string(&message).unwrap_or_default()
 }
 
 /// The time of this attempt. Receivers refuse messages that are much older.

@@ -6,6 +6,7 @@ use super::error_conversion::from_store_error;
 use super::request_fields::page_size;
 use super::{Console, list_object, require_admin};
 use crate::error::Error;
+use crate::gateway::alerts::alert_data;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{AlertRow, DeliveryRow};
 use crate::wire::admin::server::ListAlertsQuery;
@@ -37,7 +38,7 @@ fn to_wire_alert(AlertRow { alert, deliveries }: AlertRow) -> types::Alert {
         id: alert.id,
         type_: alert.event,
         created_at: alert.created_at.into(),
-        data: serde_json::from_str(&alert.details).unwrap_or_default(),
+        data: alert_data(&alert.details),
         deliveries: deliveries.into_iter().map(to_wire_delivery).collect(),
         extra: Map::new(),
     }

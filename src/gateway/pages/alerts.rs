@@ -2,7 +2,6 @@
 
 use askama::Template;
 use http::StatusCode;
-use serde_json::{Map, Value};
 
 use super::format;
 use super::http_messages::{PageResponse, encode_path_segment};
@@ -56,10 +55,11 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
 
 impl AlertView {
     fn new(texts: PageTexts, alert: types::Alert) -> Self {
-        let subject = alert.data.get("subject").and_then(Value::as_object);
-        let word = |name: &str| subject.and_then(|subject| subject.get(name)?.as_str()).unwrap_or_default().to_owned();
-        let (kind, id, name) = (word("kind"), word("id"), word("name"));
-        let amount = |name: &str| format::dollars(number(&alert.data, name), 2, 4);
+        let subject = alert.data.subject.as_ref();
+        let (kind, id) = subject.map_or_else(Default::default, |subject| (subject.kind.clone(), subject.id.clone()));
+        let name = subject.and_then(|subject| subject.name.clone()).filter(|name| !name.is_empty());
+        let amount = |dollars: Option<f64>| format::dollars(dollars.unwrap_or_default(), 2, 4);
+        let (spent, budget) = (amount(alert.data.spent_usd), amount(alert.data.budget_usd));
         let (section, kind) = match kind.as_str() {
             "group" => ("groups", "keys.group"),
             "user" => ("people", "keys.user"),
@@ -71,18 +71,14 @@ impl AlertView {
         };
         Self {
             path: format!("/{section}/{}", encode_path_segment(&id)),
-            name: if name.is_empty() { id } else { name },
+            name: name.unwrap_or(id),
             kind,
             tone,
             label,
-            spent: texts.get_with("quota.used", "used", amount("spent_usd")).replace("{limit}", &amount("budget_usd")),
+            spent: texts.get_with("quota.used", "used", spent).replace("{limit}", &budget),
             alert,
         }
     }
-}
-
-fn number(data: &Map<String, Value>, name: &str) -> f64 {
-    data.get(name).and_then(Value::as_f64).unwrap_or_default()
 }
 
 /// The class and the key of the text of the state of a delivery.

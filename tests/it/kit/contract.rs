@@ -1,5 +1,5 @@
-//! Checks every answer under `/v1` that the kit's own client reads against `openapi/gateway.json`: status, headers,
-//! body and events.
+//! Checks every answer under `/v1` and `/admin/v1` that the kit's own client reads against `openapi/gateway.json` and
+//! `openapi/admin.json`: status, headers, body and events.
 //!
 //! Only answers of gateways are checked, not those of fake upstreams. If an answer breaks off, its body is not checked.
 
@@ -12,19 +12,25 @@ use serde_json::Value;
 #[path = "../../drift/schema.rs"]
 mod schema;
 
-static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(imagate::tables::OPENAPI).expect("the document is JSON"));
-/// The validators of the components that were needed so far.
-static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+static CALLERS: LazyLock<ApiDocument> = LazyLock::new(|| ApiDocument::new(imagate::tables::OPENAPI));
+static OPERATORS: LazyLock<ApiDocument> = LazyLock::new(|| ApiDocument::new(imagate::tables::ADMIN_OPENAPI));
 
 /// Headers of HTTP itself, which the document does not declare.
 const HTTP_HEADERS: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
 /// Larger bodies are not checked: that takes too long in a build without optimizations.
 const MAX_CHECKED_BYTES: usize = 16 << 20;
 
+/// A document, and the validators of the components that were needed so far.
+#[derive(Debug)]
+struct ApiDocument {
+    value: Value,
+    validators: Mutex<HashMap<String, Arc<Validator>>>,
+}
+
 /// The operation that a request asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
+    document: &'static ApiDocument,
     name: String,
     /// `None` if the document has no such path or method.
     value: Option<&'static Value>,
@@ -33,10 +39,15 @@ pub(crate) struct Operation {
 // === impl Operation ===
 
 impl Operation {
-    /// The operation of a request; `None` if its path is not below `/v1/`.
+    /// The operation of a request; `None` if its path is not below `/v1/` or `/admin/v1/`.
     pub(crate) fn for_request(method: &str, path: &str) -> Option<Self> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
-        path.starts_with("/v1/").then(|| Self { name: format!("{method} {path}"), value: find(method, path) })
+        let document: &'static ApiDocument = match path {
+            _ if path.starts_with("/v1/") => &CALLERS,
+            _ if path.starts_with("/admin/v1/") => &OPERATORS,
+            _ => return None,
+        };
+        Some(Self { document, name: format!("{method} {path}"), value: document.find(method, path) })
     }
 
     /// Checks the status and the headers; panics if the document does not allow them.
@@ -44,14 +55,14 @@ impl Operation {
     pub(super) fn check_head(&self, status: u16, headers: &[(String, String)]) {
         let declared = &self.declared_answer(status)["headers"];
         for (name, value) in headers.iter().filter(|(name, _)| !HTTP_HEADERS.contains(&name.as_str())) {
-            let header = resolve(&declared[name]);
+            let header = self.document.resolve(&declared[name]);
             assert!(header.is_object(), "{} answered {status} with an undeclared header '{name}: {value}'", self.name);
             self.check_header(status, (name, value), &header["schema"]);
         }
         for (name, header) in declared.as_object().into_iter().flatten() {
             let is_there = headers.iter().any(|(sent, _)| sent == name);
             assert!(
-                is_there || resolve(header)["required"] != true,
+                is_there || self.document.resolve(header)["required"] != true,
                 "{} answered {status} without '{name}'",
                 self.name
             );
@@ -104,7 +115,7 @@ impl Operation {
     pub(super) fn check_event(&self, event: &Value) {
         let kind = event["type"].as_str().unwrap_or_default();
         let union = component(&self.declared_answer(200)["content"]["text/event-stream"]["schema"]).expect("a stream");
-        let union = &DOCUMENT["components"]["schemas"][union];
+        let union = &self.document.value["components"]["schemas"][union];
         let name = union["discriminator"]["mapping"][kind].as_str().and_then(|reference| reference.rsplit('/').next());
         match name {
             Some(name) => self.check(&format!("sent the event {kind}"), name, event),
@@ -117,7 +128,7 @@ impl Operation {
 
     #[track_caller]
     fn check(&self, did: &str, component: &str, value: &Value) {
-        let validator = validator(component);
+        let validator = self.document.validator(component);
         if validator.is_valid(value) {
             return;
         }
@@ -131,39 +142,49 @@ impl Operation {
     #[track_caller]
     fn declared_answer(&self, status: u16) -> &'static Value {
         match (status, self.value) {
-            (200, Some(operation)) => resolve(&operation["responses"]["200"]),
+            (200, Some(operation)) => self.document.resolve(&operation["responses"]["200"]),
             (400..=599, Some(operation)) if operation["responses"][status.to_string()].is_object() => {
-                resolve(&operation["responses"][status.to_string()])
+                self.document.resolve(&operation["responses"][status.to_string()])
             }
-            (404 | 405 | 426, _) | (400..=599, None) => resolve(&DOCUMENT["components"]["responses"]["Error"]),
+            (404 | 405 | 426, _) | (400..=599, None) => {
+                self.document.resolve(&self.document.value["components"]["responses"]["Error"])
+            }
             _ => panic!("{} answered {status}, which the document does not have", self.name),
         }
     }
 }
 
-fn find(method: &str, path: &str) -> Option<&'static Value> {
-    let fits = |template: &str| {
-        let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
-        template.len() == path.len()
-            && template.iter().zip(path).all(|(part, sent)| part.starts_with('{') || *part == sent)
-    };
-    let (_, item) = DOCUMENT["paths"].as_object()?.iter().find(|(template, _)| fits(template))?;
-    item.get(method.to_lowercase())
-}
+// === impl ApiDocument ===
 
-fn resolve(value: &'static Value) -> &'static Value {
-    let target = value["$ref"].as_str().and_then(|reference| DOCUMENT.pointer(reference.trim_start_matches('#')));
-    target.unwrap_or(value)
+impl ApiDocument {
+    fn new(text: &str) -> Self {
+        Self { value: serde_json::from_str(text).expect("the document is JSON"), validators: Mutex::default() }
+    }
+
+    fn find(&'static self, method: &str, path: &str) -> Option<&'static Value> {
+        let fits = |template: &str| {
+            let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+            template.len() == path.len()
+                && template.iter().zip(path).all(|(part, sent)| part.starts_with('{') || *part == sent)
+        };
+        let (_, item) = self.value["paths"].as_object()?.iter().find(|(template, _)| fits(template))?;
+        item.get(method.to_lowercase())
+    }
+
+    fn resolve(&'static self, value: &'static Value) -> &'static Value {
+        let target = value["$ref"].as_str().and_then(|reference| self.value.pointer(reference.trim_start_matches('#')));
+        target.unwrap_or(value)
+    }
+
+    fn validator(&self, component: &str) -> Arc<Validator> {
+        let mut validators = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = validators.entry(component.to_owned());
+        Arc::clone(known.or_insert_with(|| Arc::new(schema::validator(&self.value, component))))
+    }
 }
 
 fn component(schema: &'static Value) -> Option<&'static str> {
     schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
-}
-
-fn validator(component: &str) -> Arc<Validator> {
-    let mut validators = VALIDATORS.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = validators.entry(component.to_owned());
-    Arc::clone(known.or_insert_with(|| Arc::new(schema::validator(&DOCUMENT, component))))
 }
 
 #[test]
@@ -202,4 +223,7 @@ fn an_answer_that_differs_from_the_document_panics() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(Operation::for_request("GET", "/healthz").is_none());
+    let me = Operation::for_request("GET", "/admin/v1/me").expect("an operation");
+    let text = panic_message(&|| me.check_head(403, &json));
+    assert!(text.contains("GET /admin/v1/me answered 403, which the document does not have"), "{text}");
 }
