@@ -362,6 +362,9 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
         )),
         "number" => Some("FieldKind::Number".to_owned()),
         "boolean" => Some("FieldKind::Boolean".to_owned()),
+        "array" if resolve(document, &schema["items"])["enum"].is_array() => {
+            field_kind(document, &schema["items"]).map(|kind| kind.replace("::Choice", "::Choices"))
+        }
         "array" if is_text(document, &schema["items"]) => Some("FieldKind::Texts".to_owned()),
         "array" => Some("FieldKind::Images".to_owned()),
         "object" if is_text(document, &schema["additionalProperties"]) => Some("FieldKind::TextMap".to_owned()),

@@ -225,10 +225,7 @@ pub enum AccountImageUrls {
 }
 impl ::std::fmt::Display for AccountImageUrls {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Refuse => f.write_str("refuse"),
-            Self::Fetch => f.write_str("fetch"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountImageUrls {
@@ -286,11 +283,7 @@ pub enum AccountKind {
 }
 impl ::std::fmt::Display for AccountKind {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::ApiKey => f.write_str("api_key"),
-            Self::Oauth => f.write_str("oauth"),
-            Self::Simulator => f.write_str("simulator"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountKind {
@@ -415,10 +408,7 @@ pub enum AccountProtocol {
 }
 impl ::std::fmt::Display for AccountProtocol {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Images => f.write_str("images"),
-            Self::Responses => f.write_str("responses"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountProtocol {
@@ -586,10 +576,7 @@ pub enum AccountSource {
 }
 impl ::std::fmt::Display for AccountSource {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::File => f.write_str("file"),
-            Self::Store => f.write_str("store"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountSource {
@@ -661,13 +648,7 @@ pub enum AccountState {
 }
 impl ::std::fmt::Display for AccountState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Enabled => f.write_str("enabled"),
-            Self::Disabled => f.write_str("disabled"),
-            Self::Resting => f.write_str("resting"),
-            Self::Failing => f.write_str("failing"),
-            Self::Unusable => f.write_str("unusable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountState {
@@ -807,20 +788,7 @@ pub enum AccountTestResult {
 }
 impl ::std::fmt::Display for AccountTestResult {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Accepted => f.write_str("accepted"),
-            Self::Simulator => f.write_str("simulator"),
-            Self::Refused => f.write_str("refused"),
-            Self::NoList => f.write_str("no_list"),
-            Self::Throttled => f.write_str("throttled"),
-            Self::Redirected => f.write_str("redirected"),
-            Self::UpstreamFailed => f.write_str("upstream_failed"),
-            Self::Rejected => f.write_str("rejected"),
-            Self::NoToken => f.write_str("no_token"),
-            Self::Unreachable => f.write_str("unreachable"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::Unusable => f.write_str("unusable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountTestResult {
@@ -885,10 +853,7 @@ pub enum AccountTier {
 }
 impl ::std::fmt::Display for AccountTier {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Paid => f.write_str("paid"),
-            Self::Free => f.write_str("free"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountTier {
@@ -960,13 +925,7 @@ pub enum ActorKind {
 }
 impl ::std::fmt::Display for ActorKind {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::User => f.write_str("user"),
-            Self::Token => f.write_str("token"),
-            Self::Settings => f.write_str("settings"),
-            Self::Command => f.write_str("command"),
-            Self::System => f.write_str("system"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ActorKind {
@@ -1093,11 +1052,7 @@ pub enum AlertDeliveryState {
 }
 impl ::std::fmt::Display for AlertDeliveryState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Pending => f.write_str("pending"),
-            Self::Delivered => f.write_str("delivered"),
-            Self::Failed => f.write_str("failed"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AlertDeliveryState {
@@ -1255,6 +1210,120 @@ pub struct AuditList {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
+/// The rule by which responses, whose cost their text model decides, keep within budgets.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum BudgetMode {
+    /// The word `paced`.
+    #[serde(rename = "paced")]
+    Paced,
+    /// The word `strict`.
+    #[serde(rename = "strict")]
+    Strict,
+}
+impl ::std::fmt::Display for BudgetMode {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for BudgetMode {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "paced" => Ok(Self::Paced),
+            "strict" => Ok(Self::Strict),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for BudgetMode {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for BudgetMode {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// The period of a budget, in UTC.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum BudgetPeriod {
+    /// The word `day`.
+    #[serde(rename = "day")]
+    Day,
+    /// The word `week`.
+    #[serde(rename = "week")]
+    Week,
+    /// The word `month`.
+    #[serde(rename = "month")]
+    Month,
+}
+impl ::std::fmt::Display for BudgetPeriod {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for BudgetPeriod {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "day" => Ok(Self::Day),
+            "week" => Ok(Self::Week),
+            "month" => Ok(Self::Month),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for BudgetPeriod {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for BudgetPeriod {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// How sure a cost is: `exact` if everything in the answer that changes the price was counted and has a price, `estimated` if the cost rests on an assumption, `unknown` if there is no cost.
 #[derive(
     ::serde::Deserialize,
@@ -1282,11 +1351,7 @@ pub enum CostBasis {
 }
 impl ::std::fmt::Display for CostBasis {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Exact => f.write_str("exact"),
-            Self::Estimated => f.write_str("estimated"),
-            Self::Unknown => f.write_str("unknown"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for CostBasis {
@@ -1383,19 +1448,7 @@ pub enum CostReason {
 }
 impl ::std::fmt::Display for CostReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::NoPrice => f.write_str("no_price"),
-            Self::IncompletePrice => f.write_str("incomplete_price"),
-            Self::NoUsage => f.write_str("no_usage"),
-            Self::NoBreakdown => f.write_str("no_breakdown"),
-            Self::Interrupted => f.write_str("interrupted"),
-            Self::AssumedModel => f.write_str("assumed_model"),
-            Self::UnpricedTier => f.write_str("unpriced_tier"),
-            Self::UnpricedTool => f.write_str("unpriced_tool"),
-            Self::UnpricedCacheWrite => f.write_str("unpriced_cache_write"),
-            Self::UnpricedUsage => f.write_str("unpriced_usage"),
-            Self::StatedCost => f.write_str("stated_cost"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for CostReason {
@@ -1538,6 +1591,136 @@ pub struct DeletedToken {
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The treatment of an image whose size or format differs from the request.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum DeliveryPolicy {
+    /// The word `report`.
+    #[serde(rename = "report")]
+    Report,
+    /// The word `fail`.
+    #[serde(rename = "fail")]
+    Fail,
+    /// The word `convert`.
+    #[serde(rename = "convert")]
+    Convert,
+}
+impl ::std::fmt::Display for DeliveryPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for DeliveryPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "report" => Ok(Self::Report),
+            "fail" => Ok(Self::Fail),
+            "convert" => Ok(Self::Convert),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for DeliveryPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for DeliveryPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// A way of speaking to the gateway that the API document does not have. A group or key declares it; each change that it makes to a request is stated in the answer and in the record.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// The word `sizes`.
+    #[serde(rename = "sizes")]
+    Sizes,
+    /// The word `legacy-fields`.
+    #[serde(rename = "legacy-fields")]
+    LegacyFields,
+    /// The word `url`.
+    #[serde(rename = "url")]
+    Url,
+    /// The word `azure`.
+    #[serde(rename = "azure")]
+    Azure,
+    /// The word `models`.
+    #[serde(rename = "models")]
+    Models,
+    /// The word `gif`.
+    #[serde(rename = "gif")]
+    Gif,
+}
+impl ::std::fmt::Display for Dialect {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for Dialect {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "sizes" => Ok(Self::Sizes),
+            "legacy-fields" => Ok(Self::LegacyFields),
+            "url" => Ok(Self::Url),
+            "azure" => Ok(Self::Azure),
+            "models" => Ok(Self::Models),
+            "gif" => Ok(Self::Gif),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for Dialect {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for Dialect {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
 }
 /// The reason why an account is disabled: 1 to 200 characters, not only white space.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -1725,35 +1908,7 @@ pub enum ErrorCode {
 }
 impl ::std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::InvalidApiKey => f.write_str("INVALID_API_KEY"),
-            Self::PermissionDenied => f.write_str("permission_denied"),
-            Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::KeyNotFound => f.write_str("key_not_found"),
-            Self::UserNotFound => f.write_str("user_not_found"),
-            Self::TokenNotFound => f.write_str("token_not_found"),
-            Self::GroupNotFound => f.write_str("group_not_found"),
-            Self::RecordNotFound => f.write_str("record_not_found"),
-            Self::AccountNotFound => f.write_str("account_not_found"),
-            Self::KeyLimitReached => f.write_str("key_limit_reached"),
-            Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
-            Self::TokenLimitReached => f.write_str("token_limit_reached"),
-            Self::UserExists => f.write_str("user_exists"),
-            Self::GroupExists => f.write_str("group_exists"),
-            Self::GroupInUse => f.write_str("group_in_use"),
-            Self::GroupReadOnly => f.write_str("group_read_only"),
-            Self::LastAdmin => f.write_str("last_admin"),
-            Self::AccountExists => f.write_str("account_exists"),
-            Self::AccountReadOnly => f.write_str("account_read_only"),
-            Self::PriceNotFound => f.write_str("price_not_found"),
-            Self::PriceReadOnly => f.write_str("price_read_only"),
-            Self::RequestTooLarge => f.write_str("request_too_large"),
-            Self::UnsupportedMediaType => f.write_str("unsupported_media_type"),
-            Self::UnknownUrl => f.write_str("unknown_url"),
-            Self::MethodNotAllowed => f.write_str("method_not_allowed"),
-            Self::InternalError => f.write_str("internal_error"),
-            Self::ServiceUnavailable => f.write_str("service_unavailable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorCode {
@@ -1888,17 +2043,7 @@ pub enum ErrorReason {
 }
 impl ::std::fmt::Display for ErrorReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::UnknownParameter => f.write_str("unknown_parameter"),
-            Self::MissingRequiredParameter => f.write_str("missing_required_parameter"),
-            Self::InvalidType => f.write_str("invalid_type"),
-            Self::InvalidValue => f.write_str("invalid_value"),
-            Self::IntegerBelowMinValue => f.write_str("integer_below_min_value"),
-            Self::IntegerAboveMaxValue => f.write_str("integer_above_max_value"),
-            Self::StringBelowMinLength => f.write_str("string_below_min_length"),
-            Self::StringAboveMaxLength => f.write_str("string_above_max_length"),
-            Self::InvalidJson => f.write_str("invalid_json"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorReason {
@@ -1976,12 +2121,7 @@ pub enum ErrorType {
 }
 impl ::std::fmt::Display for ErrorType {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::AuthenticationError => f.write_str("authentication_error"),
-            Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::RateLimitError => f.write_str("rate_limit_error"),
-            Self::ServerError => f.write_str("server_error"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorType {
@@ -2007,6 +2147,120 @@ impl ::std::convert::TryFrom<&str> for ErrorType {
     }
 }
 impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// The fallback for an image of 3840x2160 or 2160x3840 in high or medium quality that fails.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum FallbackPolicy {
+    /// The word `never`.
+    #[serde(rename = "never")]
+    Never,
+    /// The word `unpaid`.
+    #[serde(rename = "unpaid")]
+    Unpaid,
+    /// The word `always`.
+    #[serde(rename = "always")]
+    Always,
+}
+impl ::std::fmt::Display for FallbackPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for FallbackPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "never" => Ok(Self::Never),
+            "unpaid" => Ok(Self::Unpaid),
+            "always" => Ok(Self::Always),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for FallbackPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for FallbackPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// The treatment of files and of stored content if there is a content filter, which cannot see their texts.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum FilterFilePolicy {
+    /// The word `refuse`.
+    #[serde(rename = "refuse")]
+    Refuse,
+    /// The word `pass`.
+    #[serde(rename = "pass")]
+    Pass,
+}
+impl ::std::fmt::Display for FilterFilePolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for FilterFilePolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "refuse" => Ok(Self::Refuse),
+            "pass" => Ok(Self::Pass),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for FilterFilePolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for FilterFilePolicy {
     type Error = self::error::ConversionError;
     fn try_from(
         value: ::std::string::String,
@@ -2046,11 +2300,11 @@ pub struct GroupFilter {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub moderation: ::std::option::Option<GroupModeration>,
     /// Regular expressions that must not match anywhere in a prompt.
-    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
-    pub patterns: ::std::vec::Vec<::std::string::String>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub patterns: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// Words and phrases that a prompt must not contain, regardless of case.
-    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
-    pub words: ::std::vec::Vec<::std::string::String>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub words: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -2088,8 +2342,10 @@ pub struct GroupModeration {
     /// The moderation model.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
-    /// The treatment of a prompt that the service did not check: `open` lets it pass, `closed` refuses it.
-    pub on_error: ::std::string::String,
+    /// The treatment of a prompt that the service did not check.
+    pub on_error: crate::wire::OpenWord<
+        crate::wire::admin::open::types::ModerationErrorPolicy,
+    >,
     /// The time limit for one check.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub timeout: ::std::option::Option<::std::string::String>,
@@ -2164,25 +2420,35 @@ impl<'de> ::serde::Deserialize<'de> for GroupName {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[non_exhaustive]
 pub struct GroupPolicy {
-    /// The rule by which responses keep within budgets, as in the settings file. `paced` when absent.
+    /// The rule by which responses keep within budgets. `paced` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub budget_mode: ::std::option::Option<::std::string::String>,
-    /// The treatment of an image whose size or format differs from the request, as in the settings file. `report` when absent.
+    pub budget_mode: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::BudgetMode>,
+    >,
+    /// The treatment of an image whose size or format differs from the request. `report` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub delivery: ::std::option::Option<::std::string::String>,
-    /// The dialects that callers may use, besides those of their keys, as in the settings file. None when absent.
+    pub delivery: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::DeliveryPolicy>,
+    >,
+    /// The dialects that callers may use, besides those of their keys. None when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
-    /// The fallback for a large image that fails, as in the settings file. `never` when absent.
+    pub dialects: ::std::option::Option<
+        ::std::vec::Vec<crate::wire::OpenWord<crate::wire::admin::open::types::Dialect>>,
+    >,
+    /// The fallback for a large image that fails. `never` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub fallback: ::std::option::Option<::std::string::String>,
+    pub fallback: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::FallbackPolicy>,
+    >,
     /// Rules against prompts, which are applied before anything is spent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub filter: ::std::option::Option<GroupFilter>,
-    /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter, as in the settings file. `refuse` when absent.
+    /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter. `refuse` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub filter_files: ::std::option::Option<::std::string::String>,
-    /// The time limit for a complete answer. That of the settings file when absent.
+    pub filter_files: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::FilterFilePolicy>,
+    >,
+    /// The time limit for a complete answer, from 100ms to 1h. That of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_deadline: ::std::option::Option<::std::string::String>,
     /// Gives the official coding agents an image tool if they bring none. `false` when absent.
@@ -2194,9 +2460,11 @@ pub struct GroupPolicy {
     /// The most that a response costs, in US dollars, in the mode `paced`. What the limits of its model allow when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub max_response_usd: ::std::option::Option<f64>,
-    /// The ids of stored context, such as `previous_response_id`, that callers may name, as in the settings file. When absent, it depends on the users and accounts of the group.
+    /// The ids of stored context, such as `previous_response_id`, that callers may name. When absent, it depends on the users and accounts of the group.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub stored_context: ::std::option::Option<::std::string::String>,
+    pub stored_context: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::StoredContextPolicy>,
+    >,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -2237,10 +2505,7 @@ pub enum GroupSource {
 }
 impl ::std::fmt::Display for GroupSource {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::File => f.write_str("file"),
-            Self::Store => f.write_str("store"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for GroupSource {
@@ -2299,7 +2564,9 @@ pub struct Key {
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
     /// The dialects of the key, in addition to those of its group. Absent if it has none.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
-    pub dialects: ::std::vec::Vec<::std::string::String>,
+    pub dialects: ::std::vec::Vec<
+        crate::wire::OpenWord<crate::wire::admin::open::types::Dialect>,
+    >,
     /// With `disabled`: the time since which it is disabled.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -2404,10 +2671,7 @@ pub enum KeyLock {
 }
 impl ::std::fmt::Display for KeyLock {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Admin => f.write_str("admin"),
-            Self::LeftGroup => f.write_str("left_group"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for KeyLock {
@@ -2546,14 +2810,7 @@ pub enum KeySort {
 }
 impl ::std::fmt::Display for KeySort {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Created => f.write_str("created"),
-            Self::Name => f.write_str("name"),
-            Self::LastUsed => f.write_str("last_used"),
-            Self::Requests => f.write_str("requests"),
-            Self::Images => f.write_str("images"),
-            Self::Cost => f.write_str("cost"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for KeySort {
@@ -2625,12 +2882,7 @@ pub enum KeyState {
 }
 impl ::std::fmt::Display for KeyState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Active => f.write_str("active"),
-            Self::Disabled => f.write_str("disabled"),
-            Self::Expired => f.write_str("expired"),
-            Self::UserDisabled => f.write_str("user_disabled"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for KeyState {
@@ -2670,7 +2922,7 @@ impl ::std::convert::TryFrom<::std::string::String> for KeyState {
 pub struct KeyUpdate {
     /// All dialects of the key; none if the list is empty. Only admins can change them.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    pub dialects: ::std::option::Option<::std::vec::Vec<Dialect>>,
     /// `false` disables the key, `true` enables it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub enabled: ::std::option::Option<bool>,
@@ -2745,11 +2997,7 @@ pub enum LimitUsageState {
 }
 impl ::std::fmt::Display for LimitUsageState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Free => f.write_str("free"),
-            Self::Near => f.write_str("near"),
-            Self::Reached => f.write_str("reached"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for LimitUsageState {
@@ -2805,10 +3053,7 @@ pub enum LinkPurpose {
 }
 impl ::std::fmt::Display for LinkPurpose {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Invitation => f.write_str("invitation"),
-            Self::Reset => f.write_str("reset"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for LinkPurpose {
@@ -2860,9 +3105,7 @@ pub enum ListObject {
 }
 impl ::std::fmt::Display for ListObject {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::List => f.write_str("list"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ListObject {
@@ -2911,6 +3154,61 @@ pub struct Me {
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The treatment of a prompt that a moderation service did not check.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum ModerationErrorPolicy {
+    /// The word `open`.
+    #[serde(rename = "open")]
+    Open,
+    /// The word `closed`.
+    #[serde(rename = "closed")]
+    Closed,
+}
+impl ::std::fmt::Display for ModerationErrorPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for ModerationErrorPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "open" => Ok(Self::Open),
+            "closed" => Ok(Self::Closed),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for ModerationErrorPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for ModerationErrorPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
 }
 /// An account to be added, with the fields of `[[accounts]]` in the settings file.
 ///
@@ -3021,9 +3319,9 @@ impl NewGroup {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewKey {
-    /// The dialects of the key, in addition to those of its group: `sizes`, `legacy-fields`, `url`, `azure`, `models`, `gif`. Only admins can set them.
+    /// The dialects of the key, in addition to those of its group. Only admins can set them.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    pub dialects: ::std::option::Option<::std::vec::Vec<Dialect>>,
     /// The expiry, which must be in the future. None when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -3170,10 +3468,7 @@ pub enum OauthClientAuth {
 }
 impl ::std::fmt::Display for OauthClientAuth {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Basic => f.write_str("basic"),
-            Self::Body => f.write_str("body"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for OauthClientAuth {
@@ -3228,10 +3523,7 @@ pub enum OauthGrant {
 }
 impl ::std::fmt::Display for OauthGrant {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::RefreshToken => f.write_str("refresh_token"),
-            Self::ClientCredentials => f.write_str("client_credentials"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for OauthGrant {
@@ -3398,11 +3690,7 @@ pub enum PriceOrigin {
 }
 impl ::std::fmt::Display for PriceOrigin {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::File => f.write_str("file"),
-            Self::Store => f.write_str("store"),
-            Self::Default => f.write_str("default"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for PriceOrigin {
@@ -3427,6 +3715,65 @@ impl ::std::convert::TryFrom<&str> for PriceOrigin {
     }
 }
 impl ::std::convert::TryFrom<::std::string::String> for PriceOrigin {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+/// The highest quality that a limit allows.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum QualityLimit {
+    /// The word `low`.
+    #[serde(rename = "low")]
+    Low,
+    /// The word `medium`.
+    #[serde(rename = "medium")]
+    Medium,
+    /// The word `high`.
+    #[serde(rename = "high")]
+    High,
+}
+impl ::std::fmt::Display for QualityLimit {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for QualityLimit {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "low" => Ok(Self::Low),
+            "medium" => Ok(Self::Medium),
+            "high" => Ok(Self::High),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for QualityLimit {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for QualityLimit {
     type Error = self::error::ConversionError;
     fn try_from(
         value: ::std::string::String,
@@ -3627,13 +3974,7 @@ pub enum RecordClass {
 }
 impl ::std::fmt::Display for RecordClass {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::N => f.write_str("N"),
-            Self::F => f.write_str("F"),
-            Self::X => f.write_str("X"),
-            Self::R => f.write_str("R"),
-            Self::O => f.write_str("O"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordClass {
@@ -3727,10 +4068,7 @@ pub enum RecordOutcome {
 }
 impl ::std::fmt::Display for RecordOutcome {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Succeeded => f.write_str("succeeded"),
-            Self::Unsuccessful => f.write_str("unsuccessful"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordOutcome {
@@ -3866,29 +4204,7 @@ pub enum RecordReason {
 }
 impl ::std::fmt::Display for RecordReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Filter => f.write_str("filter"),
-            Self::ContentRefused => f.write_str("content_refused"),
-            Self::UpstreamRejected => f.write_str("upstream_rejected"),
-            Self::Network => f.write_str("network"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::Broken => f.write_str("broken"),
-            Self::UpstreamFailed => f.write_str("upstream_failed"),
-            Self::NoImageData => f.write_str("no_image_data"),
-            Self::AsyncUpstream => f.write_str("async_upstream"),
-            Self::ImageByAddress => f.write_str("image_by_address"),
-            Self::UnknownCoding => f.write_str("unknown_coding"),
-            Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
-            Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
-            Self::OutcomeUnknown => f.write_str("outcome_unknown"),
-            Self::Quota => f.write_str("quota"),
-            Self::Throttled => f.write_str("throttled"),
-            Self::Credentials => f.write_str("credentials"),
-            Self::Missing => f.write_str("missing"),
-            Self::NoAccounts => f.write_str("no_accounts"),
-            Self::Unavailable => f.write_str("unavailable"),
-            Self::Internal => f.write_str("internal"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordReason {
@@ -3968,12 +4284,7 @@ pub enum RecordSort {
 }
 impl ::std::fmt::Display for RecordSort {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Time => f.write_str("time"),
-            Self::Cost => f.write_str("cost"),
-            Self::Tokens => f.write_str("tokens"),
-            Self::Latency => f.write_str("latency"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordSort {
@@ -4051,14 +4362,7 @@ pub enum RecordState {
 }
 impl ::std::fmt::Display for RecordState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Running => f.write_str("running"),
-            Self::Succeeded => f.write_str("succeeded"),
-            Self::Failed => f.write_str("failed"),
-            Self::Refused => f.write_str("refused"),
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Interrupted => f.write_str("interrupted"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordState {
@@ -4140,24 +4444,28 @@ pub struct RequestLimits {
     /// The share of the budget at which an alert is raised.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_alert: ::std::option::Option<f64>,
-    /// The period of the budget: `day`, `week` or `month`. `month` when absent.
+    /// The period of the budget. `month` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub budget_period: ::std::option::Option<::std::string::String>,
+    pub budget_period: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::BudgetPeriod>,
+    >,
     /// The most that requests may cost in the period, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_usd: ::std::option::Option<f64>,
     /// The maximum number of requests that run at the same time.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub concurrent_jobs: ::std::option::Option<u64>,
+    pub concurrent_jobs: ::std::option::Option<crate::wire::Bounded<1, 100000>>,
     /// The maximum number of images on a day, in UTC.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub images_per_day: ::std::option::Option<u64>,
+    pub images_per_day: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The maximum number of images that are requested within any minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub images_per_minute: ::std::option::Option<u64>,
+    pub images_per_minute: ::std::option::Option<crate::wire::Bounded<1, 100000>>,
     /// The highest quality. Unless it is `high`, a request must then state its quality.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub max_quality: ::std::option::Option<::std::string::String>,
+    pub max_quality: ::std::option::Option<
+        crate::wire::OpenWord<crate::wire::admin::open::types::QualityLimit>,
+    >,
     /// The largest size. A request must then state its size.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub max_size: ::std::option::Option<::std::string::String>,
@@ -4166,10 +4474,10 @@ pub struct RequestLimits {
     pub models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The maximum number of requests that begin within any minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub requests_per_minute: ::std::option::Option<u64>,
+    pub requests_per_minute: ::std::option::Option<crate::wire::Bounded<1, 100000>>,
     /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A user without this limit has that of the setting `work_per_minute`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub work_per_minute: ::std::option::Option<u64>,
+    pub work_per_minute: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -4209,10 +4517,7 @@ pub enum Role {
 }
 impl ::std::fmt::Display for Role {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Admin => f.write_str("admin"),
-            Self::Member => f.write_str("member"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for Role {
@@ -4261,6 +4566,61 @@ impl SecretSource {
     /// Returns a builder.
     pub fn builder() -> builder::SecretSource {
         Default::default()
+    }
+}
+/// The ids of stored context that callers may name if the gateway does not know who made it.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum StoredContextPolicy {
+    /// The word `any`.
+    #[serde(rename = "any")]
+    Any,
+    /// The word `own`.
+    #[serde(rename = "own")]
+    Own,
+}
+impl ::std::fmt::Display for StoredContextPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for StoredContextPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "any" => Ok(Self::Any),
+            "own" => Ok(Self::Own),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for StoredContextPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for StoredContextPolicy {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
     }
 }
 /// An admin token, without its secret. An absent field is unknown or does not apply.
@@ -4558,18 +4918,7 @@ pub enum UsageGrouping {
 }
 impl ::std::fmt::Display for UsageGrouping {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Day => f.write_str("day"),
-            Self::Hour => f.write_str("hour"),
-            Self::Key => f.write_str("key"),
-            Self::User => f.write_str("user"),
-            Self::Group => f.write_str("group"),
-            Self::Account => f.write_str("account"),
-            Self::Model => f.write_str("model"),
-            Self::Size => f.write_str("size"),
-            Self::Quality => f.write_str("quality"),
-            Self::Reason => f.write_str("reason"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for UsageGrouping {
@@ -4702,16 +5051,7 @@ pub enum UsageMeasure {
 }
 impl ::std::fmt::Display for UsageMeasure {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Requests => f.write_str("requests"),
-            Self::Images => f.write_str("images"),
-            Self::Tokens => f.write_str("tokens"),
-            Self::Cost => f.write_str("cost"),
-            Self::Saved => f.write_str("saved"),
-            Self::P50 => f.write_str("p50"),
-            Self::P95 => f.write_str("p95"),
-            Self::Success => f.write_str("success"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for UsageMeasure {
@@ -4899,11 +5239,7 @@ pub enum UserSort {
 }
 impl ::std::fmt::Display for UserSort {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Created => f.write_str("created"),
-            Self::Name => f.write_str("name"),
-            Self::LastSignIn => f.write_str("last_sign_in"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for UserSort {
@@ -5603,11 +5939,11 @@ pub mod builder {
             ::std::string::String,
         >,
         patterns: ::std::result::Result<
-            ::std::vec::Vec<::std::string::String>,
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         words: ::std::result::Result<
-            ::std::vec::Vec<::std::string::String>,
+            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
             ::std::string::String,
         >,
         extra: ::std::result::Result<
@@ -5642,7 +5978,9 @@ pub mod builder {
         /// Sets the member `patterns`.
         pub fn patterns<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.patterns = value
@@ -5655,7 +5993,9 @@ pub mod builder {
         /// Sets the member `words`.
         pub fn words<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::vec::Vec<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.words = value
@@ -5716,7 +6056,12 @@ pub mod builder {
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
         >,
-        on_error: ::std::result::Result<::std::string::String, ::std::string::String>,
+        on_error: ::std::result::Result<
+            crate::wire::OpenWord<
+                crate::wire::admin::open::types::ModerationErrorPolicy,
+            >,
+            ::std::string::String,
+        >,
         timeout: ::std::result::Result<
             ::std::option::Option<::std::string::String>,
             ::std::string::String,
@@ -5793,7 +6138,11 @@ pub mod builder {
         /// Sets the member `on_error`.
         pub fn on_error<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::string::String>,
+            T: ::std::convert::TryInto<
+                crate::wire::OpenWord<
+                    crate::wire::admin::open::types::ModerationErrorPolicy,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.on_error = value
@@ -5863,19 +6212,29 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct GroupPolicy {
         budget_mode: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::BudgetMode>,
+            >,
             ::std::string::String,
         >,
         delivery: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::DeliveryPolicy>,
+            >,
             ::std::string::String,
         >,
         dialects: ::std::result::Result<
-            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::option::Option<
+                ::std::vec::Vec<
+                    crate::wire::OpenWord<crate::wire::admin::open::types::Dialect>,
+                >,
+            >,
             ::std::string::String,
         >,
         fallback: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::FallbackPolicy>,
+            >,
             ::std::string::String,
         >,
         filter: ::std::result::Result<
@@ -5883,7 +6242,9 @@ pub mod builder {
             ::std::string::String,
         >,
         filter_files: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::FilterFilePolicy>,
+            >,
             ::std::string::String,
         >,
         image_deadline: ::std::result::Result<
@@ -5903,7 +6264,11 @@ pub mod builder {
             ::std::string::String,
         >,
         stored_context: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<
+                    crate::wire::admin::open::types::StoredContextPolicy,
+                >,
+            >,
             ::std::string::String,
         >,
         text_models: ::std::result::Result<
@@ -5943,7 +6308,11 @@ pub mod builder {
         /// Sets the member `budget_mode`.
         pub fn budget_mode<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::admin::open::types::BudgetMode>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.budget_mode = value
@@ -5956,7 +6325,13 @@ pub mod builder {
         /// Sets the member `delivery`.
         pub fn delivery<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<
+                        crate::wire::admin::open::types::DeliveryPolicy,
+                    >,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.delivery = value
@@ -5970,7 +6345,11 @@ pub mod builder {
         pub fn dialects<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
-                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+                ::std::option::Option<
+                    ::std::vec::Vec<
+                        crate::wire::OpenWord<crate::wire::admin::open::types::Dialect>,
+                    >,
+                >,
             >,
             T::Error: ::std::fmt::Display,
         {
@@ -5984,7 +6363,13 @@ pub mod builder {
         /// Sets the member `fallback`.
         pub fn fallback<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<
+                        crate::wire::admin::open::types::FallbackPolicy,
+                    >,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.fallback = value
@@ -6008,7 +6393,13 @@ pub mod builder {
         /// Sets the member `filter_files`.
         pub fn filter_files<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<
+                        crate::wire::admin::open::types::FilterFilePolicy,
+                    >,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.filter_files = value
@@ -6071,7 +6462,13 @@ pub mod builder {
         /// Sets the member `stored_context`.
         pub fn stored_context<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<
+                        crate::wire::admin::open::types::StoredContextPolicy,
+                    >,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.stored_context = value
@@ -6257,7 +6654,7 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct KeyUpdate {
         dialects: ::std::result::Result<
-            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::option::Option<::std::vec::Vec<super::Dialect>>,
             ::std::string::String,
         >,
         enabled: ::std::result::Result<
@@ -6298,7 +6695,7 @@ pub mod builder {
         pub fn dialects<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
-                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+                ::std::option::Option<::std::vec::Vec<super::Dialect>>,
             >,
             T::Error: ::std::fmt::Display,
         {
@@ -6987,7 +7384,7 @@ pub mod builder {
     #[derive(Clone, Debug)]
     pub struct NewKey {
         dialects: ::std::result::Result<
-            ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+            ::std::option::Option<::std::vec::Vec<super::Dialect>>,
             ::std::string::String,
         >,
         expires_at: ::std::result::Result<
@@ -7025,7 +7422,7 @@ pub mod builder {
         pub fn dialects<T>(mut self, value: T) -> Self
         where
             T: ::std::convert::TryInto<
-                ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+                ::std::option::Option<::std::vec::Vec<super::Dialect>>,
             >,
             T::Error: ::std::fmt::Display,
         {
@@ -7648,7 +8045,9 @@ pub mod builder {
             ::std::string::String,
         >,
         budget_period: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::BudgetPeriod>,
+            >,
             ::std::string::String,
         >,
         budget_usd: ::std::result::Result<
@@ -7656,19 +8055,21 @@ pub mod builder {
             ::std::string::String,
         >,
         concurrent_jobs: ::std::result::Result<
-            ::std::option::Option<u64>,
+            ::std::option::Option<crate::wire::Bounded<1, 100000>>,
             ::std::string::String,
         >,
         images_per_day: ::std::result::Result<
-            ::std::option::Option<u64>,
+            ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
             ::std::string::String,
         >,
         images_per_minute: ::std::result::Result<
-            ::std::option::Option<u64>,
+            ::std::option::Option<crate::wire::Bounded<1, 100000>>,
             ::std::string::String,
         >,
         max_quality: ::std::result::Result<
-            ::std::option::Option<::std::string::String>,
+            ::std::option::Option<
+                crate::wire::OpenWord<crate::wire::admin::open::types::QualityLimit>,
+            >,
             ::std::string::String,
         >,
         max_size: ::std::result::Result<
@@ -7680,11 +8081,11 @@ pub mod builder {
             ::std::string::String,
         >,
         requests_per_minute: ::std::result::Result<
-            ::std::option::Option<u64>,
+            ::std::option::Option<crate::wire::Bounded<1, 100000>>,
             ::std::string::String,
         >,
         work_per_minute: ::std::result::Result<
-            ::std::option::Option<u64>,
+            ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
             ::std::string::String,
         >,
         extra: ::std::result::Result<
@@ -7727,7 +8128,11 @@ pub mod builder {
         /// Sets the member `budget_period`.
         pub fn budget_period<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::admin::open::types::BudgetPeriod>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.budget_period = value
@@ -7753,7 +8158,9 @@ pub mod builder {
         /// Sets the member `concurrent_jobs`.
         pub fn concurrent_jobs<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 100000>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.concurrent_jobs = value
@@ -7766,7 +8173,9 @@ pub mod builder {
         /// Sets the member `images_per_day`.
         pub fn images_per_day<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.images_per_day = value
@@ -7779,7 +8188,9 @@ pub mod builder {
         /// Sets the member `images_per_minute`.
         pub fn images_per_minute<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 100000>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.images_per_minute = value
@@ -7792,7 +8203,11 @@ pub mod builder {
         /// Sets the member `max_quality`.
         pub fn max_quality<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<::std::string::String>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<
+                    crate::wire::OpenWord<crate::wire::admin::open::types::QualityLimit>,
+                >,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.max_quality = value
@@ -7831,7 +8246,9 @@ pub mod builder {
         /// Sets the member `requests_per_minute`.
         pub fn requests_per_minute<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 100000>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.requests_per_minute = value
@@ -7846,7 +8263,9 @@ pub mod builder {
         /// Sets the member `work_per_minute`.
         pub fn work_per_minute<T>(mut self, value: T) -> Self
         where
-            T: ::std::convert::TryInto<::std::option::Option<u64>>,
+            T: ::std::convert::TryInto<
+                ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
+            >,
             T::Error: ::std::fmt::Display,
         {
             self.work_per_minute = value
@@ -8132,12 +8551,16 @@ pub mod error {
 pub type AccountConcurrency = crate::wire::Bounded<1, 10000>;
 /// The priority: among otherwise equal accounts, the highest is used first.
 pub type AccountPriority = crate::wire::Bounded<-1000, 1000>;
+/// A limit of a number within a minute or a day.
+pub type AmountLimit = crate::wire::Bounded<1, 1000000000>;
 /// The number of an entry. Later entries have greater numbers.
 pub type AuditSeq = crate::wire::Bounded<1, 9007199254740991>;
 /// The time for which a secret is accepted after it was replaced: at most 30 days.
 pub type GraceSeconds = crate::wire::Bounded<0, 2592000>;
 /// The address of a link. Anyone who has it can use it. Only this answer contains it.
 pub type LinkAddress = crate::wire::Secret;
+/// A limit of a number within any minute, or at the same time.
+pub type MinuteLimit = crate::wire::Bounded<1, 100000>;
 /// The most tokens that a model takes.
 pub type ModelTokens = crate::wire::Bounded<1, 1000000000>;
 /// A newly created secret. Only this answer contains it: the gateway stores only a hash.
@@ -8146,3 +8569,543 @@ pub type NewSecret = crate::wire::Secret;
 pub type PageLimit = crate::wire::Bounded<1, 500>;
 /// A secret. It is sent to the gateway and never returned.
 pub type Secret = crate::wire::Secret;
+impl AccountImageUrls {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Fetch => "fetch",
+        }
+    }
+}
+impl AccountKind {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::Oauth => "oauth",
+            Self::Simulator => "simulator",
+        }
+    }
+}
+impl AccountProtocol {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Images => "images",
+            Self::Responses => "responses",
+        }
+    }
+}
+impl AccountSource {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Store => "store",
+        }
+    }
+}
+impl AccountState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enabled => "enabled",
+            Self::Disabled => "disabled",
+            Self::Resting => "resting",
+            Self::Failing => "failing",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+impl AccountTestResult {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Simulator => "simulator",
+            Self::Refused => "refused",
+            Self::NoList => "no_list",
+            Self::Throttled => "throttled",
+            Self::Redirected => "redirected",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::Rejected => "rejected",
+            Self::NoToken => "no_token",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+impl AccountTier {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paid => "paid",
+            Self::Free => "free",
+        }
+    }
+}
+impl ActorKind {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Token => "token",
+            Self::Settings => "settings",
+            Self::Command => "command",
+            Self::System => "system",
+        }
+    }
+}
+impl AlertDeliveryState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+}
+impl BudgetMode {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paced => "paced",
+            Self::Strict => "strict",
+        }
+    }
+}
+impl BudgetPeriod {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+}
+impl CostBasis {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Estimated => "estimated",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+impl CostReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoPrice => "no_price",
+            Self::IncompletePrice => "incomplete_price",
+            Self::NoUsage => "no_usage",
+            Self::NoBreakdown => "no_breakdown",
+            Self::Interrupted => "interrupted",
+            Self::AssumedModel => "assumed_model",
+            Self::UnpricedTier => "unpriced_tier",
+            Self::UnpricedTool => "unpriced_tool",
+            Self::UnpricedCacheWrite => "unpriced_cache_write",
+            Self::UnpricedUsage => "unpriced_usage",
+            Self::StatedCost => "stated_cost",
+        }
+    }
+}
+impl DeliveryPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Fail => "fail",
+            Self::Convert => "convert",
+        }
+    }
+}
+impl Dialect {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sizes => "sizes",
+            Self::LegacyFields => "legacy-fields",
+            Self::Url => "url",
+            Self::Azure => "azure",
+            Self::Models => "models",
+            Self::Gif => "gif",
+        }
+    }
+}
+impl ErrorCode {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidApiKey => "INVALID_API_KEY",
+            Self::PermissionDenied => "permission_denied",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::KeyNotFound => "key_not_found",
+            Self::UserNotFound => "user_not_found",
+            Self::TokenNotFound => "token_not_found",
+            Self::GroupNotFound => "group_not_found",
+            Self::RecordNotFound => "record_not_found",
+            Self::AccountNotFound => "account_not_found",
+            Self::KeyLimitReached => "key_limit_reached",
+            Self::RateLimitExceeded => "rate_limit_exceeded",
+            Self::TokenLimitReached => "token_limit_reached",
+            Self::UserExists => "user_exists",
+            Self::GroupExists => "group_exists",
+            Self::GroupInUse => "group_in_use",
+            Self::GroupReadOnly => "group_read_only",
+            Self::LastAdmin => "last_admin",
+            Self::AccountExists => "account_exists",
+            Self::AccountReadOnly => "account_read_only",
+            Self::PriceNotFound => "price_not_found",
+            Self::PriceReadOnly => "price_read_only",
+            Self::RequestTooLarge => "request_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::UnknownUrl => "unknown_url",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::InternalError => "internal_error",
+            Self::ServiceUnavailable => "service_unavailable",
+        }
+    }
+}
+impl ErrorReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownParameter => "unknown_parameter",
+            Self::MissingRequiredParameter => "missing_required_parameter",
+            Self::InvalidType => "invalid_type",
+            Self::InvalidValue => "invalid_value",
+            Self::IntegerBelowMinValue => "integer_below_min_value",
+            Self::IntegerAboveMaxValue => "integer_above_max_value",
+            Self::StringBelowMinLength => "string_below_min_length",
+            Self::StringAboveMaxLength => "string_above_max_length",
+            Self::InvalidJson => "invalid_json",
+        }
+    }
+}
+impl ErrorType {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthenticationError => "authentication_error",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::RateLimitError => "rate_limit_error",
+            Self::ServerError => "server_error",
+        }
+    }
+}
+impl FallbackPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Unpaid => "unpaid",
+            Self::Always => "always",
+        }
+    }
+}
+impl FilterFilePolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Pass => "pass",
+        }
+    }
+}
+impl GroupSource {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Store => "store",
+        }
+    }
+}
+impl KeyLock {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::LeftGroup => "left_group",
+        }
+    }
+}
+impl KeySort {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Name => "name",
+            Self::LastUsed => "last_used",
+            Self::Requests => "requests",
+            Self::Images => "images",
+            Self::Cost => "cost",
+        }
+    }
+}
+impl KeyState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Expired => "expired",
+            Self::UserDisabled => "user_disabled",
+        }
+    }
+}
+impl LimitUsageState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Near => "near",
+            Self::Reached => "reached",
+        }
+    }
+}
+impl LinkPurpose {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Invitation => "invitation",
+            Self::Reset => "reset",
+        }
+    }
+}
+impl ListObject {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+        }
+    }
+}
+impl ModerationErrorPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+impl OauthClientAuth {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Body => "body",
+        }
+    }
+}
+impl OauthGrant {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RefreshToken => "refresh_token",
+            Self::ClientCredentials => "client_credentials",
+        }
+    }
+}
+impl PriceOrigin {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Store => "store",
+            Self::Default => "default",
+        }
+    }
+}
+impl QualityLimit {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+impl RecordClass {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::N => "N",
+            Self::F => "F",
+            Self::X => "X",
+            Self::R => "R",
+            Self::O => "O",
+        }
+    }
+}
+impl RecordOutcome {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Unsuccessful => "unsuccessful",
+        }
+    }
+}
+impl RecordReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::ContentRefused => "content_refused",
+            Self::UpstreamRejected => "upstream_rejected",
+            Self::Network => "network",
+            Self::Timeout => "timeout",
+            Self::Broken => "broken",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::NoImageData => "no_image_data",
+            Self::AsyncUpstream => "async_upstream",
+            Self::ImageByAddress => "image_by_address",
+            Self::UnknownCoding => "unknown_coding",
+            Self::TextInsteadOfImage => "text_instead_of_image",
+            Self::DeliveryMismatch => "delivery_mismatch",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Quota => "quota",
+            Self::Throttled => "throttled",
+            Self::Credentials => "credentials",
+            Self::Missing => "missing",
+            Self::NoAccounts => "no_accounts",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+}
+impl RecordSort {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Cost => "cost",
+            Self::Tokens => "tokens",
+            Self::Latency => "latency",
+        }
+    }
+}
+impl RecordState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+impl Role {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Member => "member",
+        }
+    }
+}
+impl StoredContextPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Own => "own",
+        }
+    }
+}
+impl UsageGrouping {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Hour => "hour",
+            Self::Key => "key",
+            Self::User => "user",
+            Self::Group => "group",
+            Self::Account => "account",
+            Self::Model => "model",
+            Self::Size => "size",
+            Self::Quality => "quality",
+            Self::Reason => "reason",
+        }
+    }
+}
+impl UsageMeasure {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Images => "images",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::Saved => "saved",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::Success => "success",
+        }
+    }
+}
+impl UserSort {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Name => "name",
+            Self::LastSignIn => "last_sign_in",
+        }
+    }
+}

@@ -217,10 +217,7 @@ pub enum AccountImageUrls {
 }
 impl ::std::fmt::Display for AccountImageUrls {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Refuse => f.write_str("refuse"),
-            Self::Fetch => f.write_str("fetch"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountImageUrls {
@@ -233,22 +230,6 @@ impl ::std::str::FromStr for AccountImageUrls {
             "fetch" => Ok(Self::Fetch),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountImageUrls {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountImageUrls {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
@@ -278,11 +259,7 @@ pub enum AccountKind {
 }
 impl ::std::fmt::Display for AccountKind {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::ApiKey => f.write_str("api_key"),
-            Self::Oauth => f.write_str("oauth"),
-            Self::Simulator => f.write_str("simulator"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountKind {
@@ -296,22 +273,6 @@ impl ::std::str::FromStr for AccountKind {
             "simulator" => Ok(Self::Simulator),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountKind {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountKind {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// Every upstream account.
@@ -360,22 +321,6 @@ impl ::std::str::FromStr for AccountName {
         Ok(Self(value.to_string()))
     }
 }
-impl ::std::convert::TryFrom<&str> for AccountName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
 impl<'de> ::serde::Deserialize<'de> for AccountName {
     fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
     where
@@ -412,10 +357,7 @@ pub enum AccountProtocol {
 }
 impl ::std::fmt::Display for AccountProtocol {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Images => f.write_str("images"),
-            Self::Responses => f.write_str("responses"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountProtocol {
@@ -428,22 +370,6 @@ impl ::std::str::FromStr for AccountProtocol {
             "responses" => Ok(Self::Responses),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountProtocol {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountProtocol {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// Header names with values that are secret.
@@ -565,10 +491,7 @@ pub enum AccountSource {
 }
 impl ::std::fmt::Display for AccountSource {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::File => f.write_str("file"),
-            Self::Store => f.write_str("store"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountSource {
@@ -581,22 +504,6 @@ impl ::std::str::FromStr for AccountSource {
             "store" => Ok(Self::Store),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountSource {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The state of an account.
@@ -640,13 +547,7 @@ pub enum AccountState {
 }
 impl ::std::fmt::Display for AccountState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Enabled => f.write_str("enabled"),
-            Self::Disabled => f.write_str("disabled"),
-            Self::Resting => f.write_str("resting"),
-            Self::Failing => f.write_str("failing"),
-            Self::Unusable => f.write_str("unusable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountState {
@@ -662,22 +563,6 @@ impl ::std::str::FromStr for AccountState {
             "unusable" => Ok(Self::Unusable),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The result of the test of an account.
@@ -784,20 +669,7 @@ pub enum AccountTestResult {
 }
 impl ::std::fmt::Display for AccountTestResult {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Accepted => f.write_str("accepted"),
-            Self::Simulator => f.write_str("simulator"),
-            Self::Refused => f.write_str("refused"),
-            Self::NoList => f.write_str("no_list"),
-            Self::Throttled => f.write_str("throttled"),
-            Self::Redirected => f.write_str("redirected"),
-            Self::UpstreamFailed => f.write_str("upstream_failed"),
-            Self::Rejected => f.write_str("rejected"),
-            Self::NoToken => f.write_str("no_token"),
-            Self::Unreachable => f.write_str("unreachable"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::Unusable => f.write_str("unusable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountTestResult {
@@ -820,22 +692,6 @@ impl ::std::str::FromStr for AccountTestResult {
             "unusable" => Ok(Self::Unusable),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountTestResult {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountTestResult {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The billing tier of an account. Paid accounts are preferred for images.
@@ -862,10 +718,7 @@ pub enum AccountTier {
 }
 impl ::std::fmt::Display for AccountTier {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Paid => f.write_str("paid"),
-            Self::Free => f.write_str("free"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AccountTier {
@@ -878,22 +731,6 @@ impl ::std::str::FromStr for AccountTier {
             "free" => Ok(Self::Free),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AccountTier {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AccountTier {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The kind of an actor.
@@ -937,13 +774,7 @@ pub enum ActorKind {
 }
 impl ::std::fmt::Display for ActorKind {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::User => f.write_str("user"),
-            Self::Token => f.write_str("token"),
-            Self::Settings => f.write_str("settings"),
-            Self::Command => f.write_str("command"),
-            Self::System => f.write_str("system"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ActorKind {
@@ -959,22 +790,6 @@ impl ::std::str::FromStr for ActorKind {
             "system" => Ok(Self::System),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ActorKind {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ActorKind {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// An event that operators want to hear of.
@@ -1068,11 +883,7 @@ pub enum AlertDeliveryState {
 }
 impl ::std::fmt::Display for AlertDeliveryState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Pending => f.write_str("pending"),
-            Self::Delivered => f.write_str("delivered"),
-            Self::Failed => f.write_str("failed"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for AlertDeliveryState {
@@ -1086,22 +897,6 @@ impl ::std::str::FromStr for AlertDeliveryState {
             "failed" => Ok(Self::Failed),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for AlertDeliveryState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for AlertDeliveryState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// Alerts.
@@ -1230,6 +1025,88 @@ pub struct AuditList {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
+/// The rule by which responses, whose cost their text model decides, keep within budgets.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum BudgetMode {
+    /// The word `paced`.
+    #[serde(rename = "paced")]
+    Paced,
+    /// The word `strict`.
+    #[serde(rename = "strict")]
+    Strict,
+}
+impl ::std::fmt::Display for BudgetMode {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for BudgetMode {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "paced" => Ok(Self::Paced),
+            "strict" => Ok(Self::Strict),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+/// The period of a budget, in UTC.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum BudgetPeriod {
+    /// The word `day`.
+    #[serde(rename = "day")]
+    Day,
+    /// The word `week`.
+    #[serde(rename = "week")]
+    Week,
+    /// The word `month`.
+    #[serde(rename = "month")]
+    Month,
+}
+impl ::std::fmt::Display for BudgetPeriod {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for BudgetPeriod {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "day" => Ok(Self::Day),
+            "week" => Ok(Self::Week),
+            "month" => Ok(Self::Month),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
 /// How sure a cost is: `exact` if everything in the answer that changes the price was counted and has a price, `estimated` if the cost rests on an assumption, `unknown` if there is no cost.
 #[derive(
     ::serde::Deserialize,
@@ -1257,11 +1134,7 @@ pub enum CostBasis {
 }
 impl ::std::fmt::Display for CostBasis {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Exact => f.write_str("exact"),
-            Self::Estimated => f.write_str("estimated"),
-            Self::Unknown => f.write_str("unknown"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for CostBasis {
@@ -1275,22 +1148,6 @@ impl ::std::str::FromStr for CostBasis {
             "unknown" => Ok(Self::Unknown),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for CostBasis {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for CostBasis {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The reason why a cost is not exact.
@@ -1358,19 +1215,7 @@ pub enum CostReason {
 }
 impl ::std::fmt::Display for CostReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::NoPrice => f.write_str("no_price"),
-            Self::IncompletePrice => f.write_str("incomplete_price"),
-            Self::NoUsage => f.write_str("no_usage"),
-            Self::NoBreakdown => f.write_str("no_breakdown"),
-            Self::Interrupted => f.write_str("interrupted"),
-            Self::AssumedModel => f.write_str("assumed_model"),
-            Self::UnpricedTier => f.write_str("unpriced_tier"),
-            Self::UnpricedTool => f.write_str("unpriced_tool"),
-            Self::UnpricedCacheWrite => f.write_str("unpriced_cache_write"),
-            Self::UnpricedUsage => f.write_str("unpriced_usage"),
-            Self::StatedCost => f.write_str("stated_cost"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for CostReason {
@@ -1392,22 +1237,6 @@ impl ::std::str::FromStr for CostReason {
             "stated_cost" => Ok(Self::StatedCost),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for CostReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for CostReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// A key with its secret, which is shown only once.
@@ -1514,6 +1343,104 @@ pub struct DeletedToken {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
+/// The treatment of an image whose size or format differs from the request.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum DeliveryPolicy {
+    /// The word `report`.
+    #[serde(rename = "report")]
+    Report,
+    /// The word `fail`.
+    #[serde(rename = "fail")]
+    Fail,
+    /// The word `convert`.
+    #[serde(rename = "convert")]
+    Convert,
+}
+impl ::std::fmt::Display for DeliveryPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for DeliveryPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "report" => Ok(Self::Report),
+            "fail" => Ok(Self::Fail),
+            "convert" => Ok(Self::Convert),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+/// A way of speaking to the gateway that the API document does not have. A group or key declares it; each change that it makes to a request is stated in the answer and in the record.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// The word `sizes`.
+    #[serde(rename = "sizes")]
+    Sizes,
+    /// The word `legacy-fields`.
+    #[serde(rename = "legacy-fields")]
+    LegacyFields,
+    /// The word `url`.
+    #[serde(rename = "url")]
+    Url,
+    /// The word `azure`.
+    #[serde(rename = "azure")]
+    Azure,
+    /// The word `models`.
+    #[serde(rename = "models")]
+    Models,
+    /// The word `gif`.
+    #[serde(rename = "gif")]
+    Gif,
+}
+impl ::std::fmt::Display for Dialect {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for Dialect {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "sizes" => Ok(Self::Sizes),
+            "legacy-fields" => Ok(Self::LegacyFields),
+            "url" => Ok(Self::Url),
+            "azure" => Ok(Self::Azure),
+            "models" => Ok(Self::Models),
+            "gif" => Ok(Self::Gif),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
 /// The reason why an account is disabled: 1 to 200 characters, not only white space.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[serde(transparent)]
@@ -1546,22 +1473,6 @@ impl ::std::str::FromStr for DisabledReason {
             return Err("doesn't match pattern \"\\S\"".into());
         }
         Ok(Self(value.to_string()))
-    }
-}
-impl ::std::convert::TryFrom<&str> for DisabledReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for DisabledReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl<'de> ::serde::Deserialize<'de> for DisabledReason {
@@ -1705,35 +1616,7 @@ pub enum ErrorCode {
 }
 impl ::std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::InvalidApiKey => f.write_str("INVALID_API_KEY"),
-            Self::PermissionDenied => f.write_str("permission_denied"),
-            Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::KeyNotFound => f.write_str("key_not_found"),
-            Self::UserNotFound => f.write_str("user_not_found"),
-            Self::TokenNotFound => f.write_str("token_not_found"),
-            Self::GroupNotFound => f.write_str("group_not_found"),
-            Self::RecordNotFound => f.write_str("record_not_found"),
-            Self::AccountNotFound => f.write_str("account_not_found"),
-            Self::KeyLimitReached => f.write_str("key_limit_reached"),
-            Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
-            Self::TokenLimitReached => f.write_str("token_limit_reached"),
-            Self::UserExists => f.write_str("user_exists"),
-            Self::GroupExists => f.write_str("group_exists"),
-            Self::GroupInUse => f.write_str("group_in_use"),
-            Self::GroupReadOnly => f.write_str("group_read_only"),
-            Self::LastAdmin => f.write_str("last_admin"),
-            Self::AccountExists => f.write_str("account_exists"),
-            Self::AccountReadOnly => f.write_str("account_read_only"),
-            Self::PriceNotFound => f.write_str("price_not_found"),
-            Self::PriceReadOnly => f.write_str("price_read_only"),
-            Self::RequestTooLarge => f.write_str("request_too_large"),
-            Self::UnsupportedMediaType => f.write_str("unsupported_media_type"),
-            Self::UnknownUrl => f.write_str("unknown_url"),
-            Self::MethodNotAllowed => f.write_str("method_not_allowed"),
-            Self::InternalError => f.write_str("internal_error"),
-            Self::ServiceUnavailable => f.write_str("service_unavailable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorCode {
@@ -1771,22 +1654,6 @@ impl ::std::str::FromStr for ErrorCode {
             "service_unavailable" => Ok(Self::ServiceUnavailable),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ErrorCode {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ErrorCode {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The error, for people and for programs.
@@ -1868,17 +1735,7 @@ pub enum ErrorReason {
 }
 impl ::std::fmt::Display for ErrorReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::UnknownParameter => f.write_str("unknown_parameter"),
-            Self::MissingRequiredParameter => f.write_str("missing_required_parameter"),
-            Self::InvalidType => f.write_str("invalid_type"),
-            Self::InvalidValue => f.write_str("invalid_value"),
-            Self::IntegerBelowMinValue => f.write_str("integer_below_min_value"),
-            Self::IntegerAboveMaxValue => f.write_str("integer_above_max_value"),
-            Self::StringBelowMinLength => f.write_str("string_below_min_length"),
-            Self::StringAboveMaxLength => f.write_str("string_above_max_length"),
-            Self::InvalidJson => f.write_str("invalid_json"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorReason {
@@ -1898,22 +1755,6 @@ impl ::std::str::FromStr for ErrorReason {
             "invalid_json" => Ok(Self::InvalidJson),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ErrorReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ErrorReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The body of every answer that is not a success. The nesting and the four required keys are always there.
@@ -1956,12 +1797,7 @@ pub enum ErrorType {
 }
 impl ::std::fmt::Display for ErrorType {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::AuthenticationError => f.write_str("authentication_error"),
-            Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::RateLimitError => f.write_str("rate_limit_error"),
-            Self::ServerError => f.write_str("server_error"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorType {
@@ -1978,20 +1814,86 @@ impl ::std::str::FromStr for ErrorType {
         }
     }
 }
-impl ::std::convert::TryFrom<&str> for ErrorType {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
+/// The fallback for an image of 3840x2160 or 2160x3840 in high or medium quality that fails.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum FallbackPolicy {
+    /// The word `never`.
+    #[serde(rename = "never")]
+    Never,
+    /// The word `unpaid`.
+    #[serde(rename = "unpaid")]
+    Unpaid,
+    /// The word `always`.
+    #[serde(rename = "always")]
+    Always,
+}
+impl ::std::fmt::Display for FallbackPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
     }
 }
-impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
+impl ::std::str::FromStr for FallbackPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
+        match value {
+            "never" => Ok(Self::Never),
+            "unpaid" => Ok(Self::Unpaid),
+            "always" => Ok(Self::Always),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+/// The treatment of files and of stored content if there is a content filter, which cannot see their texts.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum FilterFilePolicy {
+    /// The word `refuse`.
+    #[serde(rename = "refuse")]
+    Refuse,
+    /// The word `pass`.
+    #[serde(rename = "pass")]
+    Pass,
+}
+impl ::std::fmt::Display for FilterFilePolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for FilterFilePolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "refuse" => Ok(Self::Refuse),
+            "pass" => Ok(Self::Pass),
+            _ => Err("invalid value".into()),
+        }
     }
 }
 /// A group of keys with the same policy.
@@ -2019,21 +1921,19 @@ pub struct Group {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Rules against prompts, which are applied before anything is spent.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GroupFilter {
     /// A service with the endpoint `/moderations`, which checks prompts.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub moderation: ::std::option::Option<GroupModeration>,
     /// Regular expressions that must not match anywhere in a prompt.
-    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
-    pub patterns: ::std::vec::Vec<::std::string::String>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub patterns: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// Words and phrases that a prompt must not contain, regardless of case.
-    #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
-    pub words: ::std::vec::Vec<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub words: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
 }
 /// Groups.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -2049,6 +1949,7 @@ pub struct GroupList {
 }
 /// A service with the endpoint `/moderations`, which checks prompts.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GroupModeration {
     /// Allows a plain `http` `base_url` on another machine: prompts and key are then sent unencrypted.
@@ -2062,14 +1963,51 @@ pub struct GroupModeration {
     /// The moderation model.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
-    /// The treatment of a prompt that the service did not check: `open` lets it pass, `closed` refuses it.
-    pub on_error: ::std::string::String,
+    /// The treatment of a prompt that the service did not check.
+    pub on_error: ModerationErrorPolicy,
     /// The time limit for one check.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub timeout: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+    pub timeout: ::std::option::Option<GroupModerationTimeout>,
+}
+/// The time limit for one check.
+#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(transparent)]
+pub struct GroupModerationTimeout(::std::string::String);
+impl ::std::ops::Deref for GroupModerationTimeout {
+    type Target = ::std::string::String;
+    fn deref(&self) -> &::std::string::String {
+        &self.0
+    }
+}
+impl ::std::convert::From<GroupModerationTimeout> for ::std::string::String {
+    fn from(value: GroupModerationTimeout) -> Self {
+        value.0
+    }
+}
+impl ::std::str::FromStr for GroupModerationTimeout {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
+        { ::regress::Regex::new("^([0-9]{1,9}(ms|s|m|h|d) ?)+$").unwrap() });
+        if PATTERN.find(value).is_none() {
+            return Err("doesn't match pattern \"^([0-9]{1,9}(ms|s|m|h|d) ?)+$\"".into());
+        }
+        Ok(Self(value.to_string()))
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for GroupModerationTimeout {
+    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
+    where
+        D: ::serde::Deserializer<'de>,
+    {
+        ::std::string::String::deserialize(deserializer)?
+            .parse()
+            .map_err(|e: self::error::ConversionError| {
+                <D::Error as ::serde::de::Error>::custom(e.to_string())
+            })
+    }
 }
 /// The name of a group: 1 to 128 characters, without control characters, and not only white space.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -2105,22 +2043,6 @@ impl ::std::str::FromStr for GroupName {
         Ok(Self(value.to_string()))
     }
 }
-impl ::std::convert::TryFrom<&str> for GroupName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for GroupName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
 impl<'de> ::serde::Deserialize<'de> for GroupName {
     fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
     where
@@ -2134,30 +2056,31 @@ impl<'de> ::serde::Deserialize<'de> for GroupName {
     }
 }
 /// The settings of a group, for admins only: the fields of `[[groups]]` in the settings file, as they are written. A field that is left out follows the default of the settings file, including later changes of that default. An unknown field is refused.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GroupPolicy {
-    /// The rule by which responses keep within budgets, as in the settings file. `paced` when absent.
+    /// The rule by which responses keep within budgets. `paced` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub budget_mode: ::std::option::Option<::std::string::String>,
-    /// The treatment of an image whose size or format differs from the request, as in the settings file. `report` when absent.
+    pub budget_mode: ::std::option::Option<BudgetMode>,
+    /// The treatment of an image whose size or format differs from the request. `report` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub delivery: ::std::option::Option<::std::string::String>,
-    /// The dialects that callers may use, besides those of their keys, as in the settings file. None when absent.
+    pub delivery: ::std::option::Option<DeliveryPolicy>,
+    /// The dialects that callers may use, besides those of their keys. None when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
-    /// The fallback for a large image that fails, as in the settings file. `never` when absent.
+    pub dialects: ::std::option::Option<::std::vec::Vec<Dialect>>,
+    /// The fallback for a large image that fails. `never` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub fallback: ::std::option::Option<::std::string::String>,
+    pub fallback: ::std::option::Option<FallbackPolicy>,
     /// Rules against prompts, which are applied before anything is spent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub filter: ::std::option::Option<GroupFilter>,
-    /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter, as in the settings file. `refuse` when absent.
+    /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter. `refuse` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub filter_files: ::std::option::Option<::std::string::String>,
-    /// The time limit for a complete answer. That of the settings file when absent.
+    pub filter_files: ::std::option::Option<FilterFilePolicy>,
+    /// The time limit for a complete answer, from 100ms to 1h. That of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub image_deadline: ::std::option::Option<::std::string::String>,
+    pub image_deadline: ::std::option::Option<GroupPolicyImageDeadline>,
     /// Gives the official coding agents an image tool if they bring none. `false` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub inject_image_tool: ::std::option::Option<bool>,
@@ -2167,18 +2090,55 @@ pub struct GroupPolicy {
     /// The most that a response costs, in US dollars, in the mode `paced`. What the limits of its model allow when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub max_response_usd: ::std::option::Option<f64>,
-    /// The ids of stored context, such as `previous_response_id`, that callers may name, as in the settings file. When absent, it depends on the users and accounts of the group.
+    /// The ids of stored context, such as `previous_response_id`, that callers may name. When absent, it depends on the users and accounts of the group.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub stored_context: ::std::option::Option<::std::string::String>,
+    pub stored_context: ::std::option::Option<StoredContextPolicy>,
     /// The text models that callers may use: none if the list is empty, those of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The types of tools that the upstream may run: none if the list is empty, all when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tools: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The time limit for a complete answer, from 100ms to 1h. That of the settings file when absent.
+#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(transparent)]
+pub struct GroupPolicyImageDeadline(::std::string::String);
+impl ::std::ops::Deref for GroupPolicyImageDeadline {
+    type Target = ::std::string::String;
+    fn deref(&self) -> &::std::string::String {
+        &self.0
+    }
+}
+impl ::std::convert::From<GroupPolicyImageDeadline> for ::std::string::String {
+    fn from(value: GroupPolicyImageDeadline) -> Self {
+        value.0
+    }
+}
+impl ::std::str::FromStr for GroupPolicyImageDeadline {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
+        { ::regress::Regex::new("^([0-9]{1,9}(ms|s|m|h|d) ?)+$").unwrap() });
+        if PATTERN.find(value).is_none() {
+            return Err("doesn't match pattern \"^([0-9]{1,9}(ms|s|m|h|d) ?)+$\"".into());
+        }
+        Ok(Self(value.to_string()))
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for GroupPolicyImageDeadline {
+    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
+    where
+        D: ::serde::Deserializer<'de>,
+    {
+        ::std::string::String::deserialize(deserializer)?
+            .parse()
+            .map_err(|e: self::error::ConversionError| {
+                <D::Error as ::serde::de::Error>::custom(e.to_string())
+            })
+    }
 }
 /// The place where a group is defined: `file` for the settings file, where alone it can be changed or removed; `store` for the store of the gateway.
 #[derive(
@@ -2204,10 +2164,7 @@ pub enum GroupSource {
 }
 impl ::std::fmt::Display for GroupSource {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::File => f.write_str("file"),
-            Self::Store => f.write_str("store"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for GroupSource {
@@ -2220,22 +2177,6 @@ impl ::std::str::FromStr for GroupSource {
             "store" => Ok(Self::Store),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for GroupSource {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for GroupSource {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// A change of a group.
@@ -2260,7 +2201,7 @@ pub struct Key {
     pub created_at: ::chrono::DateTime<::chrono::offset::Utc>,
     /// The dialects of the key, in addition to those of its group. Absent if it has none.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
-    pub dialects: ::std::vec::Vec<::std::string::String>,
+    pub dialects: ::std::vec::Vec<Dialect>,
     /// With `disabled`: the time since which it is disabled.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub disabled_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -2363,10 +2304,7 @@ pub enum KeyLock {
 }
 impl ::std::fmt::Display for KeyLock {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Admin => f.write_str("admin"),
-            Self::LeftGroup => f.write_str("left_group"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for KeyLock {
@@ -2379,22 +2317,6 @@ impl ::std::str::FromStr for KeyLock {
             "left_group" => Ok(Self::LeftGroup),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for KeyLock {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for KeyLock {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The name of a key or a token: 1 to 128 characters, none of them a control character, and not all of them white space.
@@ -2429,22 +2351,6 @@ impl ::std::str::FromStr for KeyName {
             return Err("doesn't match pattern \"\\S\"".into());
         }
         Ok(Self(value.to_string()))
-    }
-}
-impl ::std::convert::TryFrom<&str> for KeyName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for KeyName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl<'de> ::serde::Deserialize<'de> for KeyName {
@@ -2504,14 +2410,7 @@ pub enum KeySort {
 }
 impl ::std::fmt::Display for KeySort {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Created => f.write_str("created"),
-            Self::Name => f.write_str("name"),
-            Self::LastUsed => f.write_str("last_used"),
-            Self::Requests => f.write_str("requests"),
-            Self::Images => f.write_str("images"),
-            Self::Cost => f.write_str("cost"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for KeySort {
@@ -2528,22 +2427,6 @@ impl ::std::str::FromStr for KeySort {
             "cost" => Ok(Self::Cost),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for KeySort {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for KeySort {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The state of a key.
@@ -2583,12 +2466,7 @@ pub enum KeyState {
 }
 impl ::std::fmt::Display for KeyState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Active => f.write_str("active"),
-            Self::Disabled => f.write_str("disabled"),
-            Self::Expired => f.write_str("expired"),
-            Self::UserDisabled => f.write_str("user_disabled"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for KeyState {
@@ -2605,22 +2483,6 @@ impl ::std::str::FromStr for KeyState {
         }
     }
 }
-impl ::std::convert::TryFrom<&str> for KeyState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for KeyState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
 /// The changes to a key. At least one field.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
@@ -2628,7 +2490,7 @@ impl ::std::convert::TryFrom<::std::string::String> for KeyState {
 pub struct KeyUpdate {
     /// All dialects of the key; none if the list is empty. Only admins can change them.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    pub dialects: ::std::option::Option<::std::vec::Vec<Dialect>>,
     /// `false` disables the key, `true` enables it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub enabled: ::std::option::Option<bool>,
@@ -2697,11 +2559,7 @@ pub enum LimitUsageState {
 }
 impl ::std::fmt::Display for LimitUsageState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Free => f.write_str("free"),
-            Self::Near => f.write_str("near"),
-            Self::Reached => f.write_str("reached"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for LimitUsageState {
@@ -2715,22 +2573,6 @@ impl ::std::str::FromStr for LimitUsageState {
             "reached" => Ok(Self::Reached),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for LimitUsageState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for LimitUsageState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The purpose of a link: `invitation` to set the first password, `reset` to set another.
@@ -2757,10 +2599,7 @@ pub enum LinkPurpose {
 }
 impl ::std::fmt::Display for LinkPurpose {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Invitation => f.write_str("invitation"),
-            Self::Reset => f.write_str("reset"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for LinkPurpose {
@@ -2773,22 +2612,6 @@ impl ::std::str::FromStr for LinkPurpose {
             "reset" => Ok(Self::Reset),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for LinkPurpose {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for LinkPurpose {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// Always `list`.
@@ -2812,9 +2635,7 @@ pub enum ListObject {
 }
 impl ::std::fmt::Display for ListObject {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::List => f.write_str("list"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ListObject {
@@ -2826,22 +2647,6 @@ impl ::std::str::FromStr for ListObject {
             "list" => Ok(Self::List),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ListObject {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ListObject {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The user of the token.
@@ -2863,6 +2668,45 @@ pub struct Me {
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The treatment of a prompt that a moderation service did not check.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum ModerationErrorPolicy {
+    /// The word `open`.
+    #[serde(rename = "open")]
+    Open,
+    /// The word `closed`.
+    #[serde(rename = "closed")]
+    Closed,
+}
+impl ::std::fmt::Display for ModerationErrorPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for ModerationErrorPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "open" => Ok(Self::Open),
+            "closed" => Ok(Self::Closed),
+            _ => Err("invalid value".into()),
+        }
+    }
 }
 /// An account to be added, with the fields of `[[accounts]]` in the settings file.
 ///
@@ -2961,9 +2805,9 @@ pub struct NewGroup {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewKey {
-    /// The dialects of the key, in addition to those of its group: `sizes`, `legacy-fields`, `url`, `azure`, `models`, `gif`. Only admins can set them.
+    /// The dialects of the key, in addition to those of its group. Only admins can set them.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub dialects: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
+    pub dialects: ::std::option::Option<::std::vec::Vec<Dialect>>,
     /// The expiry, which must be in the future. None when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub expires_at: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
@@ -3086,10 +2930,7 @@ pub enum OauthClientAuth {
 }
 impl ::std::fmt::Display for OauthClientAuth {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Basic => f.write_str("basic"),
-            Self::Body => f.write_str("body"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for OauthClientAuth {
@@ -3102,22 +2943,6 @@ impl ::std::str::FromStr for OauthClientAuth {
             "body" => Ok(Self::Body),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for OauthClientAuth {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for OauthClientAuth {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The grant that is exchanged for an access token.
@@ -3144,10 +2969,7 @@ pub enum OauthGrant {
 }
 impl ::std::fmt::Display for OauthGrant {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::RefreshToken => f.write_str("refresh_token"),
-            Self::ClientCredentials => f.write_str("client_credentials"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for OauthGrant {
@@ -3160,22 +2982,6 @@ impl ::std::str::FromStr for OauthGrant {
             "client_credentials" => Ok(Self::ClientCredentials),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for OauthGrant {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for OauthGrant {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// A link that can be used once.
@@ -3314,11 +3120,7 @@ pub enum PriceOrigin {
 }
 impl ::std::fmt::Display for PriceOrigin {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::File => f.write_str("file"),
-            Self::Store => f.write_str("store"),
-            Self::Default => f.write_str("default"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for PriceOrigin {
@@ -3334,20 +3136,47 @@ impl ::std::str::FromStr for PriceOrigin {
         }
     }
 }
-impl ::std::convert::TryFrom<&str> for PriceOrigin {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
+/// The highest quality that a limit allows.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum QualityLimit {
+    /// The word `low`.
+    #[serde(rename = "low")]
+    Low,
+    /// The word `medium`.
+    #[serde(rename = "medium")]
+    Medium,
+    /// The word `high`.
+    #[serde(rename = "high")]
+    High,
+}
+impl ::std::fmt::Display for QualityLimit {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
     }
 }
-impl ::std::convert::TryFrom<::std::string::String> for PriceOrigin {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
+impl ::std::str::FromStr for QualityLimit {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
+        match value {
+            "low" => Ok(Self::Low),
+            "medium" => Ok(Self::Medium),
+            "high" => Ok(Self::High),
+            _ => Err("invalid value".into()),
+        }
     }
 }
 /// One request and its outcome. An absent field is unknown or does not apply.
@@ -3535,13 +3364,7 @@ pub enum RecordClass {
 }
 impl ::std::fmt::Display for RecordClass {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::N => f.write_str("N"),
-            Self::F => f.write_str("F"),
-            Self::X => f.write_str("X"),
-            Self::R => f.write_str("R"),
-            Self::O => f.write_str("O"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordClass {
@@ -3557,22 +3380,6 @@ impl ::std::str::FromStr for RecordClass {
             "O" => Ok(Self::O),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for RecordClass {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for RecordClass {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// One image as it was in the answer. Size and format are read from its first bytes.
@@ -3635,10 +3442,7 @@ pub enum RecordOutcome {
 }
 impl ::std::fmt::Display for RecordOutcome {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Succeeded => f.write_str("succeeded"),
-            Self::Unsuccessful => f.write_str("unsuccessful"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordOutcome {
@@ -3651,22 +3455,6 @@ impl ::std::str::FromStr for RecordOutcome {
             "unsuccessful" => Ok(Self::Unsuccessful),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for RecordOutcome {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for RecordOutcome {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The reason why a request failed.
@@ -3774,29 +3562,7 @@ pub enum RecordReason {
 }
 impl ::std::fmt::Display for RecordReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Filter => f.write_str("filter"),
-            Self::ContentRefused => f.write_str("content_refused"),
-            Self::UpstreamRejected => f.write_str("upstream_rejected"),
-            Self::Network => f.write_str("network"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::Broken => f.write_str("broken"),
-            Self::UpstreamFailed => f.write_str("upstream_failed"),
-            Self::NoImageData => f.write_str("no_image_data"),
-            Self::AsyncUpstream => f.write_str("async_upstream"),
-            Self::ImageByAddress => f.write_str("image_by_address"),
-            Self::UnknownCoding => f.write_str("unknown_coding"),
-            Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
-            Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
-            Self::OutcomeUnknown => f.write_str("outcome_unknown"),
-            Self::Quota => f.write_str("quota"),
-            Self::Throttled => f.write_str("throttled"),
-            Self::Credentials => f.write_str("credentials"),
-            Self::Missing => f.write_str("missing"),
-            Self::NoAccounts => f.write_str("no_accounts"),
-            Self::Unavailable => f.write_str("unavailable"),
-            Self::Internal => f.write_str("internal"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordReason {
@@ -3830,22 +3596,6 @@ impl ::std::str::FromStr for RecordReason {
         }
     }
 }
-impl ::std::convert::TryFrom<&str> for RecordReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for RecordReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
 /// The order of a list of records, from the latest or the largest to the earliest or the smallest: by the time at which the request began, its known cost, its tokens (those of the text model included) or its duration.
 #[derive(
     ::serde::Deserialize,
@@ -3876,12 +3626,7 @@ pub enum RecordSort {
 }
 impl ::std::fmt::Display for RecordSort {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Time => f.write_str("time"),
-            Self::Cost => f.write_str("cost"),
-            Self::Tokens => f.write_str("tokens"),
-            Self::Latency => f.write_str("latency"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordSort {
@@ -3896,22 +3641,6 @@ impl ::std::str::FromStr for RecordSort {
             "latency" => Ok(Self::Latency),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for RecordSort {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for RecordSort {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The state of a request.
@@ -3959,14 +3688,7 @@ pub enum RecordState {
 }
 impl ::std::fmt::Display for RecordState {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Running => f.write_str("running"),
-            Self::Succeeded => f.write_str("succeeded"),
-            Self::Failed => f.write_str("failed"),
-            Self::Refused => f.write_str("refused"),
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Interrupted => f.write_str("interrupted"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for RecordState {
@@ -3983,22 +3705,6 @@ impl ::std::str::FromStr for RecordState {
             "interrupted" => Ok(Self::Interrupted),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for RecordState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for RecordState {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// Tokens by kind.
@@ -4042,45 +3748,85 @@ pub struct RecordUsage {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RequestLimits {
     /// The share of the budget at which an alert is raised.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_alert: ::std::option::Option<f64>,
-    /// The period of the budget: `day`, `week` or `month`. `month` when absent.
+    /// The period of the budget. `month` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub budget_period: ::std::option::Option<::std::string::String>,
+    pub budget_period: ::std::option::Option<BudgetPeriod>,
     /// The most that requests may cost in the period, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_usd: ::std::option::Option<f64>,
     /// The maximum number of requests that run at the same time.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub concurrent_jobs: ::std::option::Option<u64>,
+    pub concurrent_jobs: ::std::option::Option<crate::wire::Bounded<1, 100000>>,
     /// The maximum number of images on a day, in UTC.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub images_per_day: ::std::option::Option<u64>,
+    pub images_per_day: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
     /// The maximum number of images that are requested within any minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub images_per_minute: ::std::option::Option<u64>,
+    pub images_per_minute: ::std::option::Option<crate::wire::Bounded<1, 100000>>,
     /// The highest quality. Unless it is `high`, a request must then state its quality.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub max_quality: ::std::option::Option<::std::string::String>,
+    pub max_quality: ::std::option::Option<QualityLimit>,
     /// The largest size. A request must then state its size.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub max_size: ::std::option::Option<::std::string::String>,
+    pub max_size: ::std::option::Option<RequestLimitsMaxSize>,
     /// The image models that may be used.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
     /// The maximum number of requests that begin within any minute.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub requests_per_minute: ::std::option::Option<u64>,
+    pub requests_per_minute: ::std::option::Option<crate::wire::Bounded<1, 100000>>,
     /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A user without this limit has that of the setting `work_per_minute`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub work_per_minute: ::std::option::Option<u64>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+    pub work_per_minute: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
+}
+/// The largest size. A request must then state its size.
+#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[serde(transparent)]
+pub struct RequestLimitsMaxSize(::std::string::String);
+impl ::std::ops::Deref for RequestLimitsMaxSize {
+    type Target = ::std::string::String;
+    fn deref(&self) -> &::std::string::String {
+        &self.0
+    }
+}
+impl ::std::convert::From<RequestLimitsMaxSize> for ::std::string::String {
+    fn from(value: RequestLimitsMaxSize) -> Self {
+        value.0
+    }
+}
+impl ::std::str::FromStr for RequestLimitsMaxSize {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
+        { ::regress::Regex::new("^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$").unwrap() });
+        if PATTERN.find(value).is_none() {
+            return Err(
+                "doesn't match pattern \"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$\"".into(),
+            );
+        }
+        Ok(Self(value.to_string()))
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for RequestLimitsMaxSize {
+    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
+    where
+        D: ::serde::Deserializer<'de>,
+    {
+        ::std::string::String::deserialize(deserializer)?
+            .parse()
+            .map_err(|e: self::error::ConversionError| {
+                <D::Error as ::serde::de::Error>::custom(e.to_string())
+            })
+    }
 }
 /// The role of a user.
 ///
@@ -4111,10 +3857,7 @@ pub enum Role {
 }
 impl ::std::fmt::Display for Role {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Admin => f.write_str("admin"),
-            Self::Member => f.write_str("member"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for Role {
@@ -4127,22 +3870,6 @@ impl ::std::str::FromStr for Role {
             "member" => Ok(Self::Member),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for Role {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for Role {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The source of a secret; the secret itself is never shown. In a request it is `env`, a variable of the gateway's environment with `MODERATION` in its name that the settings file does not use for another address. A variable that is not set is refused. An admin can thereby send the value of any such variable to any address, so no other secret of the gateway's environment should have this word in its name.
@@ -4158,6 +3885,45 @@ pub struct SecretSource {
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The ids of stored context that callers may name if the gateway does not know who made it.
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum StoredContextPolicy {
+    /// The word `any`.
+    #[serde(rename = "any")]
+    Any,
+    /// The word `own`.
+    #[serde(rename = "own")]
+    Own,
+}
+impl ::std::fmt::Display for StoredContextPolicy {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for StoredContextPolicy {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "any" => Ok(Self::Any),
+            "own" => Ok(Self::Own),
+            _ => Err("invalid value".into()),
+        }
+    }
 }
 /// An admin token, without its secret. An absent field is unknown or does not apply.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4452,18 +4218,7 @@ pub enum UsageGrouping {
 }
 impl ::std::fmt::Display for UsageGrouping {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Day => f.write_str("day"),
-            Self::Hour => f.write_str("hour"),
-            Self::Key => f.write_str("key"),
-            Self::User => f.write_str("user"),
-            Self::Group => f.write_str("group"),
-            Self::Account => f.write_str("account"),
-            Self::Model => f.write_str("model"),
-            Self::Size => f.write_str("size"),
-            Self::Quality => f.write_str("quality"),
-            Self::Reason => f.write_str("reason"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for UsageGrouping {
@@ -4484,22 +4239,6 @@ impl ::std::str::FromStr for UsageGrouping {
             "reason" => Ok(Self::Reason),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for UsageGrouping {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for UsageGrouping {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The counts of one key in one group.
@@ -4596,16 +4335,7 @@ pub enum UsageMeasure {
 }
 impl ::std::fmt::Display for UsageMeasure {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Requests => f.write_str("requests"),
-            Self::Images => f.write_str("images"),
-            Self::Tokens => f.write_str("tokens"),
-            Self::Cost => f.write_str("cost"),
-            Self::Saved => f.write_str("saved"),
-            Self::P50 => f.write_str("p50"),
-            Self::P95 => f.write_str("p95"),
-            Self::Success => f.write_str("success"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for UsageMeasure {
@@ -4624,22 +4354,6 @@ impl ::std::str::FromStr for UsageMeasure {
             "success" => Ok(Self::Success),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for UsageMeasure {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for UsageMeasure {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// A user who can sign in. An absent field is unknown or does not apply.
@@ -4743,22 +4457,6 @@ impl ::std::str::FromStr for UserName {
         Ok(Self(value.to_string()))
     }
 }
-impl ::std::convert::TryFrom<&str> for UserName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for UserName {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
 impl<'de> ::serde::Deserialize<'de> for UserName {
     fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
     where
@@ -4798,11 +4496,7 @@ pub enum UserSort {
 }
 impl ::std::fmt::Display for UserSort {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Created => f.write_str("created"),
-            Self::Name => f.write_str("name"),
-            Self::LastSignIn => f.write_str("last_sign_in"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for UserSort {
@@ -4816,22 +4510,6 @@ impl ::std::str::FromStr for UserSort {
             "last_sign_in" => Ok(Self::LastSignIn),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for UserSort {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for UserSort {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The changes to a user. At least one field.
@@ -4888,12 +4566,16 @@ pub mod error {
 pub type AccountConcurrency = crate::wire::Bounded<1, 10000>;
 /// The priority: among otherwise equal accounts, the highest is used first.
 pub type AccountPriority = crate::wire::Bounded<-1000, 1000>;
+/// A limit of a number within a minute or a day.
+pub type AmountLimit = crate::wire::Bounded<1, 1000000000>;
 /// The number of an entry. Later entries have greater numbers.
 pub type AuditSeq = crate::wire::Bounded<1, 9007199254740991>;
 /// The time for which a secret is accepted after it was replaced: at most 30 days.
 pub type GraceSeconds = crate::wire::Bounded<0, 2592000>;
 /// The address of a link. Anyone who has it can use it. Only this answer contains it.
 pub type LinkAddress = crate::wire::Secret;
+/// A limit of a number within any minute, or at the same time.
+pub type MinuteLimit = crate::wire::Bounded<1, 100000>;
 /// The most tokens that a model takes.
 pub type ModelTokens = crate::wire::Bounded<1, 1000000000>;
 /// A newly created secret. Only this answer contains it: the gateway stores only a hash.
@@ -4902,3 +4584,543 @@ pub type NewSecret = crate::wire::Secret;
 pub type PageLimit = crate::wire::Bounded<1, 500>;
 /// A secret. It is sent to the gateway and never returned.
 pub type Secret = crate::wire::Secret;
+impl AccountImageUrls {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Fetch => "fetch",
+        }
+    }
+}
+impl AccountKind {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::Oauth => "oauth",
+            Self::Simulator => "simulator",
+        }
+    }
+}
+impl AccountProtocol {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Images => "images",
+            Self::Responses => "responses",
+        }
+    }
+}
+impl AccountSource {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Store => "store",
+        }
+    }
+}
+impl AccountState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enabled => "enabled",
+            Self::Disabled => "disabled",
+            Self::Resting => "resting",
+            Self::Failing => "failing",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+impl AccountTestResult {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Simulator => "simulator",
+            Self::Refused => "refused",
+            Self::NoList => "no_list",
+            Self::Throttled => "throttled",
+            Self::Redirected => "redirected",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::Rejected => "rejected",
+            Self::NoToken => "no_token",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+impl AccountTier {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paid => "paid",
+            Self::Free => "free",
+        }
+    }
+}
+impl ActorKind {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Token => "token",
+            Self::Settings => "settings",
+            Self::Command => "command",
+            Self::System => "system",
+        }
+    }
+}
+impl AlertDeliveryState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+}
+impl BudgetMode {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Paced => "paced",
+            Self::Strict => "strict",
+        }
+    }
+}
+impl BudgetPeriod {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+}
+impl CostBasis {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Estimated => "estimated",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+impl CostReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoPrice => "no_price",
+            Self::IncompletePrice => "incomplete_price",
+            Self::NoUsage => "no_usage",
+            Self::NoBreakdown => "no_breakdown",
+            Self::Interrupted => "interrupted",
+            Self::AssumedModel => "assumed_model",
+            Self::UnpricedTier => "unpriced_tier",
+            Self::UnpricedTool => "unpriced_tool",
+            Self::UnpricedCacheWrite => "unpriced_cache_write",
+            Self::UnpricedUsage => "unpriced_usage",
+            Self::StatedCost => "stated_cost",
+        }
+    }
+}
+impl DeliveryPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Fail => "fail",
+            Self::Convert => "convert",
+        }
+    }
+}
+impl Dialect {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sizes => "sizes",
+            Self::LegacyFields => "legacy-fields",
+            Self::Url => "url",
+            Self::Azure => "azure",
+            Self::Models => "models",
+            Self::Gif => "gif",
+        }
+    }
+}
+impl ErrorCode {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidApiKey => "INVALID_API_KEY",
+            Self::PermissionDenied => "permission_denied",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::KeyNotFound => "key_not_found",
+            Self::UserNotFound => "user_not_found",
+            Self::TokenNotFound => "token_not_found",
+            Self::GroupNotFound => "group_not_found",
+            Self::RecordNotFound => "record_not_found",
+            Self::AccountNotFound => "account_not_found",
+            Self::KeyLimitReached => "key_limit_reached",
+            Self::RateLimitExceeded => "rate_limit_exceeded",
+            Self::TokenLimitReached => "token_limit_reached",
+            Self::UserExists => "user_exists",
+            Self::GroupExists => "group_exists",
+            Self::GroupInUse => "group_in_use",
+            Self::GroupReadOnly => "group_read_only",
+            Self::LastAdmin => "last_admin",
+            Self::AccountExists => "account_exists",
+            Self::AccountReadOnly => "account_read_only",
+            Self::PriceNotFound => "price_not_found",
+            Self::PriceReadOnly => "price_read_only",
+            Self::RequestTooLarge => "request_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::UnknownUrl => "unknown_url",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::InternalError => "internal_error",
+            Self::ServiceUnavailable => "service_unavailable",
+        }
+    }
+}
+impl ErrorReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownParameter => "unknown_parameter",
+            Self::MissingRequiredParameter => "missing_required_parameter",
+            Self::InvalidType => "invalid_type",
+            Self::InvalidValue => "invalid_value",
+            Self::IntegerBelowMinValue => "integer_below_min_value",
+            Self::IntegerAboveMaxValue => "integer_above_max_value",
+            Self::StringBelowMinLength => "string_below_min_length",
+            Self::StringAboveMaxLength => "string_above_max_length",
+            Self::InvalidJson => "invalid_json",
+        }
+    }
+}
+impl ErrorType {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthenticationError => "authentication_error",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::RateLimitError => "rate_limit_error",
+            Self::ServerError => "server_error",
+        }
+    }
+}
+impl FallbackPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Unpaid => "unpaid",
+            Self::Always => "always",
+        }
+    }
+}
+impl FilterFilePolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Pass => "pass",
+        }
+    }
+}
+impl GroupSource {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Store => "store",
+        }
+    }
+}
+impl KeyLock {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::LeftGroup => "left_group",
+        }
+    }
+}
+impl KeySort {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Name => "name",
+            Self::LastUsed => "last_used",
+            Self::Requests => "requests",
+            Self::Images => "images",
+            Self::Cost => "cost",
+        }
+    }
+}
+impl KeyState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Expired => "expired",
+            Self::UserDisabled => "user_disabled",
+        }
+    }
+}
+impl LimitUsageState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Near => "near",
+            Self::Reached => "reached",
+        }
+    }
+}
+impl LinkPurpose {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Invitation => "invitation",
+            Self::Reset => "reset",
+        }
+    }
+}
+impl ListObject {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+        }
+    }
+}
+impl ModerationErrorPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+impl OauthClientAuth {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Body => "body",
+        }
+    }
+}
+impl OauthGrant {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RefreshToken => "refresh_token",
+            Self::ClientCredentials => "client_credentials",
+        }
+    }
+}
+impl PriceOrigin {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Store => "store",
+            Self::Default => "default",
+        }
+    }
+}
+impl QualityLimit {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+impl RecordClass {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::N => "N",
+            Self::F => "F",
+            Self::X => "X",
+            Self::R => "R",
+            Self::O => "O",
+        }
+    }
+}
+impl RecordOutcome {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Unsuccessful => "unsuccessful",
+        }
+    }
+}
+impl RecordReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::ContentRefused => "content_refused",
+            Self::UpstreamRejected => "upstream_rejected",
+            Self::Network => "network",
+            Self::Timeout => "timeout",
+            Self::Broken => "broken",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::NoImageData => "no_image_data",
+            Self::AsyncUpstream => "async_upstream",
+            Self::ImageByAddress => "image_by_address",
+            Self::UnknownCoding => "unknown_coding",
+            Self::TextInsteadOfImage => "text_instead_of_image",
+            Self::DeliveryMismatch => "delivery_mismatch",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Quota => "quota",
+            Self::Throttled => "throttled",
+            Self::Credentials => "credentials",
+            Self::Missing => "missing",
+            Self::NoAccounts => "no_accounts",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+}
+impl RecordSort {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Cost => "cost",
+            Self::Tokens => "tokens",
+            Self::Latency => "latency",
+        }
+    }
+}
+impl RecordState {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+impl Role {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Member => "member",
+        }
+    }
+}
+impl StoredContextPolicy {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Own => "own",
+        }
+    }
+}
+impl UsageGrouping {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Hour => "hour",
+            Self::Key => "key",
+            Self::User => "user",
+            Self::Group => "group",
+            Self::Account => "account",
+            Self::Model => "model",
+            Self::Size => "size",
+            Self::Quality => "quality",
+            Self::Reason => "reason",
+        }
+    }
+}
+impl UsageMeasure {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Images => "images",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::Saved => "saved",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::Success => "success",
+        }
+    }
+}
+impl UserSort {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Name => "name",
+            Self::LastSignIn => "last_sign_in",
+        }
+    }
+}

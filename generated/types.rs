@@ -23,10 +23,7 @@ pub enum Background {
 }
 impl ::std::fmt::Display for Background {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Auto => f.write_str("auto"),
-            Self::Opaque => f.write_str("opaque"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for Background {
@@ -39,22 +36,6 @@ impl ::std::str::FromStr for Background {
             "opaque" => Ok(Self::Opaque),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for Background {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for Background {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl ::std::default::Default for Background {
@@ -186,25 +167,7 @@ pub enum ErrorCode {
 }
 impl ::std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::InvalidApiKey => f.write_str("INVALID_API_KEY"),
-            Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::InvalidEncryptedContent => f.write_str("invalid_encrypted_content"),
-            Self::UsageLimitReached => f.write_str("usage_limit_reached"),
-            Self::UpstreamError => f.write_str("upstream_error"),
-            Self::NoAvailableAccounts => f.write_str("no_available_accounts"),
-            Self::RateLimitExceeded => f.write_str("rate_limit_exceeded"),
-            Self::InsufficientQuota => f.write_str("insufficient_quota"),
-            Self::PriceUnknown => f.write_str("price_unknown"),
-            Self::ImageInProgress => f.write_str("image_in_progress"),
-            Self::RequestTooLarge => f.write_str("request_too_large"),
-            Self::UnsupportedMediaType => f.write_str("unsupported_media_type"),
-            Self::UnknownUrl => f.write_str("unknown_url"),
-            Self::MethodNotAllowed => f.write_str("method_not_allowed"),
-            Self::ModelNotFound => f.write_str("model_not_found"),
-            Self::InternalError => f.write_str("internal_error"),
-            Self::ServiceUnavailable => f.write_str("service_unavailable"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorCode {
@@ -232,22 +195,6 @@ impl ::std::str::FromStr for ErrorCode {
             "service_unavailable" => Ok(Self::ServiceUnavailable),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ErrorCode {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ErrorCode {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The error, for people and for programs.
@@ -412,33 +359,7 @@ pub enum ErrorReason {
 }
 impl ::std::fmt::Display for ErrorReason {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::UnknownParameter => f.write_str("unknown_parameter"),
-            Self::MissingRequiredParameter => f.write_str("missing_required_parameter"),
-            Self::InvalidType => f.write_str("invalid_type"),
-            Self::InvalidValue => f.write_str("invalid_value"),
-            Self::IntegerBelowMinValue => f.write_str("integer_below_min_value"),
-            Self::IntegerAboveMaxValue => f.write_str("integer_above_max_value"),
-            Self::StringBelowMinLength => f.write_str("string_below_min_length"),
-            Self::StringAboveMaxLength => f.write_str("string_above_max_length"),
-            Self::InvalidJson => f.write_str("invalid_json"),
-            Self::UpstreamRejected => f.write_str("upstream_rejected"),
-            Self::IdempotencyKeyReused => f.write_str("idempotency_key_reused"),
-            Self::ContentRefused => f.write_str("content_refused"),
-            Self::NoImageData => f.write_str("no_image_data"),
-            Self::Network => f.write_str("network"),
-            Self::UpstreamFailed => f.write_str("upstream_failed"),
-            Self::ModelNotOffered => f.write_str("model_not_offered"),
-            Self::AsyncUpstream => f.write_str("async_upstream"),
-            Self::ImageByAddress => f.write_str("image_by_address"),
-            Self::UnknownCoding => f.write_str("unknown_coding"),
-            Self::TextInsteadOfImage => f.write_str("text_instead_of_image"),
-            Self::Quota => f.write_str("quota"),
-            Self::Credentials => f.write_str("credentials"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::DeliveryMismatch => f.write_str("delivery_mismatch"),
-            Self::OutcomeUnknown => f.write_str("outcome_unknown"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorReason {
@@ -474,22 +395,6 @@ impl ::std::str::FromStr for ErrorReason {
             "outcome_unknown" => Ok(Self::OutcomeUnknown),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ErrorReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ErrorReason {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The body of every answer that is not a success. The nesting and the four required keys are always there.
@@ -541,15 +446,7 @@ pub enum ErrorType {
 }
 impl ::std::fmt::Display for ErrorType {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::AuthenticationError => f.write_str("authentication_error"),
-            Self::InvalidRequestError => f.write_str("invalid_request_error"),
-            Self::UsageLimitReached => f.write_str("usage_limit_reached"),
-            Self::UpstreamError => f.write_str("upstream_error"),
-            Self::ServerError => f.write_str("server_error"),
-            Self::RateLimitError => f.write_str("rate_limit_error"),
-            Self::InsufficientQuota => f.write_str("insufficient_quota"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ErrorType {
@@ -567,22 +464,6 @@ impl ::std::str::FromStr for ErrorType {
             "insufficient_quota" => Ok(Self::InsufficientQuota),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ErrorType {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The action of an image tool: make a new image, change one of the conversation, or whichever fits.
@@ -612,11 +493,7 @@ pub enum ImageAction {
 }
 impl ::std::fmt::Display for ImageAction {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Auto => f.write_str("auto"),
-            Self::Generate => f.write_str("generate"),
-            Self::Edit => f.write_str("edit"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ImageAction {
@@ -630,22 +507,6 @@ impl ::std::str::FromStr for ImageAction {
             "edit" => Ok(Self::Edit),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ImageAction {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ImageAction {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl ::std::default::Default for ImageAction {
@@ -760,10 +621,7 @@ pub enum ImageModel {
 }
 impl ::std::fmt::Display for ImageModel {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::GptImage2 => f.write_str("gpt-image-2"),
-            Self::GptImage220260421 => f.write_str("gpt-image-2-2026-04-21"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ImageModel {
@@ -776,22 +634,6 @@ impl ::std::str::FromStr for ImageModel {
             "gpt-image-2-2026-04-21" => Ok(Self::GptImage220260421),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ImageModel {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ImageModel {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
@@ -967,9 +809,7 @@ pub enum ListObject {
 }
 impl ::std::fmt::Display for ListObject {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::List => f.write_str("list"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ListObject {
@@ -981,22 +821,6 @@ impl ::std::str::FromStr for ListObject {
             "list" => Ok(Self::List),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ListObject {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ListObject {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// A model that this service knows.
@@ -1056,9 +880,7 @@ pub enum ModelObject {
 }
 impl ::std::fmt::Display for ModelObject {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Model => f.write_str("model"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ModelObject {
@@ -1070,22 +892,6 @@ impl ::std::str::FromStr for ModelObject {
             "model" => Ok(Self::Model),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ModelObject {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ModelObject {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The strictness of the model's content filter. `low` filters less; it does not bypass the content policy.
@@ -1112,10 +918,7 @@ pub enum Moderation {
 }
 impl ::std::fmt::Display for Moderation {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Auto => f.write_str("auto"),
-            Self::Low => f.write_str("low"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for Moderation {
@@ -1128,22 +931,6 @@ impl ::std::str::FromStr for Moderation {
             "low" => Ok(Self::Low),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for Moderation {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for Moderation {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl ::std::default::Default for Moderation {
@@ -1178,11 +965,7 @@ pub enum OutputFormat {
 }
 impl ::std::fmt::Display for OutputFormat {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Png => f.write_str("png"),
-            Self::Jpeg => f.write_str("jpeg"),
-            Self::Webp => f.write_str("webp"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for OutputFormat {
@@ -1196,22 +979,6 @@ impl ::std::str::FromStr for OutputFormat {
             "webp" => Ok(Self::Webp),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for OutputFormat {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for OutputFormat {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl ::std::default::Default for OutputFormat {
@@ -1248,22 +1015,6 @@ impl ::std::str::FromStr for Prompt {
             return Err("shorter than 1 characters".into());
         }
         Ok(Self(value.to_string()))
-    }
-}
-impl ::std::convert::TryFrom<&str> for Prompt {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for Prompt {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl<'de> ::serde::Deserialize<'de> for Prompt {
@@ -1308,12 +1059,7 @@ pub enum Quality {
 }
 impl ::std::fmt::Display for Quality {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Low => f.write_str("low"),
-            Self::Medium => f.write_str("medium"),
-            Self::High => f.write_str("high"),
-            Self::Auto => f.write_str("auto"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for Quality {
@@ -1328,22 +1074,6 @@ impl ::std::str::FromStr for Quality {
             "auto" => Ok(Self::Auto),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for Quality {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for Quality {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl ::std::default::Default for Quality {
@@ -1375,10 +1105,7 @@ pub enum ResolvedBackground {
 }
 impl ::std::fmt::Display for ResolvedBackground {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Opaque => f.write_str("opaque"),
-            Self::Transparent => f.write_str("transparent"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ResolvedBackground {
@@ -1391,22 +1118,6 @@ impl ::std::str::FromStr for ResolvedBackground {
             "transparent" => Ok(Self::Transparent),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ResolvedBackground {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ResolvedBackground {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The quality that an image was really made with; never `auto`. A model that the operator has added, and a later version, may have words of their own.
@@ -1436,11 +1147,7 @@ pub enum ResolvedQuality {
 }
 impl ::std::fmt::Display for ResolvedQuality {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::Low => f.write_str("low"),
-            Self::Medium => f.write_str("medium"),
-            Self::High => f.write_str("high"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ResolvedQuality {
@@ -1454,22 +1161,6 @@ impl ::std::str::FromStr for ResolvedQuality {
             "high" => Ok(Self::High),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ResolvedQuality {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ResolvedQuality {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 /// The form in which images are returned: always as base64 text.
@@ -1493,9 +1184,7 @@ pub enum ResponseFormat {
 }
 impl ::std::fmt::Display for ResponseFormat {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        match *self {
-            Self::B64Json => f.write_str("b64_json"),
-        }
+        f.write_str(self.as_str())
     }
 }
 impl ::std::str::FromStr for ResponseFormat {
@@ -1507,22 +1196,6 @@ impl ::std::str::FromStr for ResponseFormat {
             "b64_json" => Ok(Self::B64Json),
             _ => Err("invalid value".into()),
         }
-    }
-}
-impl ::std::convert::TryFrom<&str> for ResponseFormat {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
-    }
-}
-impl ::std::convert::TryFrom<::std::string::String> for ResponseFormat {
-    type Error = self::error::ConversionError;
-    fn try_from(
-        value: ::std::string::String,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        value.parse()
     }
 }
 impl ::std::default::Default for ResponseFormat {
@@ -1662,3 +1335,188 @@ pub type OutputCompression = crate::wire::Bounded<0, 100>;
 ///
 /// A whole number in any JSON spelling is accepted: `1`, `1.0` and `1e0` are the same value.
 pub type PartialImages = crate::wire::Bounded<0, 3>;
+impl Background {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Opaque => "opaque",
+        }
+    }
+}
+impl ErrorCode {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidApiKey => "INVALID_API_KEY",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::InvalidEncryptedContent => "invalid_encrypted_content",
+            Self::UsageLimitReached => "usage_limit_reached",
+            Self::UpstreamError => "upstream_error",
+            Self::NoAvailableAccounts => "no_available_accounts",
+            Self::RateLimitExceeded => "rate_limit_exceeded",
+            Self::InsufficientQuota => "insufficient_quota",
+            Self::PriceUnknown => "price_unknown",
+            Self::ImageInProgress => "image_in_progress",
+            Self::RequestTooLarge => "request_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::UnknownUrl => "unknown_url",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::ModelNotFound => "model_not_found",
+            Self::InternalError => "internal_error",
+            Self::ServiceUnavailable => "service_unavailable",
+        }
+    }
+}
+impl ErrorReason {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownParameter => "unknown_parameter",
+            Self::MissingRequiredParameter => "missing_required_parameter",
+            Self::InvalidType => "invalid_type",
+            Self::InvalidValue => "invalid_value",
+            Self::IntegerBelowMinValue => "integer_below_min_value",
+            Self::IntegerAboveMaxValue => "integer_above_max_value",
+            Self::StringBelowMinLength => "string_below_min_length",
+            Self::StringAboveMaxLength => "string_above_max_length",
+            Self::InvalidJson => "invalid_json",
+            Self::UpstreamRejected => "upstream_rejected",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::ContentRefused => "content_refused",
+            Self::NoImageData => "no_image_data",
+            Self::Network => "network",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::ModelNotOffered => "model_not_offered",
+            Self::AsyncUpstream => "async_upstream",
+            Self::ImageByAddress => "image_by_address",
+            Self::UnknownCoding => "unknown_coding",
+            Self::TextInsteadOfImage => "text_instead_of_image",
+            Self::Quota => "quota",
+            Self::Credentials => "credentials",
+            Self::Timeout => "timeout",
+            Self::DeliveryMismatch => "delivery_mismatch",
+            Self::OutcomeUnknown => "outcome_unknown",
+        }
+    }
+}
+impl ErrorType {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthenticationError => "authentication_error",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::UsageLimitReached => "usage_limit_reached",
+            Self::UpstreamError => "upstream_error",
+            Self::ServerError => "server_error",
+            Self::RateLimitError => "rate_limit_error",
+            Self::InsufficientQuota => "insufficient_quota",
+        }
+    }
+}
+impl ImageAction {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Generate => "generate",
+            Self::Edit => "edit",
+        }
+    }
+}
+impl ImageModel {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GptImage2 => "gpt-image-2",
+            Self::GptImage220260421 => "gpt-image-2-2026-04-21",
+        }
+    }
+}
+impl ListObject {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+        }
+    }
+}
+impl ModelObject {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+        }
+    }
+}
+impl Moderation {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Low => "low",
+        }
+    }
+}
+impl OutputFormat {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpeg",
+            Self::Webp => "webp",
+        }
+    }
+}
+impl Quality {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Auto => "auto",
+        }
+    }
+}
+impl ResolvedBackground {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Opaque => "opaque",
+            Self::Transparent => "transparent",
+        }
+    }
+}
+impl ResolvedQuality {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+impl ResponseFormat {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::B64Json => "b64_json",
+        }
+    }
+}

@@ -153,6 +153,8 @@ pub enum FieldKind {
     Object,
     /// A list of texts.
     Texts,
+    /// A list of these words.
+    Choices(&'static [&'static str]),
     /// An object whose values are texts.
     TextMap,
     /// An object whose values are numbers.

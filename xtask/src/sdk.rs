@@ -40,11 +40,13 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
             let is_stream = |name: &str| streams.iter().any(|operation| operation.id == name);
             calls::return_requests(&mut sdk.client.items, &is_stream)?;
             surface::remove_builders(&mut sdk.types.items, &|_| false);
+            surface::remove_text_conversions(&mut sdk.types.items);
             Ok(sdk)
         }
         ClientTypes::Own(module) => {
             let mut server = generate_with(api, document, &OpenWords::default(), |_, _| {})?;
             surface::remove_builders(&mut server.types.items, &|_| false);
+            surface::remove_text_conversions(&mut server.types.items);
             let words = OpenWords::of_answers(value, module);
             let mut sdk = generate_with(api, document, &words, |schemas, paths| {
                 remove_patterns(schemas);
@@ -93,6 +95,7 @@ fn generate_with(
     sdk.types.items.extend(passed_types(document)?);
     sdk.types.items.extend(aliases(document, words)?);
     surface::prepare(&mut sdk.types.items);
+    surface::add_word_texts(&mut sdk.types.items);
     Ok(sdk)
 }
 

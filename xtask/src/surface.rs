@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quote::ToTokens as _;
+use quote::{ToTokens as _, quote};
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, LitStr, Type, parse_quote};
 
 use crate::docs::{doc_attributes, text_of};
@@ -36,6 +36,59 @@ pub(crate) fn prepare(items: &mut [Item]) {
             _ => {}
         }
     }
+}
+
+/// Gives each enumeration of words the function `as_str`, which has no cost, and lets `Display` call it.
+pub(crate) fn add_word_texts(items: &mut Vec<Item>) {
+    let words: BTreeMap<String, ItemImpl> = items.iter().filter_map(word_text).collect();
+    for item in items.iter_mut() {
+        let Item::Impl(item) = item else { continue };
+        let is_display = trait_name(item).is_some_and(|name| name == "Display");
+        if is_display && words.contains_key(&type_name(&item.self_ty)) {
+            let display: ImplItem = parse_quote! {
+                fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                    f.write_str(self.as_str())
+                }
+            };
+            item.items = vec![display];
+        }
+    }
+    items.extend(words.into_values().map(Item::Impl));
+}
+
+/// The function `as_str` of an enumeration of words, with its name.
+fn word_text(item: &Item) -> Option<(String, ItemImpl)> {
+    let Item::Enum(item) = item else { return None };
+    let is_word = item.variants.iter().all(|variant| matches!(variant.fields, Fields::Unit));
+    if item.variants.is_empty() || !is_word {
+        return None;
+    }
+    let name = &item.ident;
+    let arms = item.variants.iter().map(|variant| {
+        let (ident, word) = (&variant.ident, word_of(&variant.attrs).unwrap_or_else(|| variant.ident.to_string()));
+        quote!(Self::#ident => #word,)
+    });
+    let function = parse_quote! {
+        impl #name {
+            /// Returns the word.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { #(#arms)* }
+            }
+        }
+    };
+    Some((name.to_string(), function))
+}
+
+/// Removes the conversions of texts that only builders use; `parse` remains.
+pub(crate) fn remove_text_conversions(items: &mut Vec<Item>) {
+    items.retain(|item| !matches!(item, Item::Impl(item) if trait_name(item).is_some_and(|name| name == "TryFrom")));
+}
+
+/// The name of the trait that is implemented.
+fn trait_name(item: &ItemImpl) -> Option<String> {
+    let (path, _) = item.trait_.as_ref()?;
+    path.segments.last().map(|segment| segment.ident.to_string())
 }
 
 /// Removes the builders that nobody uses. A client needs those of its requests; the gateway makes values of structs, and a

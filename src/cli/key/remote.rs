@@ -19,7 +19,7 @@ pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) 
                 .group(group)
                 .expires_at(expires.map(chrono::DateTime::from))
                 .limits(request_limits(limits)?)
-                .dialects((!dialects.is_empty()).then(|| words(&dialects)));
+                .dialects(Some(words(&dialects)?).filter(|dialects| !dialects.is_empty()));
             new_key(&admin.create_key().body(new).send().await?)?.print(json)
         }
         KeyAction::Rotate { id, grace } => {
@@ -32,7 +32,7 @@ pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) 
             update(gateway, &id, KeyUpdate::builder().limits(Some(limits)), "limited", json).await
         }
         KeyAction::Dialects { id, dialects } => {
-            update(gateway, &id, KeyUpdate::builder().dialects(Some(words(&dialects))), "changed", json).await
+            update(gateway, &id, KeyUpdate::builder().dialects(Some(words(&dialects)?)), "changed", json).await
         }
         KeyAction::List => print_list(&list(gateway).await?, json),
         KeyAction::Disable { id } => {
@@ -49,8 +49,9 @@ pub(super) async fn run(gateway: &RemoteGateway, action: KeyAction, json: bool) 
     }
 }
 
-fn words(dialects: &[Dialect]) -> Vec<String> {
-    dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect()
+/// The words, as the types of the client have them. Both come from the same document.
+fn words(dialects: &[Dialect]) -> Result<Vec<types::Dialect>, Error> {
+    dialects.iter().map(|dialect| dialect.as_str().parse().map_err(Error::from)).collect()
 }
 
 async fn update(

@@ -51,34 +51,12 @@ impl RequestLimits {
 // === impl QualityLimit ===
 
 impl QualityLimit {
-    /// Returns the word for it in settings and requests.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-
     /// True if a request of this quality keeps the limit. `auto`, an absent quality and an unknown one count as `high`.
     pub(crate) fn allows(self, quality: Option<&str>) -> bool {
         match quality {
             Some("low") => true,
             Some("medium") => self >= Self::Medium,
             _ => self == Self::High,
-        }
-    }
-}
-
-// === impl BudgetPeriod ===
-
-impl BudgetPeriod {
-    /// Returns the word for it in settings.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
         }
     }
 }

@@ -7,22 +7,23 @@
 
 mod alerts;
 mod choice;
+mod document_schema;
 mod duration_text;
 mod model;
 mod model_choice;
 mod oidc;
 mod price;
 mod remote_images;
-mod stored_context;
 
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
     BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
     FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
-    UpstreamProtocol,
+    StoredContextPolicy, UpstreamProtocol,
 };
 pub(super) use choice::{CredentialKind, GrantKind};
+pub(super) use document_schema::add_bounds;
 pub(super) use duration_text::RawDuration;
 pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
 pub(super) use model_choice::FieldKindOption;
@@ -30,7 +31,6 @@ pub(crate) use model_choice::FieldOperations;
 pub(super) use oidc::{RawOidc, RawRequiredClaim};
 pub(super) use price::RawPrice;
 pub(super) use remote_images::RawRemoteImages;
-pub(crate) use stored_context::StoredContextPolicy;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -334,7 +334,6 @@ pub(super) struct RawGroup {
     pub(super) budget_mode: Option<BudgetMode>,
     /// The most that a response of the group costs, in US dollars, in the mode `paced`: what it reserves in budgets, in
     /// place of what the limits of its model allow. Default: those.
-    #[schemars(range(min = 0.000001, max = 1_000_000.0))]
     pub(super) max_response_usd: Option<f64>,
     /// The content filter for prompts.
     pub(super) filter: Option<RawFilter>,
@@ -351,20 +350,15 @@ pub(super) struct RawGroup {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLimits {
     /// The maximum number of requests that begin within any minute.
-    #[schemars(range(min = 1, max = 100_000))]
     pub(super) requests_per_minute: Option<u32>,
     /// The maximum number of images that are requested within any minute.
-    #[schemars(range(min = 1, max = 100_000))]
     pub(super) images_per_minute: Option<u32>,
     /// The maximum number of requests that run at the same time.
-    #[schemars(range(min = 1, max = 100_000))]
     pub(super) concurrent_jobs: Option<u32>,
     /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A
     /// user without this limit has that of the setting `work_per_minute`.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) work_per_minute: Option<u32>,
     /// The maximum number of images on a day, in UTC.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(super) images_per_day: Option<u32>,
     /// The largest size, such as `2560x1440`. A request must then state its size, because the size that the upstream
     /// chooses is not known before.
@@ -372,16 +366,13 @@ pub(super) struct RawLimits {
     /// The highest quality. Unless it is `high`, a request must then state its quality.
     pub(super) max_quality: Option<QualityLimit>,
     /// The image models that may be used.
-    #[schemars(length(max = 64))]
     pub(super) models: Option<Vec<String>>,
     /// The most that requests may cost in `budget_period`, in US dollars. A request begins only if the most that it can
     /// cost is left.
-    #[schemars(range(min = 0, max = 9_000_000))]
     pub(super) budget_usd: Option<f64>,
     /// The period of the budget, in UTC; a week begins on Monday. Default: `month`.
     pub(super) budget_period: Option<BudgetPeriod>,
     /// The share of the budget at which an alert is raised. Default: 0.8.
-    #[schemars(range(min = 0, max = 1))]
     pub(super) budget_alert: Option<f64>,
 }
 

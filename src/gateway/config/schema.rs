@@ -1,9 +1,9 @@
-//! The JSON schema of the settings, generated from the types of the settings.
+//! The JSON schema of the settings, generated from the types of the settings, with the bounds of the operators' document.
 
 use schemars::r#gen::SchemaSettings;
 use schemars::schema::RootSchema;
 
-use super::raw::RawConfig;
+use super::raw::{RawConfig, add_bounds};
 
 /// Returns the schema for editors: `schemas/config.schema.json` holds this text.
 pub(crate) fn schema_json() -> String {
@@ -24,5 +24,7 @@ fn root(inline: bool) -> RootSchema {
     });
     let mut root = settings.into_generator().into_root_schema_for::<RawConfig>();
     root.schema.metadata().title = Some("imagate settings".to_owned());
-    root
+    let mut value = serde_json::to_value(&root).unwrap_or_default();
+    add_bounds(&mut value);
+    serde_json::from_value(value).unwrap_or(root)
 }

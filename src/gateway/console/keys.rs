@@ -175,17 +175,11 @@ impl Console {
 ///
 /// # Errors
 ///
-/// 403 if the actor is a member, who could undo a restriction of an admin; 400 that names the first unknown dialect.
-fn read_dialects(actor: &Actor, words: Option<Vec<String>>) -> Result<Option<DialectSet>, Error> {
-    let Some(words) = words else { return Ok(None) };
+/// 403 if the actor is a member, who could undo a restriction of an admin.
+fn read_dialects(actor: &Actor, dialects: Option<Vec<Dialect>>) -> Result<Option<DialectSet>, Error> {
+    let Some(dialects) = dialects else { return Ok(None) };
     require_admin(actor)?;
-    let dialects = words.iter().enumerate().map(|(index, word)| {
-        Dialect::from_word(word).map_err(|expected| {
-            let message = format!("Invalid value: '{word}', {expected}.");
-            Rejection::new(format!("dialects[{index}]"), RejectionReason::InvalidValue, message)
-        })
-    });
-    Ok(Some(dialects.collect::<Result<_, Rejection>>()?))
+    Ok(Some(dialects.into_iter().collect()))
 }
 
 fn parse_changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
@@ -260,7 +254,7 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         cost_usd: Some(usage.cost_usd.dollars()),
         cost_unknown: Some(usage.cost_unknown),
         limits: row.limits.and_then(|limits| serde_json::from_str(&limits).ok()),
-        dialects: row.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect(),
+        dialects: row.dialects.iter().collect(),
         limit_usage: Vec::new(),
         refused_work: None,
         extra: Map::new(),

@@ -148,6 +148,7 @@ fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Reje
         FieldKind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", type_name(value))),
         FieldKind::Size => check_size(name, value),
         FieldKind::Texts => check_texts(name, value),
+        FieldKind::Choices(words) => check_choices(name, value, words),
         FieldKind::TextMap => check_map(name, value, Value::is_string, "a string"),
         FieldKind::NumberMap => check_map(name, value, Value::is_number, "a number"),
         FieldKind::Moment => check_moment(name, value),
@@ -161,6 +162,11 @@ fn check_texts(name: &str, value: &Value) -> Result<(), Rejection> {
     let items = value.as_array().ok_or_else(|| wrong_type(name, "an array", type_name(value)))?;
     let invalid = items.iter().enumerate().find(|(_, item)| !item.is_string());
     invalid.map_or(Ok(()), |(index, item)| Err(wrong_type(&format!("{name}[{index}]"), "a string", type_name(item))))
+}
+
+fn check_choices(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
+    let items = value.as_array().ok_or_else(|| wrong_type(name, "an array", type_name(value)))?;
+    items.iter().enumerate().try_for_each(|(index, item)| check_choice(&format!("{name}[{index}]"), item, words))
 }
 
 fn check_map(name: &str, value: &Value, is_valid: fn(&Value) -> bool, expected: &str) -> Result<(), Rejection> {

@@ -17,34 +17,25 @@ pub(in crate::gateway::config) struct RawPrice {
     #[schemars(required, regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"))]
     pub(in crate::gateway::config) from: Option<String>,
     /// The price of text tokens of requests.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) text_input: Option<f64>,
     /// The price of text tokens of requests that the upstream had in its cache. Default: `text_input`, and the cost counts
     /// as estimated.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) cached_text_input: Option<f64>,
     /// The price of image tokens of requests.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) image_input: Option<f64>,
     /// The price of image tokens of requests that the upstream had in its cache. Default: `image_input`, and the cost
     /// counts as estimated.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) cached_image_input: Option<f64>,
     /// The price of image tokens of answers.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) image_output: Option<f64>,
     /// The price of text tokens of answers.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) text_output: Option<f64>,
     /// The price of one image, if the upstream charges for images. It is added to the price of the tokens.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) per_image: Option<f64>,
     /// The price of text tokens of requests that the upstream wrote to its cache. Without it, such a request counts twice
     /// `text_input` for them, and the cost counts as estimated.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) cache_write: Option<f64>,
     /// The same for cache entries that live for an hour.
-    #[schemars(range(min = 0, max = 1_000_000))]
     pub(in crate::gateway::config) cache_write_1h: Option<f64>,
     /// The factor of all these prices for each service tier that an answer can state, such as `{ flex = 0.5, priority = 2.5 }`.
     /// The tier `default` needs none. A cost with another tier counts as estimated.
@@ -53,10 +44,8 @@ pub(in crate::gateway::config) struct RawPrice {
     /// with calls of other tools counts as estimated.
     pub(in crate::gateway::config) tools: Option<BTreeMap<String, f64>>,
     /// The most tokens of a request and its answer together that a text model takes.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(in crate::gateway::config) context_tokens: Option<u64>,
     /// The most tokens of an answer of a text model.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(in crate::gateway::config) max_output_tokens: Option<u64>,
     /// The place where the prices are published, for people.
     pub(in crate::gateway::config) source: Option<String>,
