@@ -201,7 +201,7 @@ impl ::std::convert::From<
         Self(value)
     }
 }
-/// The treatment of an answer that has the address of an image in place of the image: the request fails, or the image is fetched from there.
+/// The treatment of an answer that has the address of an image in place of the image.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -3444,7 +3444,7 @@ impl NewUser {
         Default::default()
     }
 }
-/// The place of the client credentials in a token request: the `Authorization` header or the form.
+/// The place of the client credentials in a token request.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,

@@ -193,7 +193,7 @@ impl ::std::convert::From<
         Self(value)
     }
 }
-/// The treatment of an answer that has the address of an image in place of the image: the request fails, or the image is fetched from there.
+/// The treatment of an answer that has the address of an image in place of the image.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -2906,7 +2906,7 @@ pub struct NewUser {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub role: ::std::option::Option<Role>,
 }
-/// The place of the client credentials in a token request: the `Authorization` header or the form.
+/// The place of the client credentials in a token request.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,

@@ -61,7 +61,7 @@ use http::HeaderValue;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use super::config::{self, UpstreamProtocol};
+use super::config::{self, AccountProtocol};
 use super::keys::Caller;
 use super::rules::TaskRef;
 use super::store::{AccountStore, NodeId, StoreError, TokenStore, Vault};
@@ -303,9 +303,9 @@ impl Accounts {
 
 fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
     let (protocol, model, session, only_account) = match task {
-        TaskRef::Images(job) => (UpstreamProtocol::Images, job.model(), None, None),
+        TaskRef::Images(job) => (AccountProtocol::Images, job.model(), None, None),
         TaskRef::Response(job) => {
-            (UpstreamProtocol::Responses, job.model(), job.session(), job.serving_accounts().only.as_deref())
+            (AccountProtocol::Responses, job.model(), job.session(), job.serving_accounts().only.as_deref())
         }
     };
     AccountRequirements {

@@ -64,9 +64,9 @@ pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use raw::{
-    BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FieldOperations, FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit,
-    SecondFactorPolicy, SmtpTls, StoredContextPolicy, UpstreamProtocol,
+    AccountImageUrls, AccountProtocol, AccountTier, BudgetMode, BudgetPeriod, DeliveryPolicy, Dialect, Durability,
+    FallbackPolicy, FieldOperations, FilterFilePolicy, LogFormat, ModerationErrorPolicy, OauthClientAuth, QualityLimit,
+    SecondFactorPolicy, SmtpTls, StoredContextPolicy,
 };
 pub(crate) use remote_images::{HostPattern, RemoteImageConfig};
 pub(crate) use schema::schema_json;

@@ -77,7 +77,7 @@ pub(super) fn account_spec(account: &config::AccountConfig) -> AccountSpec<'_> {
     AccountSpec {
         name: &account.name,
         kind,
-        protocol: protocol.unwrap_or(config::UpstreamProtocol::Images).as_str(),
+        protocol: protocol.unwrap_or(config::AccountProtocol::Images).as_str(),
         tier: account.tier.as_str(),
     }
 }

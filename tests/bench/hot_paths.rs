@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::gateway::accounts::{
     Accounts, CredentialService, CredentialServiceError, TokenRequest, TokenResponse, UpstreamAddress,
 };
-use crate::gateway::config::{AccountConfig, BillingTier, Budget, BudgetPeriod, RequestLimits, UpstreamConfig};
+use crate::gateway::config::{AccountConfig, AccountTier, Budget, BudgetPeriod, RequestLimits, UpstreamConfig};
 use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::limits::{JobDemand, LimitSubject, RequestLimiter, SubjectLimits};
 use crate::gateway::money::Usd;
@@ -189,7 +189,7 @@ fn choose_account(count: usize) {
     let account = |number| AccountConfig {
         name: format!("account-{number}"),
         upstream: UpstreamConfig::Simulator,
-        tier: BillingTier::Paid,
+        tier: AccountTier::Paid,
         groups: vec!["default".to_owned()],
         priority: 0,
         concurrency: NonZeroU32::new(64).unwrap(),

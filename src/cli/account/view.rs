@@ -128,7 +128,7 @@ fn kind(managed: &ManagedAccount) -> Option<&str> {
 fn protocol(managed: &ManagedAccount) -> Option<&str> {
     let row_protocol = || managed.row.as_ref().map(|row| row.protocol.as_str());
     let account_protocol =
-        |account: &config::AccountConfig| account.upstream.protocol().map(config::UpstreamProtocol::as_str);
+        |account: &config::AccountConfig| account.upstream.protocol().map(config::AccountProtocol::as_str);
     managed.account.as_ref().map_or_else(|_| row_protocol(), account_protocol)
 }
 

@@ -9,7 +9,9 @@ use http::{HeaderMap, HeaderValue, Uri};
 use super::oauth;
 use super::secret_mask::SecretMask;
 use super::token_cache::TokenCache;
-use crate::gateway::config::{self, AccountCredentials, BillingTier, FailurePhrases, ImageUrlPolicy, UpstreamProtocol};
+use crate::gateway::config::{
+    self, AccountCredentials, AccountImageUrls, AccountProtocol, AccountTier, FailurePhrases,
+};
 
 /// An upstream account, ready for use.
 #[derive(Debug)]
@@ -101,7 +103,7 @@ impl UpstreamAccount {
             endpoint: AccountEndpoint::new(&settings.upstream),
             auth: AccountAuth::new(&settings.name, &settings.upstream),
             secrets: Arc::new(secrets_of(&settings.upstream)),
-            paid: settings.tier == BillingTier::Paid,
+            paid: settings.tier == AccountTier::Paid,
             priority: settings.priority,
             groups: settings.groups.clone(),
             slot_limits: SlotLimits {
@@ -156,13 +158,13 @@ impl UpstreamAccount {
     }
 
     /// True if the account can serve requests of this protocol; `None` stands for a call that needs neither protocol.
-    pub(super) fn supports_protocol(&self, protocol: Option<UpstreamProtocol>) -> bool {
+    pub(super) fn supports_protocol(&self, protocol: Option<AccountProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.supports_protocol(protocol))
     }
 
     /// True if requests of this protocol are sent to the account without translation into the other protocol. Always
     /// true for `None`.
-    pub(super) fn is_native(&self, protocol: Option<UpstreamProtocol>) -> bool {
+    pub(super) fn is_native(&self, protocol: Option<AccountProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.is_native(protocol))
     }
 
@@ -240,17 +242,17 @@ impl AccountAuthKind {
 
 impl AccountEndpoint {
     /// True if the endpoint can serve requests of this protocol. Every endpoint can make images.
-    const fn supports_protocol(&self, protocol: UpstreamProtocol) -> bool {
+    const fn supports_protocol(&self, protocol: AccountProtocol) -> bool {
         matches!(
             (self, protocol),
-            (_, UpstreamProtocol::Images) | (Self::Simulator | Self::Responses(_), UpstreamProtocol::Responses)
+            (_, AccountProtocol::Images) | (Self::Simulator | Self::Responses(_), AccountProtocol::Responses)
         )
     }
 
     /// True if requests of this protocol need no translation: only a request for images that is sent to a Responses
     /// endpoint is translated, into a request to a text model with the image tool.
-    const fn is_native(&self, protocol: UpstreamProtocol) -> bool {
-        !matches!((self, protocol), (Self::Responses(_), UpstreamProtocol::Images))
+    const fn is_native(&self, protocol: AccountProtocol) -> bool {
+        !matches!((self, protocol), (Self::Responses(_), AccountProtocol::Images))
     }
 
     /// The address of the upstream, if there is one.
@@ -280,11 +282,11 @@ impl AccountEndpoint {
         let address = UpstreamAddress {
             base: without_trailing_slash(&endpoint.base_url),
             headers: endpoint.headers.clone(),
-            fetches_images: endpoint.image_urls == ImageUrlPolicy::Fetch,
+            fetches_images: endpoint.image_urls == AccountImageUrls::Fetch,
         };
         match endpoint.protocol {
-            UpstreamProtocol::Images => Self::Images(address),
-            UpstreamProtocol::Responses => {
+            AccountProtocol::Images => Self::Images(address),
+            AccountProtocol::Responses => {
                 Self::Responses(ResponsesEndpoint { address, model: endpoint.host_model.clone() })
             }
         }

@@ -11,7 +11,7 @@ use super::health::HealthStatus;
 use super::pool::{AccountPool, AccountRequirements};
 use super::pool_member::PoolMember;
 use super::selection::AccountCandidate;
-use crate::gateway::config::UpstreamProtocol;
+use crate::gateway::config::AccountProtocol;
 use crate::gateway::telemetry::AccountSnapshot;
 
 /// One account in an explanation, which lists the accounts in the order in which they would be tried.
@@ -75,7 +75,7 @@ pub(super) fn explain(
     session: Option<&str>,
 ) -> Vec<AccountExplanation> {
     let now = Instant::now();
-    let protocol = Some(if session.is_some() { UpstreamProtocol::Responses } else { UpstreamProtocol::Images });
+    let protocol = Some(if session.is_some() { AccountProtocol::Responses } else { AccountProtocol::Images });
     let session = session.map(|session| session.as_bytes().into());
     let requirements =
         AccountRequirements { group: group.to_owned(), protocol, is_large, session, ..AccountRequirements::default() };

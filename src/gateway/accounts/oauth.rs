@@ -13,7 +13,7 @@ use http::{HeaderValue, Uri};
 use serde_json::{Map, Value};
 
 use super::UpstreamAddress;
-use crate::gateway::config::{ClientAuth, ConfigSecret, GrantConfig, OauthConfig};
+use crate::gateway::config::{ConfigSecret, GrantConfig, OauthClientAuth, OauthConfig};
 
 /// The lifetime of a token for which the endpoint states none (our choice). It is short, because attempts with an
 /// expired token are refused.
@@ -109,9 +109,9 @@ pub(super) fn token_request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -
     let secret = oauth.client_secret.as_ref().map(ConfigSecret::expose);
     let id = oauth.client_id.as_deref();
     let authorization = match (oauth.client_auth, id, secret) {
-        (ClientAuth::Basic, Some(id), Some(secret)) => Some(basic_header(id, secret)),
+        (OauthClientAuth::Basic, Some(id), Some(secret)) => Some(basic_header(id, secret)),
         // The form holds the credentials, or only the id of a public client, which has no secret.
-        (ClientAuth::Basic | ClientAuth::Body, ..) => {
+        (OauthClientAuth::Basic | OauthClientAuth::Body, ..) => {
             id.iter().for_each(|id| form.add("client_id", id));
             secret.iter().for_each(|secret| form.add("client_secret", secret));
             None

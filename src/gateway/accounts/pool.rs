@@ -27,7 +27,7 @@ use super::selection::{AccountCandidate, pick, pseudo_random};
 use super::slot_share::MemberShare;
 use super::waiter_kinds::WaiterKinds;
 use super::{AccountFeedback, LeaseRefusal};
-use crate::gateway::config::UpstreamProtocol;
+use crate::gateway::config::AccountProtocol;
 use crate::gateway::store::{StoredEjection, Timestamp};
 #[cfg(test)]
 use lease_decision::LEASE_DECISIONS;
@@ -67,7 +67,7 @@ pub(super) struct AccountPoolState {
 pub(super) struct AccountRequirements {
     pub(super) group: String,
     /// The protocol of the request; `None` if it is not a caller's request.
-    pub(super) protocol: Option<UpstreamProtocol>,
+    pub(super) protocol: Option<AccountProtocol>,
     /// True if only an account can serve the request that needs no translation of it.
     pub(super) needs_native: bool,
     /// True if the request is for a large image, for which an account may have fewer slots.
@@ -90,8 +90,8 @@ impl AccountRequirements {
     /// The kind of work of the request; a command is like a request for images.
     pub(super) const fn work(&self) -> WorkKind {
         match self.protocol {
-            Some(UpstreamProtocol::Responses) => WorkKind::Text,
-            Some(UpstreamProtocol::Images) | None => WorkKind::Images,
+            Some(AccountProtocol::Responses) => WorkKind::Text,
+            Some(AccountProtocol::Images) | None => WorkKind::Images,
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::gateway::config::{
-    AccountCredentials, BillingTier, ClientAuth, ConfigSecret, GrantConfig, OauthConfig, UpstreamProtocol,
+    AccountCredentials, AccountProtocol, AccountTier, ConfigSecret, GrantConfig, OauthClientAuth, OauthConfig,
 };
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::new_store;
@@ -111,9 +111,9 @@ impl CredentialService for FakeCredentialService {
 fn endpoint(credentials: AccountCredentials) -> config::UpstreamConfig {
     config::UpstreamConfig::Api(config::EndpointConfig {
         base_url: "https://images.example/v1".parse().unwrap(),
-        protocol: UpstreamProtocol::Images,
+        protocol: AccountProtocol::Images,
         host_model: String::new(),
-        image_urls: config::ImageUrlPolicy::Refuse,
+        image_urls: config::AccountImageUrls::Refuse,
         credentials,
         headers: http::HeaderMap::new(),
         phrases: config::FailurePhrases::default(),
@@ -124,7 +124,7 @@ fn account(name: &str, upstream: config::UpstreamConfig) -> config::AccountConfi
     config::AccountConfig {
         name: name.to_owned(),
         upstream,
-        tier: BillingTier::Paid,
+        tier: AccountTier::Paid,
         groups: vec!["default".to_owned()],
         priority: 0,
         concurrency: NonZeroU32::new(64).unwrap(),
@@ -145,7 +145,7 @@ fn with_token(name: &str, refresh: &str) -> config::AccountConfig {
             grant: GrantConfig::RefreshToken(ConfigSecret::new(refresh.to_owned(), "here")),
             client_id: Some("client".to_owned()),
             client_secret: None,
-            client_auth: ClientAuth::Body,
+            client_auth: OauthClientAuth::Body,
             scope: None,
             audience: None,
         })),

@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 use super::account::{AccountAuth, UpstreamAccount};
 use super::{Accounts, CredentialServiceError, TokenFailure};
-use crate::gateway::config::UpstreamProtocol;
+use crate::gateway::config::AccountProtocol;
 
 /// An account that offers text models. A change of settings creates a new object; the old one keeps the old settings.
 pub(crate) type TextModelAccount = UpstreamAccount;
@@ -22,7 +22,7 @@ impl Accounts {
         let enabled =
             inner.members.iter().filter(|member| member.disabled_reason.is_none()).map(|member| &member.account);
         let accounts = enabled.filter(|account| {
-            account.serves_group(group) && account.supports_protocol(Some(UpstreamProtocol::Responses))
+            account.serves_group(group) && account.supports_protocol(Some(AccountProtocol::Responses))
         });
         accounts.cloned().collect()
     }
@@ -32,7 +32,7 @@ impl Accounts {
     pub(crate) fn serve_only(&self, group: &str) -> bool {
         let inner = self.pool.lock();
         let mut serving = inner.members.iter().map(|member| &member.account).filter(|account| {
-            account.serves_group(group) && account.supports_protocol(Some(UpstreamProtocol::Responses))
+            account.serves_group(group) && account.supports_protocol(Some(AccountProtocol::Responses))
         });
         serving.all(|account| account.serves_only(group))
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use http::{HeaderMap, Uri};
 
 use super::ConfigSecret;
-use super::raw::{BillingTier, ClientAuth, CredentialKind, GrantKind, ImageUrlPolicy, UpstreamProtocol};
+use super::raw::{AccountImageUrls, AccountKind, AccountProtocol, AccountTier, OauthClientAuth, OauthGrant};
 
 /// One upstream account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct AccountConfig {
     /// The upstream that the account belongs to.
     pub(crate) upstream: UpstreamConfig,
     /// The billing tier: paid or free.
-    pub(crate) tier: BillingTier,
+    pub(crate) tier: AccountTier,
     /// The groups that the account serves: at least one, and each of them exists.
     pub(crate) groups: Vec<String>,
     /// The priority; the account with the highest one is used first.
@@ -44,11 +44,11 @@ pub(crate) struct EndpointConfig {
     /// The scheme, host, port and path, rebuilt from checked parts. The path does not end in `/`, unless it is `/`.
     pub(crate) base_url: Uri,
     /// The API that the upstream offers.
-    pub(crate) protocol: UpstreamProtocol,
+    pub(crate) protocol: AccountProtocol,
     /// The text model that runs the image tool; only the protocol `responses` uses it.
     pub(crate) host_model: String,
     /// The treatment of the address of an image in place of the image.
-    pub(crate) image_urls: ImageUrlPolicy,
+    pub(crate) image_urls: AccountImageUrls,
     /// The credentials for a request.
     pub(crate) credentials: AccountCredentials,
     /// Further headers for each request; secret values are marked as sensitive.
@@ -88,7 +88,7 @@ pub(crate) struct OauthConfig {
     /// The secret of the client; never present without `client_id`.
     pub(crate) client_secret: Option<ConfigSecret>,
     /// The place of the client's credentials in a token request.
-    pub(crate) client_auth: ClientAuth,
+    pub(crate) client_auth: OauthClientAuth,
     /// The scope that the token is requested for.
     pub(crate) scope: Option<String>,
     /// The audience that the token is requested for.
@@ -110,15 +110,15 @@ impl UpstreamConfig {
     /// Returns the word for the upstream in the configuration file.
     pub(crate) const fn kind(&self) -> &'static str {
         let kind = match self {
-            Self::Simulator => CredentialKind::Simulator,
-            Self::Api(EndpointConfig { credentials: AccountCredentials::ApiKey(_), .. }) => CredentialKind::ApiKey,
-            Self::Api(EndpointConfig { credentials: AccountCredentials::Oauth(_), .. }) => CredentialKind::Oauth,
+            Self::Simulator => AccountKind::Simulator,
+            Self::Api(EndpointConfig { credentials: AccountCredentials::ApiKey(_), .. }) => AccountKind::ApiKey,
+            Self::Api(EndpointConfig { credentials: AccountCredentials::Oauth(_), .. }) => AccountKind::Oauth,
         };
         kind.as_str()
     }
 
     /// The API that the upstream offers; `None` for the simulator.
-    pub(crate) const fn protocol(&self) -> Option<UpstreamProtocol> {
+    pub(crate) const fn protocol(&self) -> Option<AccountProtocol> {
         match self {
             Self::Simulator => None,
             Self::Api(endpoint) => Some(endpoint.protocol),
@@ -132,8 +132,8 @@ impl GrantConfig {
     /// Returns the word for the grant in the configuration file.
     pub(crate) const fn as_str(&self) -> &'static str {
         let kind = match self {
-            Self::RefreshToken(_) => GrantKind::RefreshToken,
-            Self::ClientCredentials => GrantKind::ClientCredentials,
+            Self::RefreshToken(_) => OauthGrant::RefreshToken,
+            Self::ClientCredentials => OauthGrant::ClientCredentials,
         };
         kind.as_str()
     }

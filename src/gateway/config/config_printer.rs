@@ -8,10 +8,10 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    AccountConfig, AccountCredentials, AlertConfig, Config, ConnectionLimits, DialectSet, FIGURE_NAMES, FailurePhrases,
-    FilterConfig, FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice, ModerationConfig, OauthConfig, OidcConfig,
-    QualityLimit, RemoteImageConfig, RequestLimits, RetentionPeriods, SettingSource, StoredContextPolicy, UploadLimits,
-    UpstreamConfig, UpstreamProtocol, duration,
+    AccountConfig, AccountCredentials, AccountProtocol, AlertConfig, Config, ConnectionLimits, DialectSet,
+    FIGURE_NAMES, FailurePhrases, FilterConfig, FilterFilePolicy, GrantConfig, GroupConfig, ModelPrice,
+    ModerationConfig, OauthConfig, OidcConfig, QualityLimit, RemoteImageConfig, RequestLimits, RetentionPeriods,
+    SettingSource, StoredContextPolicy, UploadLimits, UpstreamConfig, duration,
 };
 
 const REDACTED: &str = "[redacted]";
@@ -232,7 +232,7 @@ impl ConfigPrinter<'_> {
         self.line(path, "kind", &quoted(account.upstream.kind()));
         if let UpstreamConfig::Api(endpoint) = &account.upstream {
             self.line(path, "protocol", &quoted(endpoint.protocol.as_str()));
-            if endpoint.protocol == UpstreamProtocol::Responses {
+            if endpoint.protocol == AccountProtocol::Responses {
                 self.line(path, "host_model", &quoted(&endpoint.host_model));
             }
             self.line(path, "image_urls", &quoted(endpoint.image_urls.as_str()));

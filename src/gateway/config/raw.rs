@@ -18,11 +18,11 @@ mod remote_images;
 pub(crate) use alerts::SmtpTls;
 pub(super) use alerts::{RawAlerts, RawEmail, RawWebhook};
 pub(crate) use choice::{
-    BillingTier, BudgetMode, BudgetPeriod, ClientAuth, DeliveryPolicy, Dialect, Durability, FallbackPolicy,
-    FilterFilePolicy, ImageUrlPolicy, LogFormat, ModerationErrorPolicy, QualityLimit, SecondFactorPolicy,
-    StoredContextPolicy, UpstreamProtocol,
+    AccountImageUrls, AccountProtocol, AccountTier, BudgetMode, BudgetPeriod, DeliveryPolicy, Dialect, Durability,
+    FallbackPolicy, FilterFilePolicy, LogFormat, ModerationErrorPolicy, OauthClientAuth, QualityLimit,
+    SecondFactorPolicy, StoredContextPolicy,
 };
-pub(super) use choice::{CredentialKind, GrantKind};
+pub(super) use choice::{AccountKind, OauthGrant};
 pub(super) use document_schema::add_bounds;
 pub(super) use duration_text::RawDuration;
 pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
@@ -241,16 +241,16 @@ pub(super) struct RawAccount {
     pub(super) name: Option<String>,
     /// The kind of credentials that the account has.
     #[schemars(required)]
-    pub(super) kind: Option<CredentialKind>,
+    pub(super) kind: Option<AccountKind>,
     /// The API that the upstream implements. Default: `images`.
-    pub(super) protocol: Option<UpstreamProtocol>,
+    pub(super) protocol: Option<AccountProtocol>,
     /// The text model that runs the image tool if an account with the protocol `responses` serves the image endpoints.
     /// It reads the prompt and is charged in addition to the image. Default: `gpt-5.5`.
     pub(super) host_model: Option<String>,
     /// The treatment of an answer that has the address of an image in place of the image. With `fetch`, the gateway fetches
     /// it: from any host on port 443 with `https`, from those of `remote_images`, and from the host of `base_url`; never
     /// from a private network that `remote_images` does not name. Default: `refuse`.
-    pub(super) image_urls: Option<ImageUrlPolicy>,
+    pub(super) image_urls: Option<AccountImageUrls>,
     /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
     pub(super) base_url: Option<String>,
     /// Allows a plain `http` `base_url` or `token_url` on another machine: credentials and images are then sent
@@ -261,7 +261,7 @@ pub(super) struct RawAccount {
     /// The token endpoint of `oauth` accounts, such as `https://auth.example.com/oauth/token`.
     pub(super) token_url: Option<String>,
     /// The grant that an `oauth` account exchanges for an access token.
-    pub(super) grant: Option<GrantKind>,
+    pub(super) grant: Option<OauthGrant>,
     /// The OAuth client id. Required for `client_credentials`, and if there is a `client_secret`.
     pub(super) client_id: Option<String>,
     /// The OAuth client secret.
@@ -269,23 +269,20 @@ pub(super) struct RawAccount {
     /// The first refresh token. Refresh tokens that the token endpoint issues later are kept in the data folder.
     pub(super) refresh_token: Option<SecretSource>,
     /// The place of `client_id` and `client_secret` in requests to the token endpoint. Default: `basic`.
-    pub(super) client_auth: Option<ClientAuth>,
+    pub(super) client_auth: Option<OauthClientAuth>,
     /// The requested scopes of the access token, separated by spaces.
     pub(super) scope: Option<String>,
     /// The audience of the access token, if the token endpoint requires one.
     pub(super) audience: Option<String>,
     /// The billing tier of the account. Paid accounts are preferred for images. Default: `paid`.
-    pub(super) tier: Option<BillingTier>,
+    pub(super) tier: Option<AccountTier>,
     /// The groups whose keys may use the account. Default: `["default"]`.
     pub(super) groups: Option<Vec<String>>,
     /// The priority: among otherwise equal accounts, the highest is used first. Default: 0.
-    #[schemars(range(min = -1000, max = 1000))]
     pub(super) priority: Option<i32>,
     /// The maximum number of concurrent images of up to 2560x1440 pixels. Default: 8.
-    #[schemars(range(min = 1, max = 10000))]
     pub(super) concurrency: Option<u32>,
     /// The maximum number of concurrent larger images. Default: 2.
-    #[schemars(range(min = 1, max = 10000))]
     pub(super) large_concurrency: Option<u32>,
     /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not
     /// sent to another account. Compared without regard to case and to traditional characters. Default: none.

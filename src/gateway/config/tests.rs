@@ -118,7 +118,7 @@ fn a_whole_file_is_loaded() {
     assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-upstream"));
     assert_eq!(endpoint.headers["openai-project"], "proj_1");
     assert_eq!(endpoint.headers["api-key"], "hidden");
-    assert_eq!((primary.tier, primary.priority), (BillingTier::Free, -3));
+    assert_eq!((primary.tier, primary.priority), (AccountTier::Free, -3));
     assert_eq!((primary.concurrency.get(), primary.large_concurrency.get()), (4, 1));
     assert_eq!(primary.groups, ["default", "team"]);
     assert_eq!(

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::gateway::accounts::{CallFailure, LiveAccount, LiveAccountState};
-use crate::gateway::config::{self, UpstreamConfig, UpstreamProtocol};
+use crate::gateway::config::{self, AccountProtocol, UpstreamConfig};
 use crate::gateway::manage::{AccountOrigin, AccountStatus, ManagedAccount};
 use crate::gateway::store::{AccountRow, Timestamp};
 use crate::wire::Bounded;
@@ -89,7 +89,7 @@ fn with_settings(account: types::Account, settings: &config::AccountConfig) -> R
     };
     Ok(types::Account {
         kind: parse_word(settings.upstream.kind())?,
-        protocol: settings.upstream.protocol().map(UpstreamProtocol::as_str).map(parse_word).transpose()?,
+        protocol: settings.upstream.protocol().map(AccountProtocol::as_str).map(parse_word).transpose()?,
         base_url,
         tier: parse_word(settings.tier.as_str())?,
         groups: settings.groups.clone(),

@@ -7,7 +7,7 @@ use chrono::Utc;
 use serde_json::{Map, Value};
 
 use super::{CheckResult, InstallationContents, message_of};
-use crate::gateway::config::{self, ImageModelSpec, RequestLimits, UpstreamConfig, UpstreamProtocol};
+use crate::gateway::config::{self, AccountProtocol, ImageModelSpec, RequestLimits, UpstreamConfig};
 use crate::gateway::manage;
 use crate::gateway::prices::{PriceTable, WorkEstimate};
 use crate::gateway::store::{KeyState, ReservationSubjectKind, StoreError, Timestamp, UsedModel};
@@ -102,7 +102,7 @@ async fn read(
     };
     // Such an account lets a text model call the image tool, which has its own price.
     models.extend(accounts.into_iter().filter_map(|account| match account.upstream {
-        UpstreamConfig::Api(endpoint) if endpoint.protocol == UpstreamProtocol::Responses => {
+        UpstreamConfig::Api(endpoint) if endpoint.protocol == AccountProtocol::Responses => {
             Some(UsedModel { operation: RESPONSE.to_owned(), model: endpoint.host_model })
         }
         UpstreamConfig::Api(_) | UpstreamConfig::Simulator => None,

@@ -245,7 +245,7 @@ fn sends_secrets_elsewhere(before: &UpstreamConfig, after: &UpstreamConfig) -> b
 
 /// The word for the protocol of an account in its row.
 fn protocol_word(account: &config::AccountConfig) -> &'static str {
-    account.upstream.protocol().unwrap_or(config::UpstreamProtocol::Images).as_str()
+    account.upstream.protocol().unwrap_or(config::AccountProtocol::Images).as_str()
 }
 
 /// Encrypts the secrets of an account for the store.

@@ -1,7 +1,7 @@
 //! The groups that no enabled account could serve if an account were disabled or deleted.
 
 use super::{AccountStatus, ManagedAccount};
-use crate::gateway::config::{UpstreamConfig, UpstreamProtocol};
+use crate::gateway::config::{AccountProtocol, UpstreamConfig};
 use crate::gateway::store::Timestamp;
 
 /// A group that would be left without some of its service.
@@ -25,20 +25,20 @@ pub(crate) fn service_gaps(
     name: &str,
     now: Timestamp,
 ) -> Vec<ServiceGap> {
-    let serves = |managed: &ManagedAccount, group: &str, protocol: UpstreamProtocol| {
+    let serves = |managed: &ManagedAccount, group: &str, protocol: AccountProtocol| {
         let is_enabled = !matches!(managed.status(now), AccountStatus::Disabled(..) | AccountStatus::Unusable(_));
         let account = managed.account.as_ref().ok().filter(|_| is_enabled);
         account.is_some_and(|account| {
             account.groups.iter().any(|name| name == group) && supports(&account.upstream, protocol)
         })
     };
-    let is_lost = |group: &str, protocol: UpstreamProtocol| {
+    let is_lost = |group: &str, protocol: AccountProtocol| {
         let mut serving = accounts.iter().filter(|managed| serves(managed, group, protocol)).peekable();
         serving.peek().is_some() && serving.all(|managed| managed.name == name)
     };
     let gaps = groups.iter().map(|(group, keys)| ServiceGap {
-        lacks_images: is_lost(group, UpstreamProtocol::Images),
-        lacks_responses: is_lost(group, UpstreamProtocol::Responses),
+        lacks_images: is_lost(group, AccountProtocol::Images),
+        lacks_responses: is_lost(group, AccountProtocol::Responses),
         group: group.clone(),
         keys: *keys,
     });
@@ -46,11 +46,11 @@ pub(crate) fn service_gaps(
 }
 
 /// True if an upstream can serve requests of this protocol. Every upstream can make images.
-const fn supports(upstream: &UpstreamConfig, protocol: UpstreamProtocol) -> bool {
+const fn supports(upstream: &UpstreamConfig, protocol: AccountProtocol) -> bool {
     match (upstream, protocol) {
-        (_, UpstreamProtocol::Images) | (UpstreamConfig::Simulator, UpstreamProtocol::Responses) => true,
-        (UpstreamConfig::Api(endpoint), UpstreamProtocol::Responses) => {
-            matches!(endpoint.protocol, UpstreamProtocol::Responses)
+        (_, AccountProtocol::Images) | (UpstreamConfig::Simulator, AccountProtocol::Responses) => true,
+        (UpstreamConfig::Api(endpoint), AccountProtocol::Responses) => {
+            matches!(endpoint.protocol, AccountProtocol::Responses)
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn oauth(grant: GrantConfig, client: Option<(&str, Option<&str>)>, client_auth: ClientAuth) -> OauthConfig {
+fn oauth(grant: GrantConfig, client: Option<(&str, Option<&str>)>, client_auth: OauthClientAuth) -> OauthConfig {
     OauthConfig {
         token_url: "https://login.example/token".parse().unwrap(),
         grant,
@@ -33,7 +33,7 @@ fn check_refused(status: u16, body: &str, expected: GrantRefusal) {
 
 #[test]
 fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
-    let mut oauth = oauth(refresh("first/+ ü"), Some(("client one", None)), ClientAuth::Body);
+    let mut oauth = oauth(refresh("first/+ ü"), Some(("client one", None)), OauthClientAuth::Body);
     let request = token_request(&oauth, None);
     assert_eq!(request.form, "grant_type=refresh_token&refresh_token=first%2F%2B+%C3%BC&client_id=client+one");
     assert!(request.authorization.is_none());
@@ -48,16 +48,16 @@ fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
 #[test]
 fn client_credentials_are_sent_as_configured() {
     let client = Some(("a:b", Some("s&t")));
-    let body = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Body);
+    let body = oauth(GrantConfig::ClientCredentials, client, OauthClientAuth::Body);
     assert_eq!(token_request(&body, None).form, "grant_type=client_credentials&client_id=a%3Ab&client_secret=s%26t");
-    let basic = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Basic);
+    let basic = oauth(GrantConfig::ClientCredentials, client, OauthClientAuth::Basic);
     let request = token_request(&basic, None);
     assert_eq!(request.form, "grant_type=client_credentials");
     let header = request.authorization.unwrap();
     assert!(header.is_sensitive());
     let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
     assert_eq!(STANDARD.decode(encoded).unwrap(), b"a%3Ab:s%26t");
-    let public = oauth(refresh("r"), Some(("public", None)), ClientAuth::Basic);
+    let public = oauth(refresh("r"), Some(("public", None)), OauthClientAuth::Basic);
     let request = token_request(&public, None);
     assert_eq!(
         (request.form.as_str(), request.authorization),
@@ -124,7 +124,7 @@ fn only_a_known_code_is_permanent() {
 #[test]
 fn debug_shows_no_secret() {
     let canary = "canary";
-    let oauth = oauth(refresh(canary), Some(("id", Some(canary))), ClientAuth::Basic);
+    let oauth = oauth(refresh(canary), Some(("id", Some(canary))), OauthClientAuth::Basic);
     let body = r#"{"access_token":"canary","refresh_token":"canary"}"#;
     let output = format!(
         "{oauth:?} {:?} {:?} {:?} {:?}",

@@ -16,7 +16,7 @@ fn account(name: &str, all: u32, large: u32) -> config::AccountConfig {
     config::AccountConfig {
         name: name.to_owned(),
         upstream: config::UpstreamConfig::Simulator,
-        tier: config::BillingTier::Paid,
+        tier: config::AccountTier::Paid,
         groups: vec!["default".to_owned()],
         priority: 0,
         concurrency: NonZeroU32::new(all).unwrap(),

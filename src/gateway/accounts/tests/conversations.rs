@@ -66,7 +66,7 @@ fn name(number: usize) -> String {
 fn responses_account(number: usize) -> config::AccountConfig {
     let mut account = with_key(&name(number));
     if let config::UpstreamConfig::Api(endpoint) = &mut account.upstream {
-        (endpoint.protocol, endpoint.host_model) = (UpstreamProtocol::Responses, "m".to_owned());
+        (endpoint.protocol, endpoint.host_model) = (AccountProtocol::Responses, "m".to_owned());
     }
     account
 }

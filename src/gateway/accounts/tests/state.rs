@@ -355,7 +355,7 @@ async fn a_success_clears_a_stored_cooldown_that_has_ended() {
 #[tokio::test]
 async fn accounts_are_explained_in_the_order_of_selection() {
     let (_dir, store) = new_store().await;
-    let free = config::AccountConfig { tier: BillingTier::Free, ..with_key("free") };
+    let free = config::AccountConfig { tier: AccountTier::Free, ..with_key("free") };
     let preferred = config::AccountConfig { priority: 5, ..with_key("liked") };
     let token = with_token("token", "r");
     let all = [free, with_key("plain"), preferred, token, account("far", config::UpstreamConfig::Simulator)];

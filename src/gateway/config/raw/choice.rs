@@ -11,8 +11,9 @@ use serde::Deserialize;
 
 use super::document_schema::words;
 pub(crate) use crate::wire::admin::types::{
-    BudgetMode, BudgetPeriod, DeliveryPolicy, Dialect, FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy,
-    QualityLimit, StoredContextPolicy,
+    AccountImageUrls, AccountKind, AccountProtocol, AccountTier, BudgetMode, BudgetPeriod, DeliveryPolicy, Dialect,
+    FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy, OauthClientAuth, OauthGrant, QualityLimit,
+    StoredContextPolicy,
 };
 
 /// Describes the words of a type in the schema of the settings as the document does.
@@ -39,7 +40,13 @@ described_words!(
     FilterFilePolicy,
     ModerationErrorPolicy,
     QualityLimit,
-    StoredContextPolicy
+    StoredContextPolicy,
+    AccountImageUrls,
+    AccountKind,
+    AccountProtocol,
+    AccountTier,
+    OauthClientAuth,
+    OauthGrant
 );
 
 #[expect(clippy::derivable_impls, reason = "the type is generated, and the default is that of the setting")]
@@ -50,68 +57,17 @@ impl Default for BudgetMode {
 }
 
 #[expect(clippy::derivable_impls, reason = "the type is generated, and the default is that of the setting")]
+impl Default for AccountImageUrls {
+    fn default() -> Self {
+        Self::Refuse
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "the type is generated, and the default is that of the setting")]
 impl Default for BudgetPeriod {
     fn default() -> Self {
         Self::Month
     }
-}
-
-/// The kind of credentials that an account has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CredentialKind {
-    ApiKey,
-    Oauth,
-    Simulator,
-}
-
-/// The API that an upstream implements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum UpstreamProtocol {
-    /// The image endpoints.
-    Images,
-    /// The Responses API with its image tool.
-    Responses,
-}
-
-/// The treatment of an answer that has the address of an image in place of the image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ImageUrlPolicy {
-    /// The request fails with a reason of its own.
-    #[default]
-    Refuse,
-    /// The image is fetched from there.
-    Fetch,
-}
-
-/// The grant that an account exchanges for an access token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum GrantKind {
-    /// A refresh token.
-    RefreshToken,
-    /// The client's own id and secret.
-    ClientCredentials,
-}
-
-/// The place of the client credentials in a token request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ClientAuth {
-    /// In the header `Authorization`.
-    Basic,
-    /// In the fields of the form.
-    Body,
-}
-
-/// The billing tier of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum BillingTier {
-    Paid,
-    Free,
 }
 
 /// The failures after which a record that was committed still exists.
@@ -149,79 +105,6 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line, for programs.
     Json,
-}
-
-// === impl CredentialKind ===
-
-impl CredentialKind {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ApiKey => "api_key",
-            Self::Oauth => "oauth",
-            Self::Simulator => "simulator",
-        }
-    }
-}
-
-// === impl UpstreamProtocol ===
-
-impl UpstreamProtocol {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Images => "images",
-            Self::Responses => "responses",
-        }
-    }
-}
-
-// === impl ImageUrlPolicy ===
-
-impl ImageUrlPolicy {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Fetch => "fetch",
-        }
-    }
-}
-
-// === impl GrantKind ===
-
-impl GrantKind {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::RefreshToken => "refresh_token",
-            Self::ClientCredentials => "client_credentials",
-        }
-    }
-}
-
-// === impl ClientAuth ===
-
-impl ClientAuth {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Basic => "basic",
-            Self::Body => "body",
-        }
-    }
-}
-
-// === impl BillingTier ===
-
-impl BillingTier {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Paid => "paid",
-            Self::Free => "free",
-        }
-    }
 }
 
 // === impl Dialect ===

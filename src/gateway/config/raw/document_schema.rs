@@ -10,8 +10,12 @@ use crate::tables;
 
 /// The tables of the settings whose bounds are those of a component: the way to the table in the schema, and the name of
 /// the component.
-const TABLES: [(&[&str], &str); 3] =
-    [(&["groups"], "GroupPolicy"), (&["groups", "limits"], "RequestLimits"), (&["prices"], "NewPrice")];
+const TABLES: [(&[&str], &str); 4] = [
+    (&["accounts"], "AccountSettings"),
+    (&["groups"], "GroupPolicy"),
+    (&["groups", "limits"], "RequestLimits"),
+    (&["prices"], "NewPrice"),
+];
 /// The keywords of bounds.
 const BOUNDS: [&str; 4] = ["minimum", "maximum", "maxItems", "maxLength"];
 

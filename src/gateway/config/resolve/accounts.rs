@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use super::ConfigResolver;
 use crate::gateway::config::problem::did_you_mean;
 use crate::gateway::config::raw::RawAccount;
-use crate::gateway::config::{AccountConfig, BillingTier, DEFAULT_GROUP, GroupConfig, UpstreamConfig};
+use crate::gateway::config::{AccountConfig, AccountTier, DEFAULT_GROUP, GroupConfig, UpstreamConfig};
 
 /// The default numbers of slots (our choice): standard images are cheap for an upstream; the number for large images is
 /// low, as the specification demands.
@@ -28,7 +28,7 @@ impl ConfigResolver<'_> {
             accounts.push(AccountConfig {
                 name,
                 groups: self.served_groups(&format!("{path}.groups"), account, groups),
-                tier: account.tier.unwrap_or(BillingTier::Paid),
+                tier: account.tier.unwrap_or(AccountTier::Paid),
                 priority: account.priority.unwrap_or_default(),
                 concurrency: at_least_one(account.concurrency.unwrap_or(DEFAULT_CONCURRENCY)),
                 large_concurrency: at_least_one(account.large_concurrency.unwrap_or(DEFAULT_LARGE_CONCURRENCY)),
@@ -92,7 +92,7 @@ fn implicit_simulator() -> AccountConfig {
     AccountConfig {
         name: "simulator".to_owned(),
         upstream: UpstreamConfig::Simulator,
-        tier: BillingTier::Paid,
+        tier: AccountTier::Paid,
         groups: vec![DEFAULT_GROUP.to_owned()],
         priority: 0,
         concurrency: at_least_one(DEFAULT_CONCURRENCY),

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::ConfigResolver;
-use crate::gateway::config::raw::{CredentialKind, RawAccount, RawHeader, UpstreamProtocol};
+use crate::gateway::config::raw::{AccountKind, AccountProtocol, RawAccount, RawHeader};
 use crate::gateway::config::{
     AccountCredentials, AddressPolicy, ConfigSecret, EndpointConfig, FailurePhrases, UpstreamConfig, address, headers,
 };
@@ -23,16 +23,14 @@ impl ConfigResolver<'_> {
         let kind = account.kind?;
         self.report_unused_settings(path, account, kind);
         match kind {
-            CredentialKind::Simulator => Some(UpstreamConfig::Simulator),
-            CredentialKind::ApiKey | CredentialKind::Oauth => {
-                self.endpoint(path, account, kind).map(UpstreamConfig::Api)
-            }
+            AccountKind::Simulator => Some(UpstreamConfig::Simulator),
+            AccountKind::ApiKey | AccountKind::Oauth => self.endpoint(path, account, kind).map(UpstreamConfig::Api),
         }
     }
 
     /// Reports settings that have no effect for this kind, because the operator expects an effect. For example, a
     /// simulator with an address would be mistaken for an upstream with real images.
-    fn report_unused_settings(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) {
+    fn report_unused_settings(&mut self, path: &str, account: &RawAccount, kind: AccountKind) {
         let api = [
             ("base_url", account.base_url.is_some()),
             ("allow_http", account.allow_http.is_some()),
@@ -54,13 +52,13 @@ impl ConfigResolver<'_> {
             ("audience", account.audience.is_some()),
         ];
         let (settings, reason): (Vec<&[(&str, bool)]>, _) = match kind {
-            CredentialKind::Simulator => {
+            AccountKind::Simulator => {
                 (vec![&api, &key, &tokens], "has no meaning for a simulator, which calls no upstream")
             }
-            CredentialKind::ApiKey => {
+            AccountKind::ApiKey => {
                 (vec![&tokens], "has no meaning for an account of kind \"api_key\", only for \"oauth\"")
             }
-            CredentialKind::Oauth => {
+            AccountKind::Oauth => {
                 (vec![&key], "has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`")
             }
         };
@@ -69,16 +67,16 @@ impl ConfigResolver<'_> {
         }
     }
 
-    fn endpoint(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) -> Option<EndpointConfig> {
+    fn endpoint(&mut self, path: &str, account: &RawAccount, kind: AccountKind) -> Option<EndpointConfig> {
         let base_url = self.base_url(&format!("{path}.base_url"), account);
         let credentials = match kind {
-            CredentialKind::Oauth => self.oauth(path, account).map(AccountCredentials::Oauth),
-            CredentialKind::ApiKey | CredentialKind::Simulator => {
+            AccountKind::Oauth => self.oauth(path, account).map(AccountCredentials::Oauth),
+            AccountKind::ApiKey | AccountKind::Simulator => {
                 self.api_key(&format!("{path}.api_key"), account).map(AccountCredentials::ApiKey)
             }
         };
         let headers = self.headers(&format!("{path}.headers"), account);
-        let protocol = account.protocol.unwrap_or(UpstreamProtocol::Images);
+        let protocol = account.protocol.unwrap_or(AccountProtocol::Images);
         let host_model = self.host_model(&format!("{path}.host_model"), account, protocol);
         let phrases = FailurePhrases {
             refusals: self.phrases(&format!("{path}.refusal_phrases"), account.refusal_phrases.as_deref()),
@@ -108,9 +106,9 @@ impl ConfigResolver<'_> {
 
     /// Resolves the text model that runs the image tool. An image model cannot run the tool, because image models use
     /// no tools.
-    fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
+    fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: AccountProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
-        if protocol != UpstreamProtocol::Responses {
+        if protocol != AccountProtocol::Responses {
             self.report(setting, "has no meaning for an account without the protocol \"responses\"");
         } else if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.report(setting, "must be the id of a text model, such as \"gpt-5.5\"");

@@ -3,7 +3,7 @@
 use http::Uri;
 
 use super::ConfigResolver;
-use crate::gateway::config::raw::{ClientAuth, GrantKind, RawAccount, SecretSource};
+use crate::gateway::config::raw::{OauthClientAuth, OauthGrant, RawAccount, SecretSource};
 use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig, address};
 
 impl ConfigResolver<'_> {
@@ -23,7 +23,7 @@ impl ConfigResolver<'_> {
             grant: grant?,
             client_id: account.client_id.clone(),
             client_secret,
-            client_auth: account.client_auth.unwrap_or(ClientAuth::Basic),
+            client_auth: account.client_auth.unwrap_or(OauthClientAuth::Basic),
             scope: account.scope.clone(),
             audience: account.audience.clone(),
         })
@@ -48,13 +48,13 @@ impl ConfigResolver<'_> {
                 self.report(&format!("{path}.grant"), "is missing: \"refresh_token\" or \"client_credentials\"");
                 None
             }
-            Some(GrantKind::RefreshToken) => {
+            Some(OauthGrant::RefreshToken) => {
                 if token.is_none() {
                     self.report(&setting, "is missing; set it, for example to { env = \"REFRESH_TOKEN\" }");
                 }
                 self.token_secret(path, "refresh_token", token).map(GrantConfig::RefreshToken)
             }
-            Some(GrantKind::ClientCredentials) => {
+            Some(OauthGrant::ClientCredentials) => {
                 if token.is_some() {
                     self.report(&setting, "has no meaning for the grant \"client_credentials\"");
                 }
@@ -66,7 +66,7 @@ impl ConfigResolver<'_> {
     /// Checks that `client_id`, `client_secret` and `client_auth` are given as the grant requires.
     fn check_client(&mut self, path: &str, account: &RawAccount) {
         let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
-        let is_client_credentials = account.grant == Some(GrantKind::ClientCredentials);
+        let is_client_credentials = account.grant == Some(OauthGrant::ClientCredentials);
         if !id && (secret || is_client_credentials) {
             let reason = if is_client_credentials {
                 "for the grant \"client_credentials\""

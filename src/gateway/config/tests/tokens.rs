@@ -43,17 +43,20 @@ fn oauth(account: &AccountConfig) -> &OauthConfig {
 fn an_oauth_account_is_read() {
     let config = load_from(host_with_secrets(), OAUTH_FILE).unwrap();
     let [rotating, service] = &config.accounts[..] else { panic!("expected two accounts") };
-    assert_eq!((rotating.upstream.kind(), rotating.upstream.protocol()), ("oauth", Some(UpstreamProtocol::Images)));
+    assert_eq!((rotating.upstream.kind(), rotating.upstream.protocol()), ("oauth", Some(AccountProtocol::Images)));
     let tokens = oauth(rotating);
     assert!(matches!(&tokens.grant, GrantConfig::RefreshToken(token) if token.expose() == "rt-hidden"));
     assert_eq!(tokens.token_url, "https://auth.example/oauth/token/");
     assert_eq!(tokens.client_id.as_deref(), Some("app"));
     assert_eq!(tokens.client_secret.as_ref().map(ConfigSecret::expose), Some("cs-hidden"));
-    assert_eq!((tokens.client_auth, tokens.scope.as_deref()), (ClientAuth::Body, Some("images.write offline_access")));
+    assert_eq!(
+        (tokens.client_auth, tokens.scope.as_deref()),
+        (OauthClientAuth::Body, Some("images.write offline_access"))
+    );
     assert_eq!(tokens.audience.as_deref(), Some("https://api.example"));
-    assert_eq!(service.upstream.protocol(), Some(UpstreamProtocol::Responses));
+    assert_eq!(service.upstream.protocol(), Some(AccountProtocol::Responses));
     assert!(matches!(oauth(service).grant, GrantConfig::ClientCredentials));
-    assert_eq!(oauth(service).client_auth, ClientAuth::Basic);
+    assert_eq!(oauth(service).client_auth, OauthClientAuth::Basic);
 }
 
 #[test]
