@@ -16,7 +16,7 @@ mod probe;
 mod size;
 
 #[cfg(feature = "gateway")]
-pub(crate) use self::probe::{FORMAT_BYTES, has_known_format};
+pub(crate) use self::probe::{FORMAT_BYTES, OtherContent, has_known_format, other_content};
 #[cfg(any(all(feature = "client", not(target_arch = "wasm32")), feature = "gateway"))]
 pub(crate) use base64::Base64Decoder;
 #[cfg(feature = "gateway")]

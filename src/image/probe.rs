@@ -116,6 +116,37 @@ pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
     properties.ok()
 }
 
+/// The content of a file that is in none of the formats that a request can name.
+#[cfg(feature = "gateway")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherContent {
+    /// An image in the format with this name.
+    Image(&'static str),
+    /// A page or JSON in place of an image.
+    Text,
+}
+
+/// Returns the content of a file by its first bytes, if it is in none of the formats that a request can name; `None` if
+/// it is in one of these, or if the bytes do not show it.
+#[cfg(feature = "gateway")]
+pub(crate) fn other_content(head: &[u8]) -> Option<OtherContent> {
+    let is_text = |beginning: &[u8]| {
+        let text = head.trim_ascii_start();
+        text.get(..beginning.len()).is_some_and(|text| text.eq_ignore_ascii_case(beginning))
+    };
+    Some(match head {
+        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's', ..] => OtherContent::Image("avif"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'h', b'e', b'i' | b'v', ..]
+        | [_, _, _, _, b'f', b't', b'y', b'p', b'm', b'i', b'f', b'1', ..] => OtherContent::Image("heic"),
+        [0xff, 0x0a, ..] | [0, 0, 0, 0x0c, b'J', b'X', b'L', b' ', ..] => OtherContent::Image("jxl"),
+        [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => OtherContent::Image("tiff"),
+        [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => OtherContent::Image("bmp"),
+        _ if is_text(b"<svg") => OtherContent::Image("svg"),
+        _ if [&b"<!doctype html"[..], b"<html", b"{\""].into_iter().any(is_text) => OtherContent::Text,
+        _ => return None,
+    })
+}
+
 /// The number of bytes of a file that show its format.
 #[cfg(feature = "gateway")]
 pub(crate) const FORMAT_BYTES: usize = 12;

@@ -21,11 +21,11 @@ use crate::gateway::config::DeliveryPolicy;
 use crate::gateway::keys::Caller;
 use crate::gateway::ledger::{self, JobOutcome, OpenRecord, RecordDraft};
 use crate::gateway::relay::{
-    self, AnswerSummary, AnswerUsage, ClosingFuture, DeliveredImage, RelayBody, RelayError, RelayOutcome,
+    self, AnswerSummary, AnswerUsage, ClosingFuture, DeliveredImage, ProvenAnswer, RelayBody, RelayError, RelayOutcome,
 };
 use crate::gateway::replay::{AnswerSender, EarlyClaim};
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
-use crate::image::{Format, ImageProperties, SizeRequest};
+use crate::image::{Format, SizeRequest};
 
 /// The result of a comparison between the delivered image and the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub(super) async fn deliver(
         record.clear_injected_tool();
     }
     let requested = RequestedImages::new(&context.task, &success);
-    let comparison = requested.compare(success.proven.first_image());
+    let comparison = requested.compare(&success.proven);
     let is_refused = comparison == DeliveryComparison::Mismatch
         && context.gateway.delivery_policy(context.caller.group_name()) == DeliveryPolicy::Fail;
     let mut headers = answer_headers(&success, delivery_word(comparison, conversion), fallback);
@@ -366,7 +366,11 @@ impl<'a> RequestedImages<'a> {
     }
 
     /// Compares the first image with the request. The size `auto` matches every size.
-    fn compare(&self, first: Option<ImageProperties>) -> DeliveryComparison {
+    fn compare(&self, proven: &ProvenAnswer) -> DeliveryComparison {
+        if proven.other_format().is_some() && self.size_and_format.is_some() {
+            return DeliveryComparison::Mismatch;
+        }
+        let first = proven.first_image();
         let Some((image, (size, format))) = first.zip(self.size_and_format) else { return DeliveryComparison::Unknown };
         let has_size = size.exact().is_none_or(|size| (size.width(), size.height()) == (image.width, image.height));
         if has_size && image.format == format { DeliveryComparison::Match } else { DeliveryComparison::Mismatch }

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use super::answer_usage::{normalized_usage, parse_count};
-use crate::image::ImageProperties;
+use crate::image::{ImageProperties, OtherContent};
 
 /// The parts of the request that the answer repeats.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +72,20 @@ pub(super) fn answer_members(
     let usage = received.get("usage").and_then(normalized_usage);
     out.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     out
+}
+
+/// Tells the format of an image that is in none of the formats that a request can name. Its size is told only if the
+/// upstream states it.
+pub(super) fn tell_other_format(
+    members: &mut Map<String, Value>,
+    received: &Map<String, Value>,
+    content: Option<OtherContent>,
+) {
+    let Some(OtherContent::Image(format)) = content else { return };
+    members.insert("output_format".to_owned(), format.into());
+    if descriptive_word(received, "size").is_none() {
+        members.remove("size");
+    }
 }
 
 /// Returns the quality that the upstream names; `None` for `auto`.

@@ -13,7 +13,7 @@ use super::relay_error::RelayError;
 use super::response_passthrough::{RequestedResponse, ResponsePassthrough};
 use super::upstream_body::{AnswerTimeouts, UpstreamActivity, UpstreamBodyReader};
 use crate::gateway::upstream::ReplyBody;
-use crate::image::ImageProperties;
+use crate::image::{ImageProperties, OtherContent};
 
 /// The most base64 bytes of an image (our choice: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB, and
 /// 88 MB in base64).
@@ -40,6 +40,11 @@ pub(super) trait AnswerSource: std::fmt::Debug + Send {
 
     /// Returns the properties of the first image, if they are known.
     fn first_image(&self) -> Option<ImageProperties>;
+
+    /// Returns the content of the first image, if it is in none of the formats that a request can name.
+    fn other_content(&self) -> Option<OtherContent> {
+        None
+    }
 
     /// Returns the error event that ends a stream whose upstream broke off. `None` if the caller gets no events: its
     /// transfer then breaks off too.
@@ -255,6 +260,10 @@ impl AnswerSource for UpstreamRelay {
 
     fn first_image(&self) -> Option<ImageProperties> {
         self.encoder.first_image().0
+    }
+
+    fn other_content(&self) -> Option<OtherContent> {
+        self.encoder.other_content()
     }
 
     fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::answer_usage::AnswerUsage;
 use super::relay_error::RelayError;
 use crate::gateway::store::BindingDigest;
-use crate::image::ImageProperties;
+use crate::image::{ImageProperties, OtherContent};
 use crate::stream::json::ValueInterest;
 
 /// A step in the content of an answer. The order is that of the upstream.
@@ -179,6 +179,11 @@ pub(super) trait AnswerEncoder: RelayEventSink + std::fmt::Debug + Send {
 
     /// Returns the properties of the first image, and true if more bytes may still state them.
     fn first_image(&self) -> (Option<ImageProperties>, bool);
+
+    /// Returns the content of the first image, if it is in none of the formats that a request can name.
+    fn other_content(&self) -> Option<OtherContent> {
+        None
+    }
 
     /// Returns the content of the answer so far.
     fn summary(&self) -> AnswerSummary;

@@ -27,7 +27,7 @@ use super::event::{
 use super::image_item::{ImageItem, ImageItemKind, spoil_base64};
 use super::relay_error::RelayError;
 use super::undocumented_members;
-use crate::image::ImageProperties;
+use crate::image::{ImageProperties, OtherContent};
 use crate::wire::escape_line_ends;
 
 /// The bytes with which an answer begins, before the first element of `data`.
@@ -50,6 +50,8 @@ pub(super) struct ImageEncoder {
     has_image_begun: bool,
     /// The properties of the first image that began, intermediate or not, once it is complete.
     first_properties: Option<ImageProperties>,
+    /// The content of the first image, if it is in none of the formats that a request can name.
+    first_other_content: Option<OtherContent>,
     partials_sent: u32,
     /// One element for each final image that was passed on: its properties, if its first bytes stated them.
     delivered: Vec<Option<ImageProperties>>,
@@ -119,6 +121,9 @@ impl ImageEncoder {
         if self.item.has_begun && !self.item.has_ended {
             self.item.has_ended = true;
             self.item.probe.finish();
+            if self.delivered.is_empty() {
+                self.first_other_content = self.item.probe.other_content;
+            }
             self.first_properties = self.first_properties.or(self.item.probe.properties);
             self.pending_text.push(b'"');
         }
@@ -215,6 +220,7 @@ impl ImageEncoder {
         let name = self.event_name();
         let ImageItem { members: received, probe, .. } = std::mem::take(&mut self.item);
         let mut members = answer_members::event_members(&self.requested, &received, probe.properties);
+        answer_members::tell_other_format(&mut members, &received, probe.other_content);
         members.extend(undocumented_members::from_answer(&received));
         if let Some(index) = index {
             members.remove("usage");
@@ -293,6 +299,7 @@ impl AnswerEncoder for ImageEncoder {
         } else if !self.requested.is_single_element {
             let first = self.delivered.first().copied().flatten();
             let mut members = answer_members::answer_members(&self.requested, &self.members, first);
+            answer_members::tell_other_format(&mut members, &self.members, self.first_other_content);
             members.extend(undocumented_members::from_answer(&self.members));
             write_end(&mut self.pending_text, &members);
         }
@@ -336,6 +343,10 @@ impl AnswerEncoder for ImageEncoder {
     fn first_image(&self) -> (Option<ImageProperties>, bool) {
         let properties = self.first_properties.or(self.item.probe.properties);
         (properties, properties.is_none() && self.item.probe.may_find_properties())
+    }
+
+    fn other_content(&self) -> Option<OtherContent> {
+        self.first_other_content.or(self.item.probe.other_content.filter(|_| self.delivered.is_empty()))
     }
 
     fn summary(&self) -> AnswerSummary {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::answer_members;
-use crate::image::{ImageProperties, has_known_format, probe};
+use crate::image::{ImageProperties, OtherContent, has_known_format, other_content, probe};
 
 /// The most characters of base64 that are searched for size and format (our choice): a JPEG can have kilobytes of other
 /// segments before its size.
@@ -43,6 +43,8 @@ pub(super) struct ImageItem {
 #[derive(Debug, Default)]
 pub(super) struct ImageProbe {
     pub(super) properties: Option<ImageProperties>,
+    /// The content, if it is in none of the formats that a request can name.
+    pub(super) other_content: Option<OtherContent>,
     base64_head: Vec<u8>,
     /// True if more bytes cannot state the properties: the image is complete, or its first bytes are of no known format.
     has_ended: bool,
@@ -99,6 +101,7 @@ impl ImageProbe {
         let (is_usual, is_max) = (crosses(HEAD_BASE64_USUAL), crosses(HEAD_BASE64_MAX));
         if is_usual {
             let beginning = answer_members::decode_base64_head(&self.base64_head[..HEAD_BASE64_USUAL]);
+            self.other_content = beginning.as_deref().and_then(other_content);
             let Some(beginning) = beginning.filter(|bytes| has_known_format(bytes)) else { return self.end() };
             self.properties = probe(&beginning);
         }
@@ -116,7 +119,9 @@ impl ImageProbe {
     }
 
     fn probe_head(&mut self) {
-        self.properties = answer_members::decode_base64_head(&self.base64_head).and_then(|head| probe(&head));
+        let head = answer_members::decode_base64_head(&self.base64_head);
+        self.properties = head.as_deref().and_then(probe);
+        self.other_content = head.as_deref().and_then(other_content);
     }
 
     fn end(&mut self) {

@@ -4,7 +4,7 @@
 use super::answer_relay::{AnswerSource, UpstreamRelay};
 use super::event::AnswerWithoutImage;
 use super::relay_error::RelayError;
-use crate::image::ImageProperties;
+use crate::image::{ImageProperties, OtherContent};
 use crate::tables::HOLD_BEFORE_PROOF_BYTES;
 
 /// The most bytes of an image that are held in memory to find its properties (our choice).
@@ -36,6 +36,14 @@ impl ProvenAnswer {
     pub(crate) fn first_image(&self) -> Option<ImageProperties> {
         self.source.first_image()
     }
+
+    /// Returns the name of the format of the first image, if no request can name it.
+    pub(crate) fn other_format(&self) -> Option<&'static str> {
+        match self.source.other_content()? {
+            OtherContent::Image(format) => Some(format),
+            OtherContent::Text => None,
+        }
+    }
 }
 
 // === impl UpstreamRelay ===
@@ -48,7 +56,7 @@ impl UpstreamRelay {
         loop {
             let is_proven = self.is_proven();
             if is_proven && (bytes_since_proof >= PROPERTIES_HOLD_BYTES || !self.image_properties().1) {
-                return Ok(());
+                return self.check_content();
             }
             if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && self.is_buffered_before_proof() {
                 return Err(ProofError::Malformed);
@@ -57,13 +65,18 @@ impl UpstreamRelay {
                 Ok(Some(length)) if is_proven => bytes_since_proof += length,
                 Ok(Some(length)) => bytes_before_proof += length as u64,
                 // If an answer breaks off after it was proven, the body reports the error to the caller.
-                Err(_) if is_proven => return Ok(()),
+                Err(_) if is_proven => return self.check_content(),
                 // A small response may be proven only by its end.
-                Ok(None) if self.is_proven() => return Ok(()),
+                Ok(None) if self.is_proven() => return self.check_content(),
                 Ok(None) => return Err(self.no_image()),
                 Err(error) => return Err(self.proof_error(error)),
             }
         }
+    }
+
+    /// A page or JSON in place of an image is no image.
+    fn check_content(&self) -> Result<(), ProofError> {
+        if self.other_content() == Some(OtherContent::Text) { Err(ProofError::Malformed) } else { Ok(()) }
     }
 
     fn proof_error(&self, error: RelayError) -> ProofError {

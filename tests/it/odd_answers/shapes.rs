@@ -13,7 +13,7 @@ const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers with status 200 that state no failure and have no image, and the reason.
-const IMAGELESS: [(&str, &str); 31] = [
+const IMAGELESS: [(&str, &str); 34] = [
     ("{}", "no_image_data"),
     (r#"{"created":1,"data":null}"#, "no_image_data"),
     (r#"{"created":1,"data":[]}"#, "no_image_data"),
@@ -23,6 +23,9 @@ const IMAGELESS: [(&str, &str); 31] = [
     (r#"{"created":1,"images":[]}"#, "no_image_data"),
     (r#"{"created":1,"data":[{"b64_json":null}]}"#, "no_image_data"),
     (r#"{"created":1,"data":[{"b64_json":""}]}"#, "no_image_data"),
+    (r#"{"created":1,"data":[{"b64_json":"PGh0bWw+ZXJyb3I8L2h0bWw+"}]}"#, "no_image_data"),
+    (r#"{"created":1,"data":[{"b64_json":"PCFET0NUWVBFIGh0bWw+PGh0bWw+PGhlYWQ+PHRpdGxlPjUwMiBCYWQgR2F0ZXdheTwvdGl0bGU+PC9oZWFkPjxib2R5PjwvYm9keT48L2h0bWw+"}]}"#, "no_image_data"),
+    (r#"{"created":1,"data":[{"b64_json":"eyJlcnJvciI6ImJ1c3kifQ=="}]}"#, "no_image_data"),
     (r#"{"success":true}"#, "no_image_data"),
     (r#"{"code":0,"message":"ok","data":{}}"#, "no_image_data"),
     (r#"{"status":"completed","output":[]}"#, "no_image_data"),

@@ -39,7 +39,7 @@ async fn undocumented_members_are_passed_on_unless_they_are_too_large() {
 async fn an_image_of_an_unknown_format_is_passed_on() {
     for (image, stated, expected, size) in [
         (SVG, "svg", "svg", "64x64"),
-        (SVG, "auto", "png", "64x64"),
+        (SVG, "auto", "svg", "64x64"),
         (GIF, "auto", "gif", "1x1"),
         (GIF, "png", "gif", "1x1"),
         (PNG_HEAD, "gif", "png", "1024x1024"),
