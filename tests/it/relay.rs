@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::kit::{FakeUpstream, Gateway, PEAK_BYTES, base64_filler, heavy_test_lock};
 
 /// The number of base64 characters of one image.
-const IMAGE_CHARS: usize = 28_000_000;
+const IMAGE_CHARS: usize = 14_000_000;
 const CALLERS: usize = 64;
 
 /// Reads a huge answer in chunks, and compares every byte of the image with what the upstream sent.

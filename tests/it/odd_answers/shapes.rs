@@ -24,7 +24,10 @@ const IMAGELESS: [(&str, &str); 34] = [
     (r#"{"created":1,"data":[{"b64_json":null}]}"#, "no_image_data"),
     (r#"{"created":1,"data":[{"b64_json":""}]}"#, "no_image_data"),
     (r#"{"created":1,"data":[{"b64_json":"PGh0bWw+ZXJyb3I8L2h0bWw+"}]}"#, "no_image_data"),
-    (r#"{"created":1,"data":[{"b64_json":"PCFET0NUWVBFIGh0bWw+PGh0bWw+PGhlYWQ+PHRpdGxlPjUwMiBCYWQgR2F0ZXdheTwvdGl0bGU+PC9oZWFkPjxib2R5PjwvYm9keT48L2h0bWw+"}]}"#, "no_image_data"),
+    (
+        r#"{"created":1,"data":[{"b64_json":"PCFET0NUWVBFIGh0bWw+PGh0bWw+PGhlYWQ+PHRpdGxlPjUwMiBCYWQgR2F0ZXdheTwvdGl0bGU+PC9oZWFkPjxib2R5PjwvYm9keT48L2h0bWw+"}]}"#,
+        "no_image_data",
+    ),
     (r#"{"created":1,"data":[{"b64_json":"eyJlcnJvciI6ImJ1c3kifQ=="}]}"#, "no_image_data"),
     (r#"{"success":true}"#, "no_image_data"),
     (r#"{"code":0,"message":"ok","data":{}}"#, "no_image_data"),

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::kit::{Account, FakeUpstream, Form, Gateway, PEAK_BYTES, Reply, heavy_test_lock, stretched_png};
 
 /// The number of base64 characters of one image.
-const IMAGE_CHARS: usize = 28_000_000;
+const IMAGE_CHARS: usize = 14_000_000;
 const CALLERS: usize = 64;
 
 fn start_gateway(upstream: &FakeUpstream) -> Gateway {
