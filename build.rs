@@ -32,6 +32,12 @@ const HEADERS: [(&str, &str); 9] = [
     ("SESSION_ID_HEADER", "SessionId"),
     ("THREAD_ID_HEADER", "ThreadId"),
 ];
+/// Bounds of the operators' document that code outside of the field tables needs: name, place.
+const ADMIN_BOUNDS: [(&str, &str); 3] = [
+    ("PATTERNS_MAX", "/components/schemas/GroupFilter/properties/patterns/maxItems"),
+    ("PRICE_MAX_USD", "/components/schemas/NewPrice/properties/text_input/maximum"),
+    ("MODEL_TOKENS_MAX", "/components/schemas/ModelTokens/maximum"),
+];
 /// The components of the operators' document whose fields become a table: name of the table, component.
 const ADMIN_FIELD_TABLES: [(&str, &str); 12] = [
     ("NEW_ACCOUNT_FIELDS", "NewAccount"),
@@ -142,6 +148,10 @@ pub(crate) fn admin_tables(document: &Value) -> Result<String, String> {
         fields(document, table, component, &mut out)?;
     }
     parameters(document, &mut out)?;
+    for (name, place) in ADMIN_BOUNDS {
+        let bound = document.pointer(place).and_then(Value::as_u64).ok_or(format!("{place}: expected a number"))?;
+        constant(&mut out, &format!("`{place}` of the operators' document."), name, "u32", &bound.to_string());
+    }
     Ok(out)
 }
 

@@ -286,7 +286,7 @@ const SOURCES: &[Phrase] = &[
         "the price of {} tokens of `…` for each input image",
         &[|_| source_number("src/gateway/prices/estimate.rs", "const INPUT_IMAGE_TOKENS: u64 = ")],
     ),
-    ("at least one, each from {} to {}. An absent", &[|_| 0, |_| price_bound("HIGHEST_PRICE: u32")]),
+    ("at least one, each from {} to {}. An absent", &[|_| 0, |_| u64::from(imagate::tables::PRICE_MAX_USD)]),
     ("are published, for people: at most {} bytes", &[|_| price_bound("LONGEST_TEXT: usize")]),
     (
         "Exit codes are {} done, {} failed, {} wrong usage, {} wrong settings",

@@ -6,6 +6,7 @@ use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::money::{Factor, Usd};
+use crate::tables::{MODEL_TOKENS_MAX, PRICE_MAX_USD};
 
 /// The prices of one model from a day on. Prices of tokens are for a million tokens of one kind; `None` is a price that
 /// is not known, which is different from a price of zero.
@@ -93,13 +94,8 @@ pub(crate) const FIGURE_NAMES: [&str; 9] = [
 /// The most names in one map of terms, and the longest name in bytes (our choice).
 const MOST_TERMS: usize = 32;
 const LONGEST_TERM: usize = 64;
-/// The most tokens that a model can be said to take (our choice).
-pub(crate) const MOST_MODEL_TOKENS: u64 = 1_000_000_000;
-
 /// The longest name of a model, in bytes, and the longest source (our choice): both fit into a record.
 const LONGEST_TEXT: usize = 256;
-/// The highest price, in dollars (our choice).
-const HIGHEST_PRICE: u32 = 1_000_000;
 
 /// Prices as somebody writes them: in settings, in a command, or in a request to the admin API.
 #[derive(Clone, Debug)]
@@ -157,8 +153,8 @@ impl ModelPrice {
 /// Checks an amount.
 fn read_dollars(field: &'static str, dollars: f64) -> Result<Usd, PriceFault> {
     let fault = |reason: String| PriceFault { field, reason };
-    let value = Usd::from_dollars(dollars).filter(|_| dollars <= f64::from(HIGHEST_PRICE));
-    let value = value.ok_or_else(|| fault(format!("must be from 0 to {HIGHEST_PRICE}")))?;
+    let value = Usd::from_dollars(dollars).filter(|_| dollars <= f64::from(PRICE_MAX_USD));
+    let value = value.ok_or_else(|| fault(format!("must be from 0 to {PRICE_MAX_USD}")))?;
     // A price that is rounded to zero would make its tokens free.
     if value == Usd::ZERO && dollars > 0.0 {
         return Err(fault("is below a billionth of a dollar and would count as 0".to_owned()));
@@ -172,8 +168,8 @@ impl PriceTerms {
     fn new(input: TermsInput) -> Result<Self, PriceFault> {
         let TermsInput { context_tokens, max_output_tokens, tiers, tools } = input;
         for (field, tokens) in [("context_tokens", context_tokens), ("max_output_tokens", max_output_tokens)] {
-            if tokens.is_some_and(|tokens| tokens == 0 || tokens > MOST_MODEL_TOKENS) {
-                return Err(PriceFault { field, reason: format!("must be from 1 to {MOST_MODEL_TOKENS}") });
+            if tokens.is_some_and(|tokens| tokens == 0 || tokens > u64::from(MODEL_TOKENS_MAX)) {
+                return Err(PriceFault { field, reason: format!("must be from 1 to {MODEL_TOKENS_MAX}") });
             }
         }
         let factor = |number| {

@@ -16,6 +16,7 @@ use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::SecretSource;
 use super::resolve::{ConfigLayers, resolve_account, resolve_group, resolve_limits};
 use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, RequestLimits, address, pattern};
+use crate::tables::PATTERNS_MAX;
 
 /// The settings that hold a secret.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
@@ -34,8 +35,6 @@ const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/pa
 const MODERATION_KEY: &str = "/filter/moderation/api_key";
 const MODERATION_ADDRESS: &str = "/filter/moderation/base_url";
 const PATTERNS: &str = "/filter/patterns";
-/// The maximum number of patterns of a group of the store (our choice).
-const PATTERNS_MAX: usize = 256;
 
 /// Builds an account from its settings as JSON, named as in `[[accounts]]`, and from its secrets, each under the
 /// setting that it belongs to.
@@ -168,7 +167,7 @@ fn store_restrictions(config: &Config, policy: &Map<String, Value>) -> Vec<Confi
 /// all groups.
 fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
     let patterns = policy.pointer(PATTERNS).and_then(Value::as_array)?;
-    let fault = if patterns.len() > PATTERNS_MAX {
+    let fault = if patterns.len() > PATTERNS_MAX as usize {
         format!("may contain at most {PATTERNS_MAX} patterns")
     } else if !pattern::fit_together(patterns.iter().filter_map(Value::as_str)) {
         "are together too large when compiled; use fewer patterns or smaller repetitions".to_owned()
