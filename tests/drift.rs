@@ -53,6 +53,8 @@ mod schema;
 mod served;
 #[path = "drift/setters.rs"]
 mod setters;
+#[path = "drift/settings.rs"]
+mod settings;
 #[path = "drift/specified.rs"]
 mod specified;
 #[path = "drift/statuses.rs"]

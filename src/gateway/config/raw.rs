@@ -286,11 +286,9 @@ pub(super) struct RawAccount {
     pub(super) large_concurrency: Option<u32>,
     /// Phrases with which the upstream refuses content, in addition to the known ones: an answer with one of them is not
     /// sent to another account. Compared without regard to case and to traditional characters. Default: none.
-    #[schemars(length(max = 64))]
     pub(super) refusal_phrases: Option<Vec<String>>,
     /// Phrases with which the upstream states that the usage window of the account is used up, in addition to the known
     /// ones. Default: none.
-    #[schemars(length(max = 64))]
     pub(super) limit_phrases: Option<Vec<String>>,
     /// Additional headers for each request to the upstream. Secret values are written as secrets.
     pub(super) headers: Option<BTreeMap<String, RawHeader>>,
@@ -325,7 +323,6 @@ pub(super) struct RawGroup {
     pub(super) text_models: Option<Vec<String>>,
     /// The types of tools that the upstream may run for this group, such as `image_generation` and `web_search`. Tools
     /// that the caller runs itself (`function`, `custom`, `namespace`) are always allowed. Default: all.
-    #[schemars(length(max = 64))]
     pub(super) tools: Option<Vec<String>>,
     /// The rule by which responses keep within the budgets of the group, its users and its keys. Default: `paced`.
     pub(super) budget_mode: Option<BudgetMode>,
