@@ -34,13 +34,12 @@ fn differences(settings: &Value, document: &Value) -> Vec<String> {
     for (table, component) in TABLES {
         let properties = document["components"]["schemas"][component]["properties"].as_object();
         for (name, property) in properties.into_iter().flatten() {
-            let setting = &settings.pointer(table).expect("a table")["properties"][name];
-            for bound in BOUNDS.into_iter().filter(|_| setting.is_object()) {
-                let stated = target(document, property).get(bound).and_then(Value::as_f64);
-                if stated != setting.get(bound).and_then(Value::as_f64) {
-                    lines.push(format!("{component}.{name}: another {bound} than in the settings"));
-                }
-            }
+            let (stated, setting) =
+                (target(document, property), &settings.pointer(table).expect("a table")["properties"][name]);
+            let differs =
+                |bound: &&str| stated.get(bound).and_then(Value::as_f64) != setting.get(bound).and_then(Value::as_f64);
+            let other = BOUNDS.into_iter().filter(|_| setting.is_object()).filter(differs);
+            lines.extend(other.map(|bound| format!("{component}.{name}: another {bound} than in the settings")));
         }
     }
     for (name, definition) in settings["definitions"].as_object().into_iter().flatten() {
