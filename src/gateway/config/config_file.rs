@@ -40,8 +40,7 @@ impl ConfigFile {
         }
         // After a syntax error, the tree that the parser has repaired may differ from the intended settings.
         if errors.is_empty() {
-            let schema = schema::flat().schema;
-            reader.check_table(root.get_mut(), &schema, "");
+            reader.check_table(root.get_mut(), schema::flat(), "");
             match RawConfig::deserialize(Deserializer::from(root)) {
                 Ok(raw) => reader.file.raw = raw,
                 Err(error) => reader.report(&error.span().unwrap_or_default(), "", error.message()),
@@ -151,7 +150,9 @@ impl ConfigFileReader<'_> {
         if !path.is_empty() {
             suffix = format!(" in `{}`", table_path(path));
             // In TOML a line below a table's header belongs to that table, which surprises many users.
-            if advice.is_empty() && schema::flat().schema.object().properties.contains_key(name) {
+            if advice.is_empty()
+                && schema::flat().object.as_ref().is_some_and(|root| root.properties.contains_key(name))
+            {
                 advice = "; it belongs at the top of the file, above the first table".to_owned();
             }
         }
@@ -168,8 +169,7 @@ impl ConfigFileReader<'_> {
 
 /// Returns the words that a setting can have, by its path without list indexes, such as `groups.delivery`.
 pub(crate) fn allowed_words(path: &str) -> Vec<String> {
-    let root = schema::flat().schema;
-    let mut schema = &root;
+    let mut schema = schema::flat();
     for name in path.split('.') {
         let items = schema.array.as_deref().and_then(|array| array.items.as_ref());
         let table = match items {

@@ -50,12 +50,18 @@ pub(crate) struct GroupConfig {
 }
 
 /// The rule by which responses, whose cost their text model decides, keep within budgets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseBudget {
     /// The treatment of a response whose cost is not bounded.
     pub(crate) mode: BudgetMode,
     /// The most that a response costs, as the operator states it.
     pub(crate) max_response: Option<Usd>,
+}
+
+impl Default for ResponseBudget {
+    fn default() -> Self {
+        Self { mode: BudgetMode::Paced, max_response: None }
+    }
 }
 
 /// The content that is refused. An empty filter lets every prompt pass.

@@ -1,7 +1,9 @@
 //! The JSON schema of the settings, generated from the types of the settings, with the bounds of the operators' document.
 
+use std::sync::LazyLock;
+
 use schemars::r#gen::SchemaSettings;
-use schemars::schema::RootSchema;
+use schemars::schema::{RootSchema, SchemaObject};
 
 use super::raw::{RawConfig, add_bounds};
 
@@ -12,8 +14,9 @@ pub(crate) fn schema_json() -> String {
 }
 
 /// Returns the schema for the reader of the file, without references.
-pub(super) fn flat() -> RootSchema {
-    root(true)
+pub(super) fn flat() -> &'static SchemaObject {
+    static FLAT: LazyLock<RootSchema> = LazyLock::new(|| root(true));
+    &FLAT.schema
 }
 
 fn root(inline: bool) -> RootSchema {

@@ -17,7 +17,7 @@ use super::image_encoder::{ANSWER_PREFIX, write_end};
 use super::proof::ProvenAnswer;
 use super::relay_error::RelayError;
 use crate::gateway::spool::{BodyPart, BodyPartReader, SpoolWriter, SpooledFile};
-use crate::image::ImageProperties;
+use crate::image::{ImageProperties, OtherContent};
 
 /// One image of an answer, spooled to disk.
 #[derive(Debug)]
@@ -91,6 +91,7 @@ pub(crate) fn combine_images(
         |get_name: fn(&AnswerSummary) -> Option<String>| images.iter().find_map(|image| get_name(&image.summary));
     let summary = AnswerSummary {
         delivered: images.iter().flat_map(|image| image.summary.delivered.iter().cloned()).collect(),
+        other_content: images.first().and_then(|image| image.summary.other_content),
         usage,
         image_model: first_name(|summary| summary.image_model.clone()),
         host_model: first_name(|summary| summary.host_model.clone()),
@@ -146,6 +147,10 @@ impl AnswerSource for CombinedAnswer {
     fn first_image(&self) -> Option<ImageProperties> {
         self.first_image
     }
+
+    fn other_content(&self) -> Option<OtherContent> {
+        self.summary.other_content
+    }
 }
 
 /// Returns the text after the last image: the members of the first image, and the sum of all token counts.
@@ -159,6 +164,12 @@ fn suffix(images: &[SpooledImage], requested: &RequestedAnswer) -> Bytes {
     members.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     let first_image = images.first().and_then(SpooledImage::properties);
     let mut end = Vec::new();
-    write_end(&mut end, &answer_members::answer_members(requested, &members, first_image));
+    let mut told = answer_members::answer_members(requested, &members, first_image);
+    answer_members::tell_other_format(
+        &mut told,
+        &members,
+        images.first().and_then(|image| image.summary.other_content),
+    );
+    write_end(&mut end, &told);
     Bytes::from(end)
 }

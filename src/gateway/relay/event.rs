@@ -87,6 +87,8 @@ pub(super) enum AnswerForm {
 pub(crate) struct AnswerSummary {
     /// Each image that was passed on.
     pub(crate) delivered: Vec<DeliveredImage>,
+    /// The content of the first image, if it is in none of the formats that a request can name.
+    pub(crate) other_content: Option<OtherContent>,
     /// The token counts, if the upstream reported any that can be read.
     pub(crate) usage: Option<AnswerUsage>,
     /// The model that makes images.

@@ -357,6 +357,7 @@ impl AnswerEncoder for ImageEncoder {
         let to_image = |properties| DeliveredImage { properties, quality: quality.clone() };
         AnswerSummary {
             delivered: self.delivered.iter().copied().map(to_image).collect(),
+            other_content: self.other_content(),
             usage: answer_usage::usage_from_answer(&members().collect::<Vec<_>>()),
             image_model: members().find_map(answer_members::model_name).map(str::to_owned),
             element_members: if self.requested.is_single_element { self.members.clone() } else { Map::new() },

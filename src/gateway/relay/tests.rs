@@ -118,6 +118,29 @@ async fn an_image_in_another_format_is_passed_on_under_its_name() {
 }
 
 #[tokio::test]
+async fn a_fan_out_tells_another_format_as_a_single_call_does() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let spool = crate::gateway::spool::Spool::new(folder.path()).unwrap();
+    let file = answer_with_file(b"II*\0\x08\0\0\0\x0f\0\xfe\0");
+    let mut images = Vec::new();
+    for _ in 0..2 {
+        let element = RequestedAnswer { is_single_element: true, ..requested_answer(1) };
+        let proven = prove(pieces(&file, 9), element).await.unwrap();
+        images.push(spool_image(proven, spool.create_writer_blocking().unwrap()).await.unwrap());
+    }
+    let requested = RequestedAnswer { size: Some("1024x1024".to_owned()), ..requested_answer(2) };
+    let combined = combine_images(images, requested, None);
+    assert_eq!(combined.other_format(), Some("tiff"));
+    let (mut body, _) = relay(combined);
+    let mut text = Vec::new();
+    while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
+        text.extend_from_slice(&frame.unwrap().into_data().unwrap());
+    }
+    let answer: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!((&answer["output_format"], &answer["size"]), (&json!("tiff"), &Value::Null));
+}
+
+#[tokio::test]
 async fn an_answer_without_an_image_never_begins() {
     for body in [
         r#"{"data":[]}"#,

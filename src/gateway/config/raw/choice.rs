@@ -49,27 +49,6 @@ described_words!(
     OauthGrant
 );
 
-#[expect(clippy::derivable_impls, reason = "the type is generated, and the default is that of the setting")]
-impl Default for BudgetMode {
-    fn default() -> Self {
-        Self::Paced
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "the type is generated, and the default is that of the setting")]
-impl Default for AccountImageUrls {
-    fn default() -> Self {
-        Self::Refuse
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "the type is generated, and the default is that of the setting")]
-impl Default for BudgetPeriod {
-    fn default() -> Self {
-        Self::Month
-    }
-}
-
 /// The failures after which a record that was committed still exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

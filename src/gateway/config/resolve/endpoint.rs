@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::ConfigResolver;
-use crate::gateway::config::raw::{AccountKind, AccountProtocol, RawAccount, RawHeader};
+use crate::gateway::config::raw::{AccountImageUrls, AccountKind, AccountProtocol, RawAccount, RawHeader};
 use crate::gateway::config::{
     AccountCredentials, AddressPolicy, ConfigSecret, EndpointConfig, FailurePhrases, UpstreamConfig, address, headers,
 };
@@ -82,7 +82,8 @@ impl ConfigResolver<'_> {
             refusals: self.phrases(&format!("{path}.refusal_phrases"), account.refusal_phrases.as_deref()),
             limits: self.phrases(&format!("{path}.limit_phrases"), account.limit_phrases.as_deref()),
         };
-        let (base_url, credentials, image_urls) = (base_url?, credentials?, account.image_urls.unwrap_or_default());
+        let (base_url, credentials, image_urls) =
+            (base_url?, credentials?, account.image_urls.unwrap_or(AccountImageUrls::Refuse));
         Some(EndpointConfig { base_url, protocol, host_model, image_urls, credentials, headers, phrases })
     }
 

@@ -78,7 +78,7 @@ impl ConfigResolver<'_> {
             stored_context: raw.stored_context,
             // The schema check has already reported an amount that is out of range.
             response_budget: ResponseBudget {
-                mode: raw.budget_mode.unwrap_or_default(),
+                mode: raw.budget_mode.unwrap_or(ResponseBudget::default().mode),
                 max_response: raw.max_response_usd.and_then(Usd::from_dollars),
             },
             dialects: raw.dialects.iter().flatten().copied().collect(),

@@ -1,7 +1,7 @@
 //! Resolves the limits of a group, a user or a key.
 
 use super::ConfigResolver;
-use crate::gateway::config::raw::RawLimits;
+use crate::gateway::config::raw::{BudgetPeriod, RawLimits};
 use crate::gateway::config::{Budget, RequestLimits};
 use crate::gateway::money::Usd;
 use crate::image::Size;
@@ -47,5 +47,5 @@ impl ConfigResolver<'_> {
 fn budget(raw: &RawLimits) -> Option<Budget> {
     let dollars = raw.budget_usd?;
     let alert = Usd::from_dollars(dollars * raw.budget_alert.unwrap_or(DEFAULT_ALERT))?;
-    Some(Budget { usd: Usd::from_dollars(dollars)?, period: raw.budget_period.unwrap_or_default(), alert })
+    Some(Budget { usd: Usd::from_dollars(dollars)?, period: raw.budget_period.unwrap_or(BudgetPeriod::Month), alert })
 }
