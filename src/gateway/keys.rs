@@ -161,6 +161,11 @@ impl ApiKeys {
         self.cache.has_one_owner(group)
     }
 
+    /// Returns the dialects that at least one valid key declares.
+    pub(crate) fn dialects(&self) -> DialectSet {
+        self.cache.dialects()
+    }
+
     /// Notes that the owner of a key makes a request with it, without its secret.
     pub(crate) fn note_request(&self, caller: &Caller) {
         if let Some(entry) = self.cache.get(caller.public_id()) {

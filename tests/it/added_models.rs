@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, image_specimen};
+use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, eventually, image_specimen};
 
 /// A model with everything that an added model can have.
 const NEXT: &str = r#"
@@ -261,7 +261,7 @@ fn the_api_document_has_the_models_and_dialects_of_the_settings() {
     let config = "public_url = \"https://images.example\"\n\
                   [[groups]]\nname = \"default\"\n\
                   dialects = [\"url\", \"models\", \"legacy-fields\", \"sizes\", \"azure\", \"gif\"]\n\
-                  [[models]]\nid = \"flux-9\"\nqualities = [\"ultra\"]\n\
+                  [[models]]\nid = \"flux-9\"\nqualities = [\"ultra\"]\nsize_rules = { max_edge = 1024 }\n\
                   [[models.fields]]\nname = \"tiling\"\nkind = \"boolean\"\n";
     let gateway = Gateway::with(config, &[]);
     let document = Call::get("/openapi.json").without_document_check().send(gateway.address()).ok_json();
@@ -284,11 +284,28 @@ fn the_api_document_has_the_models_and_dialects_of_the_settings() {
     assert_eq!((&body["required"], &body["properties"]["tiling"]["type"]), (&json!(["prompt"]), &json!("boolean")));
     let image = &schemas["Image"];
     assert_eq!((image.get("required"), &image["properties"]["url"]["type"]), (None, &json!("string")));
+    let rows = document["x-imagate-models"].as_array().expect("models");
+    let added = rows.iter().find(|row| row["id"] == "flux-9").expect("the row of the model");
+    assert_eq!((&added["qualities"], &added["sizes"]["max_edge"]), (&json!(["ultra"]), &json!(1024)), "{added}");
     // The request that the document describes is served, and its answer is the described one.
     let request =
         json!({"model": "flux-9", "prompt": "a cube", "quality": "ultra", "tiling": true, "response_format": "url"});
     let answer = gateway.call(request).without_document_check().send(gateway.address()).ok_json();
     assert!(answer["data"][0]["url"].is_string() && answer["data"][0].get("b64_json").is_none(), "{answer}");
+}
+
+#[test]
+fn the_api_document_has_the_dialects_of_single_keys() {
+    let gateway = Gateway::simulated();
+    let words = || {
+        let document = Call::get("/openapi.json").without_document_check().send(gateway.address()).ok_json();
+        document["components"]["schemas"]["ResponseFormat"]["enum"].clone()
+    };
+    assert_eq!(words(), json!(["b64_json"]));
+    gateway.run_command(&["key", "dialects", gateway.key_id(), "--dialect", "url"]).ok_stdout();
+    eventually("the dialect is in the document", || (words() == json!(["b64_json", "url"])).then_some(()));
+    gateway.run_command(&["key", "disable", gateway.key_id()]).ok_stdout();
+    eventually("the dialect has gone", || (words() == json!(["b64_json"])).then_some(()));
 }
 
 #[test]

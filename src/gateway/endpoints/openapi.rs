@@ -1,7 +1,7 @@
 //! The documents of the public API and of the admin API, as this gateway serves them. They are public, like the reference
 //! on the pages that is rendered from them, and need no API key.
 //!
-//! A document has the address of this gateway, and that of the public API what its settings add. With `?canonical=1`, both
+//! A document has the address of this gateway, and that of the public API what its settings and keys add. With `?canonical=1`, both
 //! are those of the repository, byte for byte.
 
 mod deployment_document;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use self::deployment_document::describe_deployment;
 use super::skills::document_response;
-use crate::gateway::config::Config;
+use crate::gateway::config::{Config, DialectSet};
 use crate::gateway::flow::{base_url, read_host};
 use crate::gateway::front::{RequestHead, Route, boxed_answer};
 use crate::gateway::registry::PublishedDocument;
@@ -35,7 +35,14 @@ const DOCUMENT_ORIGIN: &str = "http://127.0.0.1:8080";
 static CANONICAL_GATEWAY: LazyLock<PublishedDocument> = LazyLock::new(|| publish(tables::OPENAPI));
 static CANONICAL_ADMIN: LazyLock<PublishedDocument> = LazyLock::new(|| publish(tables::ADMIN_OPENAPI));
 /// The last text that was made from settings, because making it takes longer than any other part of the answer.
-static LAST_DESCRIPTION: Mutex<Option<(Weak<Config>, Arc<str>)>> = Mutex::new(None);
+static LAST_DESCRIPTION: Mutex<Option<GatewayDescription>> = Mutex::new(None);
+
+/// The text of the document of the public API for one gateway, and its sources.
+struct GatewayDescription {
+    config: Weak<Config>,
+    key_dialects: DialectSet,
+    text: Arc<str>,
+}
 
 /// Returns the routes of the documents.
 pub(super) fn routes() -> [Route<CurrentGateway>; 2] {
@@ -52,7 +59,7 @@ fn serve(head: &DocumentRequest) -> Response<Body> {
         return document_response(head, &CANONICAL_GATEWAY);
     }
     let gateway = head.server().get();
-    let document = with_origin(head, &gateway, &description(gateway.config()));
+    let document = with_origin(head, &gateway, &description(gateway.config(), gateway.keys().dialects()));
     document_response(head, &document)
 }
 
@@ -68,17 +75,18 @@ fn is_canonical(head: &DocumentRequest) -> bool {
     head.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == CANONICAL))
 }
 
-/// Returns the document of the public API with what these settings add.
-fn description(config: &Arc<Config>) -> Arc<str> {
+/// Returns the document of the public API with what these settings and dialects of keys add.
+fn description(config: &Arc<Config>, key_dialects: DialectSet) -> Arc<str> {
     let mut last = LAST_DESCRIPTION.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*last {
-        Some((described, text)) if Weak::as_ptr(described) == Arc::as_ptr(config) => Arc::clone(text),
-        _ => {
-            let text: Arc<str> = describe_deployment(tables::OPENAPI, config).into();
-            *last = Some((Arc::downgrade(config), Arc::clone(&text)));
-            text
-        }
+    let is_current = |last: &&GatewayDescription| {
+        Weak::as_ptr(&last.config) == Arc::as_ptr(config) && last.key_dialects == key_dialects
+    };
+    if let Some(current) = last.as_ref().filter(is_current) {
+        return Arc::clone(&current.text);
     }
+    let text: Arc<str> = describe_deployment(tables::OPENAPI, config, key_dialects).into();
+    *last = Some(GatewayDescription { config: Arc::downgrade(config), key_dialects, text: Arc::clone(&text) });
+    text
 }
 
 /// Returns the document with the address of this gateway: `public_url`, or else the host of the request.

@@ -129,6 +129,13 @@ impl KeyCache {
         owners.next().is_none_or(|first| owners.all(|owner| owner == first))
     }
 
+    /// Returns the dialects of all keys that are not refused.
+    pub(super) fn dialects(&self) -> DialectSet {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let accepted = entries.values().filter(|entry| !entry.refused);
+        accepted.fold(DialectSet::default(), |all, entry| all.union(entry.dialects))
+    }
+
     /// Waits for a refresh that begins after this moment. All requests that wait at the same time share one refresh.
     pub(super) async fn refresh(&self) -> Result<(), Arc<StoreError>> {
         let wanted = *self.lock_refreshes_begun() + 1;

@@ -1,11 +1,11 @@
 //! The document of the public API with what the settings of one gateway add: models, fields, words and dialects. Pure.
 //!
-//! The settings and the groups decide, not the caller: the document is public. It allows what some caller of this gateway
-//! may send, so the models of a group and the dialects of single keys may allow less or more.
+//! The settings, the groups and the keys decide, not the caller: the document is public. It allows what some caller of
+//! this gateway may send, so it may allow more than one caller may use.
 
 use serde_json::{Map, Value, json};
 
-use crate::gateway::config::{Config, Dialect, DialectSet, ImageModelSpec, ModelField, ModelFieldKind};
+use crate::gateway::config::{Config, Dialect, DialectSet, ImageModelSpec, ModelField, ModelFieldKind, SizeRules};
 use crate::gateway::dialects::{EARLIER_QUALITIES, STYLE, earlier_models_pattern};
 
 /// The bodies that ask for images, each with true for an edit.
@@ -17,10 +17,9 @@ const AUTO: &str = "auto";
 /// The schemas of the document.
 struct DocumentSchemas<'a>(&'a mut Map<String, Value>);
 
-/// Returns the document with what the settings add. Without additions it is the same text.
-pub(super) fn describe_deployment(document: &str, config: &Config) -> String {
-    let none = DialectSet::default();
-    let dialects = config.groups.iter().fold(none, |all, group| all.union(group.dialects));
+/// Returns the document with what the settings and the dialects of keys add. Without additions it is the same text.
+pub(super) fn describe_deployment(document: &str, config: &Config, key_dialects: DialectSet) -> String {
+    let dialects = config.groups.iter().fold(key_dialects, |all, group| all.union(group.dialects));
     let adds_models = !config.image_models.is_empty() || !config.model_aliases.is_empty();
     let parsed = serde_json::from_str::<Value>(document).ok().filter(|_| adds_models || !dialects.is_empty());
     let Some(mut parsed) = parsed else { return document.to_owned() };
@@ -31,10 +30,45 @@ pub(super) fn describe_deployment(document: &str, config: &Config) -> String {
         schemas.add_words("ImageModel", aliases.map(|alias| alias.alias.as_str()));
         schemas.add_dialects(dialects);
     }
+    if let Some(Value::Array(rows)) = parsed.pointer_mut("/x-imagate-models") {
+        rows.extend(config.image_models.iter().map(model_row));
+    }
     if dialects.contains(Dialect::Azure) {
         add_key_header(&mut parsed);
     }
     parsed.to_string()
+}
+
+/// Returns the row of an added model in the list of models.
+fn model_row(model: &ImageModelSpec) -> Value {
+    let sizes = match (&model.sizes, &model.size_rules) {
+        (Some(words), _) => json!(words),
+        (None, Some(rules)) => size_rules(rules),
+        (None, None) => json!("rules"),
+    };
+    let mut row = json!({
+        "id": model.id, "sizes": sizes, "qualities": model.qualities, "formats": model.formats,
+        "backgrounds": model.backgrounds, "max_images": model.max_images,
+        "max_partial_images": model.max_partial_images, "compression": model.compression,
+    });
+    if model.name != model.id {
+        row["snapshot_of"] = model.name.as_str().into();
+    }
+    row
+}
+
+/// Returns the size rules under the names of the settings, without those that do not limit.
+fn size_rules(rules: &SizeRules) -> Value {
+    let SizeRules { multiple_of, min_edge, max_edge, min_pixels, max_pixels, max_ratio } = *rules;
+    let rules = [
+        ("multiple_of", multiple_of),
+        ("min_edge", min_edge),
+        ("max_edge", max_edge),
+        ("min_pixels", min_pixels),
+        ("max_pixels", max_pixels),
+        ("max_ratio", max_ratio),
+    ];
+    rules.into_iter().filter_map(|(name, rule)| Some((name, rule?))).collect()
 }
 
 /// Lets the key also come in the header of Azure.
