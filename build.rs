@@ -15,10 +15,11 @@ const ADMIN_OPENAPI: &str = "openapi/admin.json";
 const FINGERPRINT: &str = "generated/FINGERPRINT";
 
 /// The components whose fields become a table: name of the table, component.
-const FIELD_TABLES: [(&str, &str); 3] = [
+const FIELD_TABLES: [(&str, &str); 4] = [
     ("IMAGE_GENERATION_FIELDS", "ImageGenerationRequest"),
     ("IMAGE_EDIT_FIELDS", "ImageEditRequest"),
     ("IMAGE_TOOL_FIELDS", "ImageGenerationTool"),
+    ("RESPONSE_FIELDS", "ResponseRequest"),
 ];
 /// The header parameters of requests: name of the constant, name of the parameter.
 const HEADERS: [(&str, &str); 9] = [
@@ -33,8 +34,10 @@ const HEADERS: [(&str, &str); 9] = [
     ("THREAD_ID_HEADER", "ThreadId"),
 ];
 /// Bounds of the operators' document that code outside of the field tables needs: name, place.
-const ADMIN_BOUNDS: [(&str, &str); 3] = [
+const ADMIN_BOUNDS: [(&str, &str); 5] = [
     ("PATTERNS_MAX", "/components/schemas/GroupFilter/properties/patterns/maxItems"),
+    ("PRICE_FACTOR_MAX", "/components/schemas/PriceFactors/additionalProperties/maximum"),
+    ("PRICE_TERMS_MAX", "/components/schemas/PriceFactors/maxProperties"),
     ("PRICE_MAX_USD", "/components/schemas/NewPrice/properties/text_input/maximum"),
     ("MODEL_TOKENS_MAX", "/components/schemas/ModelTokens/maximum"),
 ];
@@ -128,7 +131,7 @@ pub(crate) fn fingerprint_line(path: &str, text: &str) -> String {
 pub(crate) fn tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     sizes(document, &mut out)?;
-    limits(document, &mut out)?;
+    limits(document, "", &mut out)?;
     headers(document, &mut out)?;
     operations(document, "OPERATIONS", &mut out)?;
     errors(document, "ERRORS", &mut out)?;
@@ -144,6 +147,7 @@ pub(crate) fn admin_tables(document: &Value) -> Result<String, String> {
     let mut out = String::new();
     operations(document, "ADMIN_OPERATIONS", &mut out)?;
     errors(document, "ADMIN_ERRORS", &mut out)?;
+    limits(document, "ADMIN_", &mut out)?;
     for (table, component) in ADMIN_FIELD_TABLES {
         fields(document, table, component, &mut out)?;
     }
@@ -160,25 +164,21 @@ fn sizes(document: &Value, out: &mut String) -> Result<(), String> {
     for name in SIZE_CONSTANTS {
         let value =
             rules[name].as_u64().ok_or_else(|| format!("ImageSize x-imagate-size {name}: expected a number"))?;
-        constant(
-            out,
-            &format!("`x-imagate-size.{name}` of the document."),
-            &name.to_uppercase(),
-            "u32",
-            &value.to_string(),
-        );
+        let doc = format!("`x-imagate-size.{name}` of the document.");
+        constant(out, &doc, &name.to_uppercase(), "u32", &value.to_string());
     }
     Ok(())
 }
 
-fn limits(document: &Value, out: &mut String) -> Result<(), String> {
+/// Writes a constant for each limit, and a table of all. The names of both begin with the prefix.
+fn limits(document: &Value, prefix: &str, out: &mut String) -> Result<(), String> {
     let mut rows = String::new();
     for row in list(document, "x-imagate-limits")? {
         let name = text(row, "name")?;
         let value = row["value"].as_u64().ok_or_else(|| format!("limit {name}: expected a whole number"))?;
         let (unit, applies_to, source) = (text(row, "unit")?, text(row, "applies_to")?, text(row, "source")?);
         let doc = format!("{applies_to}, in {unit}.");
-        constant(out, &doc, &name.to_uppercase(), "u64", &value.to_string());
+        constant(out, &doc, &(prefix.to_owned() + &name.to_uppercase()), "u64", &value.to_string());
         push_row(
             &mut rows,
             "Limit",
@@ -191,7 +191,7 @@ fn limits(document: &Value, out: &mut String) -> Result<(), String> {
             ],
         );
     }
-    table(out, "Every limit of the document.", "LIMITS", "Limit", &rows);
+    table(out, "Every limit of the document.", &format!("{prefix}LIMITS"), "Limit", &rows);
     Ok(())
 }
 
@@ -304,9 +304,11 @@ fn fields(document: &Value, table_name: &str, component: &str, out: &mut String)
     let schema = &document["components"]["schemas"][component];
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let mut rows = String::new();
-    for (name, property) in object(&schema["properties"], component)? {
-        let kind =
-            field_kind(document, property).ok_or_else(|| format!("{component}.{name}: no kind of field fits"))?;
+    // Members that stay on disk are checked while they are read.
+    let on_disk = schema["x-imagate-on-disk"].as_array().cloned().unwrap_or_default();
+    let is_in_memory = |name: &str| on_disk.iter().all(|other| other != name);
+    for (name, property) in object(&schema["properties"], component)?.iter().filter(|(name, _)| is_in_memory(name)) {
+        let kind = field_kind(document, property).ok_or(format!("{component}.{name}: no kind of field fits"))?;
         let required = required.contains(&Value::from(name.as_str()));
         let nullable = property["nullable"] == true || property["anyOf"][1]["nullable"] == true;
         field(&mut rows, name, required, nullable, kind);
@@ -389,8 +391,7 @@ fn field_kind(document: &Value, property: &Value) -> Option<String> {
 
 /// Returns the name of the component that a property refers to, also inside an `allOf` or `anyOf`.
 fn resolve_name(property: &Value) -> Option<&str> {
-    let reference = inner_schema(property).get("$ref")?;
-    reference.as_str()?.rsplit('/').next()
+    inner_schema(property)["$ref"].as_str()?.rsplit('/').next()
 }
 
 fn is_text(document: &Value, schema: &Value) -> bool {

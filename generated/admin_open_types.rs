@@ -2448,7 +2448,7 @@ pub struct GroupPolicy {
     pub filter_files: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::admin::open::types::FilterFilePolicy>,
     >,
-    /// The time limit for a complete answer, from `100ms` to `1h`. That of the settings file when absent.
+    /// The time limit for a complete answer, from 100 milliseconds to 1 hour. That of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_deadline: ::std::option::Option<::std::string::String>,
     /// Gives the official coding agents an image tool if they bring none. `false` when absent.

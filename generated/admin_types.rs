@@ -2078,7 +2078,7 @@ pub struct GroupPolicy {
     /// The treatment of files and stored content in requests to `/v1/responses` if there is a filter. `refuse` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub filter_files: ::std::option::Option<FilterFilePolicy>,
-    /// The time limit for a complete answer, from `100ms` to `1h`. That of the settings file when absent.
+    /// The time limit for a complete answer, from 100 milliseconds to 1 hour. That of the settings file when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_deadline: ::std::option::Option<GroupPolicyImageDeadline>,
     /// Gives the official coding agents an image tool if they bring none. `false` when absent.
@@ -2100,7 +2100,7 @@ pub struct GroupPolicy {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tools: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
 }
-/// The time limit for a complete answer, from `100ms` to `1h`. That of the settings file when absent.
+/// The time limit for a complete answer, from 100 milliseconds to 1 hour. That of the settings file when absent.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[serde(transparent)]
 pub struct GroupPolicyImageDeadline(::std::string::String);

@@ -113,17 +113,33 @@ Answers like `create_image`; the events of a stream are called `image_edit.parti
 
 Sends a `POST` request to `/v1/images/edits`
 
+Arguments:
+- `idempotency_key`: A name of your choice for this request. A repeat with the same name and the same body gets the result of the first request, and is not paid for again; with another body it is refused with 400.
+- `x_imagate_fallback`: Allows a smaller image or a lower quality if the requested image fails: `never`, `unpaid` if nothing can have been paid for, or `always`. The setting of the operator when absent.
+- `x_stainless_retry_count`: How often the client has sent this request before. Official clients state it by themselves. A value that is no number is ignored.
 */
     pub async fn edit_image<'a>(
         &'a self,
+        idempotency_key: Option<&'a str>,
+        x_imagate_fallback: Option<&'a str>,
+        x_stainless_retry_count: Option<i64>,
     ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/images/edits", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(4usize);
         header_map
             .append(
                 ::reqwest::header::HeaderName::from_static("api-version"),
                 ::reqwest::header::HeaderValue::from_static(Self::api_version()),
             );
+        if let Some(value) = idempotency_key {
+            header_map.append("Idempotency-Key", value.to_string().try_into()?);
+        }
+        if let Some(value) = x_imagate_fallback {
+            header_map.append("x-imagate-fallback", value.to_string().try_into()?);
+        }
+        if let Some(value) = x_stainless_retry_count {
+            header_map.append("x-stainless-retry-count", value.to_string().try_into()?);
+        }
         #[allow(unused_mut)]
         let mut request = self
             .client
@@ -148,18 +164,25 @@ The answer says the most that the request can cost by the prices in force, and w
 
 Sends a `POST` request to `/v1/images/estimate`
 
+Arguments:
+- `x_imagate_fallback`: Allows a smaller image or a lower quality if the requested image fails: `never`, `unpaid` if nothing can have been paid for, or `always`. The setting of the operator when absent.
+- `body`
 */
     pub async fn estimate_image<'a>(
         &'a self,
+        x_imagate_fallback: Option<&'a str>,
         body: &'a crate::client::JsonRequestBody<types::ImageGenerationRequest>,
     ) -> Result<ResponseValue<types::CostEstimate>, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/images/estimate", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(2usize);
         header_map
             .append(
                 ::reqwest::header::HeaderName::from_static("api-version"),
                 ::reqwest::header::HeaderValue::from_static(Self::api_version()),
             );
+        if let Some(value) = x_imagate_fallback {
+            header_map.append("x-imagate-fallback", value.to_string().try_into()?);
+        }
         #[allow(unused_mut)]
         let mut request = self
             .client
@@ -201,18 +224,35 @@ Three request headers are understood. `Prefer: wait=N` (RFC 7240) is for a clien
 
 Sends a `POST` request to `/v1/images/generations`
 
+Arguments:
+- `idempotency_key`: A name of your choice for this request. A repeat with the same name and the same body gets the result of the first request, and is not paid for again; with another body it is refused with 400.
+- `x_imagate_fallback`: Allows a smaller image or a lower quality if the requested image fails: `never`, `unpaid` if nothing can have been paid for, or `always`. The setting of the operator when absent.
+- `x_stainless_retry_count`: How often the client has sent this request before. Official clients state it by themselves. A value that is no number is ignored.
+- `body`
 */
     pub async fn create_image<'a>(
         &'a self,
+        idempotency_key: Option<&'a str>,
+        x_imagate_fallback: Option<&'a str>,
+        x_stainless_retry_count: Option<i64>,
         body: &'a crate::client::JsonRequestBody<types::ImageGenerationRequest>,
     ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/images/generations", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(4usize);
         header_map
             .append(
                 ::reqwest::header::HeaderName::from_static("api-version"),
                 ::reqwest::header::HeaderValue::from_static(Self::api_version()),
             );
+        if let Some(value) = idempotency_key {
+            header_map.append("Idempotency-Key", value.to_string().try_into()?);
+        }
+        if let Some(value) = x_imagate_fallback {
+            header_map.append("x-imagate-fallback", value.to_string().try_into()?);
+        }
+        if let Some(value) = x_stainless_retry_count {
+            header_map.append("x-stainless-retry-count", value.to_string().try_into()?);
+        }
         #[allow(unused_mut)]
         let mut request = self
             .client
@@ -384,18 +424,30 @@ A conversation that is identified by the header `session-id` stays with one acco
 
 Sends a `POST` request to `/v1/responses`
 
+Arguments:
+- `idempotency_key`: A name of your choice for this request. A repeat with the same name and the same body gets the result of the first request, and is not paid for again; with another body it is refused with 400.
+- `x_stainless_retry_count`: How often the client has sent this request before. Official clients state it by themselves. A value that is no number is ignored.
+- `body`
 */
     pub async fn create_response<'a>(
         &'a self,
-        body: &'a crate::client::JsonRequestBody<crate::wire::types::ResponseRequest>,
+        idempotency_key: Option<&'a str>,
+        x_stainless_retry_count: Option<i64>,
+        body: &'a crate::client::JsonRequestBody<types::ResponseRequest>,
     ) -> Result<::reqwest::Request, Error<types::ErrorResponse>> {
         let url = format!("{}/v1/responses", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(3usize);
         header_map
             .append(
                 ::reqwest::header::HeaderName::from_static("api-version"),
                 ::reqwest::header::HeaderValue::from_static(Self::api_version()),
             );
+        if let Some(value) = idempotency_key {
+            header_map.append("Idempotency-Key", value.to_string().try_into()?);
+        }
+        if let Some(value) = x_stainless_retry_count {
+            header_map.append("x-stainless-retry-count", value.to_string().try_into()?);
+        }
         #[allow(unused_mut)]
         let mut request = self
             .client

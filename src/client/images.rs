@@ -103,7 +103,7 @@ impl<'a> ImageCalls<'a> {
         let (mode, call_options) = (options.answer_mode(), options.call_options(ESTIMATE_LIMIT)?);
         let body = options.into_members(mode)?.into_body();
         let client = self.client.call(call_options);
-        let answer = client.estimate_image(&body).await;
+        let answer = client.estimate_image(client.inner.fallback(), &body).await;
         answer.map(ResponseValue::into_inner).map_err(|error| Error::from_call(error, &client.inner))
     }
 

@@ -96,7 +96,6 @@ impl PaidCall {
         loop {
             let mut request = self.operation.request(&self.client).await?;
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
-            session.set_retry_header(&mut request);
             let Some(result) = self.attempt(request).await else { return Err(Error::timed_out(session)) };
             // The call is sent again only if the service itself allows it: an error page of a proxy does not tell
             // whether an image was made.
@@ -143,10 +142,12 @@ impl PaidOperation {
 
     /// Makes the request for one attempt.
     async fn request(&self, client: &Client) -> Result<Request, Error> {
+        let (key, fallback) = (client.inner.idempotency_key(), client.inner.fallback());
+        let retry_count = client.inner.retry_count();
         let request = match self {
-            Self::CreateImage(body) => client.create_image(body).await,
-            Self::CreateResponse(body) => client.create_response(body).await,
-            Self::EditImage(_) => client.edit_image().await,
+            Self::CreateImage(body) => client.create_image(key, fallback, retry_count, body).await,
+            Self::CreateResponse(body) => client.create_response(key, retry_count, body).await,
+            Self::EditImage(_) => client.edit_image(key, fallback, retry_count).await,
         };
         let request = request.map_err(|error| Error::from_call(error, &client.inner))?;
         match self {

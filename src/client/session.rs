@@ -22,7 +22,7 @@ use super::timer::Deadline;
 use super::transport::{Transport, TransportError};
 use super::{ClientState, Error};
 use crate::service_settings::{key_fault, trim_key};
-use crate::tables::{IDEMPOTENCY_KEY_HEADER, RETRY_COUNT_HEADER};
+use crate::tables::{IDEMPOTENCY_KEY_HEADER, IMAGE_FALLBACK_HEADER, RETRY_COUNT_HEADER};
 use crate::wire::client::Client;
 
 pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
@@ -33,6 +33,9 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static(RETRY_COUNT_HEADER);
 
 /// The name of a call, under which the gateway pays for its images once.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(IDEMPOTENCY_KEY_HEADER);
+
+/// The reaction to a failure of a large image.
+pub(super) const FALLBACK: HeaderName = HeaderName::from_static(IMAGE_FALLBACK_HEADER);
 
 /// The header of an answer with which the gateway says whether it is the answer to an earlier request with the same key.
 /// A service that knows this pays for a key once.
@@ -58,8 +61,12 @@ pub struct Session {
     limit: TimeLimit,
     /// The end of the whole call, if it has a limit.
     deadline: Option<Deadline>,
-    /// The additional headers of the request.
+    /// The headers of the request that are no arguments of the generated calls.
     headers: HeaderMap,
+    /// The argument of the generated calls.
+    idempotency_key: Option<String>,
+    /// The argument of the generated calls, for an image.
+    fallback: Option<String>,
     /// The path of the base URL, in place of that of the API document.
     base_path: Arc<str>,
     head: Arc<OnceLock<AnswerMetadata>>,
@@ -140,12 +147,16 @@ impl Session {
     pub(super) fn new(client: &ClientState, options: CallOptions) -> Self {
         let mut headers = client.headers.clone();
         headers.extend(options.headers);
+        let idempotency_key = take_text(&mut headers, &IDEMPOTENCY_KEY);
+        let fallback = take_text(&mut headers, &FALLBACK);
         Self {
             credentials: client.credentials.clone(),
             retry: options.retry.unwrap_or(client.retry),
             limit: options.limit,
             deadline: options.deadline.or(client.deadline).and_then(Deadline::after),
             headers,
+            idempotency_key,
+            fallback,
             base_path: Arc::clone(&client.address.base_path),
             head: Arc::default(),
             retries: Arc::default(),
@@ -179,7 +190,17 @@ impl Session {
 
     /// Returns the idempotency key of the call, if it has one.
     pub(super) fn idempotency_key(&self) -> Option<&str> {
-        self.headers.get(IDEMPOTENCY_KEY)?.to_str().ok()
+        self.idempotency_key.as_deref()
+    }
+
+    /// Returns the reaction to a failure of a large image, if the request states it.
+    pub(super) fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// Returns the number of times that the call was sent again, if there is one.
+    pub(super) fn retry_count(&self) -> Option<i64> {
+        Some(i64::from(self.retries())).filter(|retries| *retries > 0)
     }
 
     /// Returns true if the call was sent again after an attempt that may have been paid for.
@@ -274,8 +295,8 @@ impl Session {
         true
     }
 
-    /// Adds a header with the number of the retry to the request, if it is one.
-    pub(super) fn set_retry_header(&self, request: &mut Request) {
+    /// Adds a header with the number of the retry to the request, if it is one: the hook gets only the first request.
+    fn set_retry_header(&self, request: &mut Request) {
         if self.retries() > 0 {
             request.headers_mut().insert(RETRY_COUNT, self.retries().into());
         }
@@ -300,6 +321,13 @@ impl CallOptions {
         headers.sort_unstable();
         headers.hash(hasher);
     }
+}
+
+/// Removes and returns a header. A value that is no text stays, and is sent as it is.
+fn take_text(headers: &mut HeaderMap, name: &HeaderName) -> Option<String> {
+    let text = headers.get(name)?.to_str().ok()?.to_owned();
+    headers.remove(name);
+    Some(text)
 }
 
 // === impl TimeLimit ===

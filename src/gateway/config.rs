@@ -43,7 +43,7 @@ use std::time::Duration;
 use http::Uri;
 use resolve::{ConfigLayers, resolve, resolve_for_command};
 
-use crate::tables::MAX_RESPONSES_BODY_BYTES;
+use crate::tables::{ADMIN_MAX_IMAGE_DEADLINE_MS, MAX_RESPONSES_BODY_BYTES};
 pub(crate) use account::{
     AccountConfig, AccountCredentials, EndpointConfig, FailurePhrases, GrantConfig, OauthConfig, UpstreamConfig,
 };
@@ -179,9 +179,9 @@ pub(crate) struct Config {
     file: Option<PathBuf>,
 }
 
-/// The longest `image` deadline that can be set (our choice). A retry looks for the record of its job as far back as
-/// this time plus the orphan window.
-pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_secs(3600);
+/// The longest `image` deadline that can be set. A retry looks for the record of its job as far back as this time plus the
+/// orphan window.
+pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_millis(ADMIN_MAX_IMAGE_DEADLINE_MS);
 
 /// The time limits for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

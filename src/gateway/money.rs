@@ -8,6 +8,8 @@ use std::iter::Sum;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::tables::PRICE_FACTOR_MAX;
+
 /// The billionths in a dollar.
 const NANOS_PER_USD: u64 = 1_000_000_000;
 /// The millionths in the factor 1.
@@ -108,8 +110,8 @@ impl Usd {
 impl Factor {
     /// The factor that changes nothing.
     pub(crate) const ONE: Self = Self(1_000_000);
-    /// The greatest factor (our choice).
-    pub(crate) const MAX: Self = Self(1_000_000_000);
+    /// The greatest factor of the operators' document.
+    pub(crate) const MAX: Self = Self(PRICE_FACTOR_MAX as u64 * 1_000_000);
 
     /// Creates a factor from tenths.
     pub(crate) const fn from_tenths(tenths: u64) -> Self {

@@ -287,7 +287,14 @@ const SOURCES: &[Phrase] = &[
         &[|_| source_number("src/gateway/prices/estimate.rs", "const INPUT_IMAGE_TOKENS: u64 = ")],
     ),
     ("at least one, each from {} to {}. An absent", &[|_| 0, |_| u64::from(imagate::tables::PRICE_MAX_USD)]),
-    ("are published, for people: at most {} bytes", &[|_| price_bound("LONGEST_TEXT: usize")]),
+    ("are published, for people: at most {} bytes", &[|_| imagate::tables::ADMIN_MAX_PRICE_TEXT_BYTES]),
+    (
+        "a complete answer, from {} milliseconds to {} hour.",
+        &[
+            |_| imagate::tables::ADMIN_MIN_IMAGE_DEADLINE_MS,
+            |_| imagate::tables::ADMIN_MAX_IMAGE_DEADLINE_MS / 3_600_000,
+        ],
+    ),
     (
         "Exit codes are {} done, {} failed, {} wrong usage, {} wrong settings",
         &[
@@ -359,10 +366,6 @@ fn link_seconds(name: &str) -> u64 {
 
 fn account_default(name: &str) -> u64 {
     source_number("src/gateway/config/resolve/accounts.rs", &format!("const {name}: u32 = "))
-}
-
-fn price_bound(name: &str) -> u64 {
-    source_number("src/gateway/config/price.rs", &format!("const {name} = "))
 }
 
 fn uploads(name: &str) -> u64 {

@@ -44,18 +44,17 @@ components! {
 
 components! {
     reader of types:
-    Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType ImageAction ImageCount
+    AgentModel Background CostEstimate ErrorCode ErrorDetail ErrorReason ErrorResponse ErrorType ImageAction ImageCount
     ImageGenerationRequest ImageInputTokensDetails ImageModel ImageModelCapabilities ImageModelDescription
     ImageModelList ImageModelParameter ImageModelPrice ImageModelSizeRules ImageOutputTokensDetails ImageSize
     ImageUsage ListObject Model ModelList ModelObject Moderation OpenOutputFormat
     OutputCompression OutputFormat PartialImages Prompt Quality ResolvedBackground ResolvedQuality
-    ResponseFormat ResponseInputTokensDetails ResponseOutputTokensDetails ResponseToolUsage ResponseUsage
+    ResponseFormat ResponseInputTokensDetails ResponseOutputTokensDetails ResponseRequest ResponseToolUsage ResponseUsage
 }
 
 /// The components without a type: events are written and read while they arrive, an edit part by part, and images and
 /// responses pass in pieces.
-const WITHOUT_TYPE: [&str; 46] = [
-    "AgentModel",
+const WITHOUT_TYPE: [&str; 44] = [
     "AgentResponse",
     "AnyOutputItem",
     "AnyTool",
@@ -98,7 +97,6 @@ const WITHOUT_TYPE: [&str; 46] = [
     "ResponseOutputItemDoneEvent",
     "ResponseOutputTextDeltaEvent",
     "ResponseOutputTextDoneEvent",
-    "ResponseRequest",
     "ResponseTool",
     "StreamErrorEvent",
 ];

@@ -24,14 +24,17 @@ def image(answer):
     return base64.b64decode(answer.parsed.data[0].b64_json)
 
 
-def code(answer):
+def failure(answer):
     assert isinstance(answer.parsed, ErrorResponse), answer
-    return answer.status_code, answer.parsed.error.code
+    error = answer.parsed.error
+    return answer.status_code, error.type_, error.code
 
 
 first = image(send(f"A fox, counted-{WORD}", idempotency_key=f"run-{WORD}"))
 assert first.startswith(b"\x89PNG"), first[:8]
 assert image(send(f"A fox, counted-{WORD}", idempotency_key=f"run-{WORD}")) == first
 assert send("A fox, answers-quality-ultra").parsed.quality == "ultra"
-assert code(send("A fox", key="sk-wrong")) == (HTTPStatus.UNAUTHORIZED, "INVALID_API_KEY")
-assert code(send(f"A fox {WORD}, takes-8-seconds")) == (HTTPStatus.CONFLICT, "image_in_progress")
+unauthorized = (HTTPStatus.UNAUTHORIZED, "authentication_error", "INVALID_API_KEY")
+unfinished = (HTTPStatus.CONFLICT, "server_error", "image_in_progress")
+assert failure(send("A fox", key="sk-wrong")) == unauthorized
+assert failure(send(f"A fox {WORD}, takes-8-seconds")) == unfinished

@@ -29,8 +29,8 @@ const SDK_PARTS: [&str; 7] = [
     "ResponseToolUsage",
     "ResponseUsage",
 ];
-/// The request bodies that stay on disk: their members are read one by one.
-const BODIES_ON_DISK: [&str; 1] = ["ResponseRequest"];
+/// The extension that lists the members of a request that stay on disk, and are read in pieces.
+const DISK_MARK: &str = "x-imagate-on-disk";
 /// The format of a component whose values are secret.
 const SECRET_FORMAT: &str = "password";
 
@@ -124,12 +124,11 @@ impl Document {
     }
 
     /// The names of the components that pass through the gateway in pieces: the answer of an operation that may be a
-    /// stream, and the request bodies that stay on disk. They have no type with members.
+    /// stream. They have no type with members.
     pub(crate) fn passed_components(&self) -> Result<BTreeSet<&str>> {
         let mut names = BTreeSet::new();
         for operation in self.operations()? {
             names.extend(operation.answer_component().filter(|_| operation.streams()));
-            names.extend(operation.request_component().filter(|name| BODIES_ON_DISK.contains(name)));
         }
         Ok(names)
     }
@@ -162,10 +161,19 @@ impl Document {
         name.map_or(answer, |name| &self.value["components"]["responses"][name])
     }
 
+    /// Members that stay on disk have no types.
     fn add_component<'a>(&'a self, name: &'a str, names: &mut BTreeSet<&'a str>) {
-        if names.insert(name) {
-            self.add_referred(&self.value["components"]["schemas"][name], names);
+        if !names.insert(name) {
+            return;
         }
+        let schema = &self.value["components"]["schemas"][name];
+        let on_disk = members_on_disk(schema);
+        if on_disk.is_empty() {
+            return self.add_referred(schema, names);
+        }
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let in_memory = properties.filter(|(name, _)| !on_disk.contains(&name.as_str()));
+        in_memory.for_each(|(_, member)| self.add_referred(member, names));
     }
 
     /// Of a union, the type is that of its last component.
@@ -277,16 +285,21 @@ impl<'a> Operation<'a> {
         json_component(&self.value["responses"]["200"])
     }
 
-    /// The parameters at `location`: `path` or `query`. Headers are references; see [`is_header_reference`].
+    /// The parameters at `location`: `path` or `query`. Headers are references; see [`header_reference`].
     pub(crate) fn parameters(&self, location: &'static str) -> impl Iterator<Item = &'a Value> {
         let parameters = self.value["parameters"].as_array().into_iter().flatten();
         parameters.filter(move |parameter| parameter["in"] == location)
     }
 }
 
-/// Returns whether a parameter of an operation refers to one of `components.parameters`, which are headers.
-pub(crate) fn is_header_reference(parameter: &Value) -> bool {
-    parameter["$ref"].as_str().is_some_and(|reference| reference.starts_with("#/components/parameters/"))
+/// Returns the name of the component that a parameter of an operation refers to. These components are headers.
+pub(crate) fn header_reference(parameter: &Value) -> Option<&str> {
+    parameter["$ref"].as_str()?.strip_prefix("#/components/parameters/")
+}
+
+/// Returns the members of a request that stay on disk.
+pub(crate) fn members_on_disk(schema: &Value) -> Vec<&str> {
+    schema[DISK_MARK].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Checks the inline parts of a schema: their generated types would lose a maximum or the name of an enumeration.

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
 use crate::client::extra_headers::ExtraHeaders;
 use crate::client::raw_json::RawJsonObject;
-use crate::client::session::{CallOptions, IDEMPOTENCY_KEY, TimeLimit};
+use crate::client::session::{CallOptions, FALLBACK, IDEMPOTENCY_KEY, TimeLimit};
 use crate::client::{Error, Fallback, ImageCount, ModelName, OpenWord, Output, PartialImages, Retry};
 use crate::image::{Size, SizeRequest};
-use crate::tables::{
-    CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS, IDEMPOTENCY_KEY_MAX_CHARACTERS, IMAGE_FALLBACK_HEADER,
-};
+use crate::tables::{CLIENT_TIMEOUT_LARGE_SECONDS, CLIENT_TIMEOUT_SECONDS, IDEMPOTENCY_KEY_MAX_CHARACTERS};
 use crate::wire::types::{Background, Moderation, Quality};
 
-const FALLBACK: HeaderName = HeaderName::from_static(IMAGE_FALLBACK_HEADER);
 /// The maximum number of characters of an idempotency key.
 #[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
 const MAX_KEY_CHARACTERS: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;

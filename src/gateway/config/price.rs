@@ -6,7 +6,10 @@ use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
 use crate::gateway::money::{Factor, Usd};
-use crate::tables::{MODEL_TOKENS_MAX, PRICE_MAX_USD};
+use crate::tables::{
+    ADMIN_MAX_PRICE_TERM_BYTES, ADMIN_MAX_PRICE_TEXT_BYTES, MODEL_TOKENS_MAX, PRICE_FACTOR_MAX, PRICE_MAX_USD,
+    PRICE_TERMS_MAX,
+};
 
 /// The prices of one model from a day on. Prices of tokens are for a million tokens of one kind; `None` is a price that
 /// is not known, which is different from a price of zero.
@@ -91,12 +94,6 @@ pub(crate) const FIGURE_NAMES: [&str; 9] = [
     "cache_write_1h",
 ];
 
-/// The most names in one map of terms, and the longest name in bytes (our choice).
-const MOST_TERMS: usize = 32;
-const LONGEST_TERM: usize = 64;
-/// The longest name of a model, in bytes, and the longest source (our choice): both fit into a record.
-const LONGEST_TEXT: usize = 256;
-
 /// Prices as somebody writes them: in settings, in a command, or in a request to the admin API.
 #[derive(Clone, Debug)]
 pub(crate) struct PriceInput<'a> {
@@ -132,7 +129,7 @@ impl ModelPrice {
     pub(crate) fn new(input: PriceInput<'_>) -> Result<Self, PriceFault> {
         let PriceInput { model, from, dollars, terms, source } = input;
         let fault = |field, reason: &str| Err(PriceFault { field, reason: reason.to_owned() });
-        if model.is_empty() || model.len() > LONGEST_TEXT || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if model.is_empty() || is_too_long(model) || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             return fault("model", "must be the id of a model, without spaces");
         }
         let mut values = [None; FIGURE_NAMES.len()];
@@ -142,12 +139,16 @@ impl ModelPrice {
         if values == [None; FIGURE_NAMES.len()] {
             return fault("model", "has no price; set at least one, such as `image_output`");
         }
-        if source.is_some_and(|source| source.len() > LONGEST_TEXT || source.chars().any(char::is_control)) {
-            return fault("source", &format!("must be one line of at most {LONGEST_TEXT} bytes"));
+        if source.is_some_and(|source| is_too_long(source) || source.chars().any(char::is_control)) {
+            return fault("source", &format!("must be one line of at most {ADMIN_MAX_PRICE_TEXT_BYTES} bytes"));
         }
         let (figures, terms) = (PriceFigures::from_values(values), PriceTerms::new(terms)?);
         Ok(Self { model: model.to_owned(), from, figures, terms, source: source.map(str::to_owned) })
     }
+}
+
+fn is_too_long(text: &str) -> bool {
+    text.len() as u64 > ADMIN_MAX_PRICE_TEXT_BYTES
 }
 
 /// Checks an amount.
@@ -173,7 +174,7 @@ impl PriceTerms {
             }
         }
         let factor = |number| {
-            let reason = || format!("must have factors from 0 to {}", Factor::MAX.number());
+            let reason = || format!("must have factors from 0 to {PRICE_FACTOR_MAX}");
             Factor::from_number(number).ok_or_else(|| PriceFault { field: "tiers", reason: reason() })
         };
         let tiers = read_terms("tiers", tiers, factor)?;
@@ -188,12 +189,12 @@ fn read_terms<T>(
     read: impl Fn(f64) -> Result<T, PriceFault>,
 ) -> Result<BTreeMap<String, T>, PriceFault> {
     let is_name = |name: &String| {
-        (1..=LONGEST_TERM).contains(&name.len())
+        (1..=ADMIN_MAX_PRICE_TERM_BYTES).contains(&(name.len() as u64))
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
     };
-    if values.len() > MOST_TERMS || !values.keys().all(is_name) {
+    if values.len() as u64 > u64::from(PRICE_TERMS_MAX) || !values.keys().all(is_name) {
         let reason = format!(
-            "must have at most {MOST_TERMS} names, each of at most {LONGEST_TERM} letters, digits, `.`, `_` and `-`"
+            "must have at most {PRICE_TERMS_MAX} names, each of at most {ADMIN_MAX_PRICE_TERM_BYTES} letters, digits, `.`, `_` and `-`"
         );
         return Err(PriceFault { field, reason });
     }

@@ -31,7 +31,9 @@ use super::{
     AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DEFAULT_WORK_PER_MINUTE, DeadlineConfig, GroupConfig,
     LONGEST_IMAGE_DEADLINE, ListenAddress, ReplayConfig, RequestLimits, SettingSource, duration,
 };
-use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
+use crate::tables::{
+    ADMIN_MIN_IMAGE_DEADLINE_MS, ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS,
+};
 
 const DEFAULT_PORT: u16 = 8080;
 /// The time that the drain adds to the longest call to an upstream, to send the answer and to record it.
@@ -55,6 +57,8 @@ const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 const RETENTION: RangeInclusive<Duration> = Duration::from_secs(86_400)..=Duration::from_secs(36_500 * 86_400);
 /// The shortest deadline that can be set (our choice).
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
+/// The shortest `image` deadline that can be set.
+const SHORTEST_IMAGE_DEADLINE: Duration = Duration::from_millis(ADMIN_MIN_IMAGE_DEADLINE_MS);
 
 /// The names of a setting in the environment and on the command line.
 #[derive(Clone, Copy)]
@@ -401,7 +405,7 @@ impl<'a> ConfigResolver<'a> {
     }
 
     fn image_deadline(&mut self, setting: &str, value: Option<&RawDuration>) -> Option<Duration> {
-        self.duration_within(setting, value, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
+        self.duration_within(setting, value, SHORTEST_IMAGE_DEADLINE..=LONGEST_IMAGE_DEADLINE)
     }
 
     fn duration(&mut self, setting: &str, value: Option<&RawDuration>, shortest: Duration) -> Option<Duration> {

@@ -41,24 +41,14 @@ use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::dialects::ToolChanges;
 use crate::gateway::spool::SpooledBytes;
+use crate::tables::{FieldKind, RESPONSE_FIELDS};
+use crate::wire::types::ResponseRequest;
 
 /// The prefix of the ids of OpenAI's image models. An image model cannot make a response, and neither can one that the
 /// operator has added, whatever its id.
 const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
 /// The most bytes of a `tool_choice` (our choice).
 const CHOICE_BYTES_MAX: usize = 64 * 1024;
-/// The optional members whose types are checked. `null` counts as absent.
-const OPTIONAL_MEMBERS: [(&str, JsonType); 8] = [
-    ("instructions", JsonType::Text),
-    ("stream", JsonType::Boolean),
-    ("store", JsonType::Boolean),
-    ("parallel_tool_calls", JsonType::Boolean),
-    ("previous_response_id", JsonType::Text),
-    ("background", JsonType::Boolean),
-    ("user", JsonType::Text),
-    ("safety_identifier", JsonType::Text),
-];
-
 /// Checks a request for a response. The job keeps only those headers that are forwarded upstream.
 ///
 /// # Errors
@@ -71,25 +61,23 @@ pub(super) fn check_response(
     changes: &mut ToolChanges,
 ) -> Result<ResponseJob, Error> {
     let VisitedBody { known, contents, rejection } = visit_body(ToolRules { models, body: &body, changes })?;
-    let model = check_model(models, &known)?;
+    check_model(models, &known)?;
     let input = check_input(&known)?;
-    for (name, expected) in OPTIONAL_MEMBERS {
-        check_optional(&known, name, expected)?;
-    }
+    check_optional_members(&known)?;
     refuse_background(&known)?;
     check_previous_response(&known)?;
     check_tool_list(&known)?;
     rejection.map_or(Ok(()), Err)?;
     let tool_choice = parse_tool_choice(&body, &known)?;
-    let text = |name: &str| known.get(name).and_then(BodyMember::parse::<String>);
+    let request: ResponseRequest = known.read().ok_or_else(|| tool::too_long("model"))?;
     // The upstream checks it: a value that is no count is no limit here, and neither is zero.
     let count = |name: &str| known.get(name).and_then(BodyMember::parse).filter(|count| *count > 0);
     let span = |name: &str| known.get(name).map(|member| member.span);
     let mut job = ResponseJob {
-        model,
-        is_stream: known.get("stream").and_then(BodyMember::parse).unwrap_or(false),
-        end_user: text("safety_identifier").or_else(|| text("user")),
-        prompt_cache_key: text("prompt_cache_key"),
+        model: request.model.into(),
+        is_stream: request.stream.unwrap_or(false),
+        end_user: request.safety_identifier.or(request.user),
+        prompt_cache_key: known.get("prompt_cache_key").and_then(BodyMember::parse),
         received_at: received,
         layout: BodyLayout {
             object_start: known.span.start,
@@ -117,7 +105,7 @@ pub(super) fn check_response(
     Ok(job)
 }
 
-fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rejection> {
+fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<(), Rejection> {
     let member = known.get("model").ok_or_else(|| fields::missing_parameter("model".to_owned()))?;
     if member.json_type() != JsonType::Text {
         return Err(fields::wrong_type("model", "a string", member.json_type().as_str()));
@@ -135,7 +123,7 @@ fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rej
         );
         return Err(Rejection::new("model", RejectionReason::InvalidValue, message));
     }
-    Ok(model)
+    Ok(())
 }
 
 /// Checks the input, which is a string or an array of objects, and returns its span. The upstream checks the objects.
@@ -152,6 +140,17 @@ fn check_tool_list(known: &KnownMembers) -> Result<(), Rejection> {
         None | Some(JsonType::Null | JsonType::Array) => Ok(()),
         Some(found) => Err(fields::wrong_type("tools", "an array", found.as_str())),
     }
+}
+
+/// Checks the types of the optional members. `null` counts as absent.
+fn check_optional_members(known: &KnownMembers) -> Result<(), Rejection> {
+    check_optional(known, "instructions", JsonType::Text)?;
+    check_optional(known, "background", JsonType::Boolean)?;
+    for field in RESPONSE_FIELDS.iter().filter(|field| !field.required) {
+        let is_flag = field.kind == FieldKind::Boolean;
+        check_optional(known, field.name, if is_flag { JsonType::Boolean } else { JsonType::Text })?;
+    }
+    Ok(())
 }
 
 fn check_optional(known: &KnownMembers, name: &str, expected: JsonType) -> Result<(), Rejection> {

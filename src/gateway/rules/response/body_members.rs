@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::body_reader::{BegunValue, BodyReader};
 use crate::error::Error;
@@ -104,6 +105,13 @@ impl KnownMembers {
     /// Returns the name of the first member that the reader did not ask for.
     pub(super) fn first_unknown(&self) -> Option<&str> {
         self.first_unknown.as_deref()
+    }
+
+    /// Reads the members as a type of the API document; `None` if one that it requires is absent. A member that is an
+    /// object or a list, is too large or has invalid characters counts as absent.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        let values = self.members.iter().filter_map(|(name, member)| Some(((*name).to_owned(), member.parse()?)));
+        serde_json::from_value(Value::Object(values.collect())).ok()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &BodyMember)> {

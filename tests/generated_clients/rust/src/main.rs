@@ -3,10 +3,10 @@
 use std::env;
 use std::error::Error;
 
-use openapi::apis::Error as CallError;
 use openapi::apis::configuration::Configuration;
 use openapi::apis::images_api::{CreateImageError, create_image};
-use openapi::models::{ImageGenerationRequest, ImageModel, ImagesResponse};
+use openapi::apis::{Error as CallError, ResponseContent};
+use openapi::models::{ErrorDetail, ImageGenerationRequest, ImageModel, ImagesResponse};
 
 type Answer = Result<ImagesResponse, CallError<CreateImageError>>;
 
@@ -24,10 +24,14 @@ fn image(answer: &ImagesResponse) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(answer.data.first().ok_or("no image")?.b64_json.clone())
 }
 
-/// The status of an error and its body.
-fn failure(answer: Answer) -> (u16, String) {
+/// The status of an error and its typed detail. The generator reads every status as the first one with this schema.
+fn failure(answer: Answer) -> (u16, ErrorDetail) {
     match answer {
-        Err(CallError::ResponseError(response)) => (response.status.as_u16(), response.content),
+        Err(CallError::ResponseError(ResponseContent {
+            status,
+            entity: Some(CreateImageError::Status400(body)),
+            ..
+        })) => (status.as_u16(), body.error),
         other => panic!("no error of the document: {other:?}"),
     }
 }
@@ -41,9 +45,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(image(&send(&prompt, None, Some(&name)).await??)? == first, "another image");
     let other = send("A fox, answers-quality-ultra", None, None).await??;
     assert_eq!(other.quality.as_deref(), Some("ultra"));
-    let (status, body) = failure(send("A fox", Some("sk-wrong"), None).await?);
-    assert!(status == 401 && body.contains("INVALID_API_KEY"), "{status}: {body}");
-    let (status, body) = failure(send(&format!("A fox {word}, takes-8-seconds"), None, None).await?);
-    assert!(status == 409 && body.contains("image_in_progress"), "{status}: {body}");
+    let (status, error) = failure(send("A fox", Some("sk-wrong"), None).await?);
+    assert_eq!((status, error.r#type.as_str()), (401, "authentication_error"), "{error:?}");
+    let (status, error) = failure(send(&format!("A fox {word}, takes-8-seconds"), None, None).await?);
+    assert_eq!((status, error.r#type.as_str()), (409, "server_error"), "{error:?}");
     Ok(())
 }
