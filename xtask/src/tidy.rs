@@ -1,14 +1,17 @@
 //! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
-//! It compares the code with ARCHITECTURE.md (the modules and their layers), with the size limits and rules of the
-//! project (also that what a caller chooses is allocated through the admission), and with the vocabulary of docs/glossary.md, and it checks that the tests and files that
-//! docs/specification.md names exist, and that every generated type is read or written. Every check is a pure function from texts to findings.
+//! It compares the code with ARCHITECTURE.md and docs/modules.md (the modules and their layers), with the size limits and
+//! rules of the project (also that what a caller chooses is allocated through the admission), and with the vocabulary of
+//! docs/glossary.md. It checks that the tests and files that docs/specification.md names exist, that every path in a
+//! Markdown page exists, and that every generated type is read or written. Every check is a pure function from texts to
+//! findings.
 
 mod allocations;
 mod architecture;
 mod forbidden_text;
 mod generated_types;
 mod imports;
+mod page_paths;
 mod sizes;
 mod specification;
 mod tokens;
@@ -24,8 +27,10 @@ use architecture::LayerMap;
 use tokens::tokens;
 pub use vocabulary::Vocabulary;
 
-/// The document that lists the modules and their layers.
+/// The document with the layers of the modules.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
+/// The page with a paragraph for each module.
+const MODULES: &str = "docs/modules.md";
 /// Names of files and folders that are never read: build output, third-party packages, and git.
 const SKIPPED: [&str; 4] = [".git", "target", "node_modules", "Cargo.lock"];
 
@@ -56,11 +61,14 @@ impl fmt::Display for Finding {
 ///
 /// # Errors
 ///
-/// ARCHITECTURE.md is missing or has no import table.
+/// ARCHITECTURE.md or docs/modules.md is missing, or ARCHITECTURE.md has no import table.
 pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
-    let document = sources.iter().find(|source| source.path == ARCHITECTURE).context(ARCHITECTURE)?;
-    let map = LayerMap::parse(&document.text).context(ARCHITECTURE)?;
-    let mut findings = map.compare(ARCHITECTURE, sources);
+    let text = |path: &'static str| {
+        let source = sources.iter().find(|source| source.path == path);
+        source.map(|source| &*source.text).context(path)
+    };
+    let map = LayerMap::parse(text(ARCHITECTURE)?, text(MODULES)?).context(ARCHITECTURE)?;
+    let mut findings = map.compare(sources);
     for source in sources {
         let mut found = forbidden_text::machine_paths(&source.text);
         if source.path.ends_with(".rs") && !source.path.starts_with("generated/") {
@@ -81,6 +89,8 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     }));
     let vocabulary_findings = vocabulary::check_vocabulary(sources).into_iter();
     findings.extend(vocabulary_findings.map(|(path, line, message)| Finding { path, line, message }));
+    let dead_paths = page_paths::dead_paths(sources).into_iter();
+    findings.extend(dead_paths.map(|(path, line, message)| Finding { path: path.to_owned(), line, message }));
     let unused_types = generated_types::unused(sources).into_iter();
     findings.extend(unused_types.map(|(path, line, message)| Finding { path: path.to_owned(), line, message }));
     findings.sort();
@@ -130,6 +140,7 @@ mod tests {
         let row = |number| format!("| {number} | A demand. | nothing to hold | nothing to hold | yes |\n");
         vec![
             source(ARCHITECTURE, DOCUMENT),
+            source(MODULES, DOCUMENT),
             source(specification::PAGE, &(1..=specification::DEMANDS).map(row).collect::<String>()),
             source(vocabulary::GLOSSARY, "# Glossary\n"),
             source("src/image.rs", image),

@@ -1,10 +1,11 @@
-//! Reads ARCHITECTURE.md: the modules, their layers, and the crates that only some modules may name.
+//! Reads ARCHITECTURE.md (the layers of the modules, and the crates that only some modules may name) and the list of
+//! modules in docs/modules.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Finding, Source};
+use super::{ARCHITECTURE, Finding, MODULES, Source};
 
 /// The module whose submodules count as modules of their own.
 const NESTED_MODULE: &str = "gateway";
@@ -17,12 +18,12 @@ const LAYERS: &str = "| Layer | Modules | May import";
 /// The head of the table of crates.
 const CRATES: &str = "| Crate | Only in | Never in";
 
-/// The modules of the document and their limits.
+/// The modules of both documents and their limits.
 #[derive(Debug)]
 pub(super) struct LayerMap {
     /// The modules of the table by name.
     rows: BTreeMap<String, ModuleLimits>,
-    /// The modules that have a paragraph.
+    /// The modules that have a paragraph in the list.
     described: BTreeSet<String>,
 }
 
@@ -46,7 +47,8 @@ struct LayerRow {
 }
 
 impl LayerMap {
-    pub(super) fn parse(document: &str) -> Result<Self> {
+    /// Reads the tables of `document`, and the list of modules in `modules`.
+    pub(super) fn parse(document: &str, modules: &str) -> Result<Self> {
         let layers = table(document, LAYERS).map(layer).collect::<Result<Vec<_>>>()?;
         ensure!(!layers.is_empty(), "there is no table that begins with `{LAYERS}`");
         let mut rows = BTreeMap::new();
@@ -74,7 +76,7 @@ impl LayerMap {
                 row.never_names.extend(name.iter().cloned());
             }
         }
-        let described = document.lines().filter_map(|line| line.strip_prefix("- **`")?.split_once("`**"));
+        let described = modules.lines().filter_map(|line| line.strip_prefix("- **`")?.split_once("`**"));
         Ok(Self { rows, described: described.map(|(module, _)| module.to_owned()).collect() })
     }
 
@@ -86,13 +88,15 @@ impl LayerMap {
         })
     }
 
-    /// Compares the modules of the document with those of the source tree.
-    pub(super) fn compare(&self, document: &str, sources: &[Source]) -> Vec<Finding> {
+    /// Compares the modules of both documents with those of the source tree.
+    pub(super) fn compare(&self, sources: &[Source]) -> Vec<Finding> {
         let actual_modules: BTreeSet<String> =
             sources.iter().filter_map(|source| counted_module_of_file(&source.path)).collect();
         let table: BTreeSet<String> = self.rows.keys().cloned().collect();
         let mut findings = Vec::new();
-        for (part, listed) in [("table of layers", &table), ("list of modules", &self.described)] {
+        for (document, part, listed) in
+            [(ARCHITECTURE, "table of layers", &table), (MODULES, "list of modules", &self.described)]
+        {
             let missing =
                 actual_modules.difference(listed).map(|module| format!("the {part} lacks the module `{module}`"));
             let extra = listed
@@ -108,7 +112,7 @@ impl LayerMap {
         for (module, row) in &self.rows {
             for name in row.may_import.iter().filter(|name| !listed(name)) {
                 let message = format!("`{module}` may import `{name}`, which is not in a module");
-                findings.push(Finding { path: document.to_owned(), line: 1, message });
+                findings.push(Finding { path: ARCHITECTURE.to_owned(), line: 1, message });
             }
         }
         findings
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_module_may_import_lower_layers_and_modules_before_it() {
-        let map = LayerMap::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT, DOCUMENT).unwrap();
         let importable = |module: &str| map.rows[module].may_import.iter().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(importable("image"), [""; 0]);
         assert_eq!(importable("wire"), ["image"]);
@@ -171,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_crate_is_limited_to_some_modules_or_forbidden_in_some() {
-        let map = LayerMap::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT, DOCUMENT).unwrap();
         let never = |module: &str| map.rows[module].never_names.iter().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(never("image"), ["fs", "sqlx", "tokio"]);
         assert_eq!(never("wire"), ["sqlx"]);
@@ -180,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_path_belongs_to_its_innermost_module() {
-        let map = LayerMap::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT, DOCUMENT).unwrap();
         let module = |path: &[&str]| map.module(path).map(|(name, _)| name.to_owned());
         assert_eq!(module(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
         assert_eq!(module(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
@@ -189,11 +193,11 @@ mod tests {
 
     #[test]
     fn differences_between_document_and_tree_are_found() {
-        let map = LayerMap::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT, DOCUMENT).unwrap();
         let file = |path: &str| Source { path: path.to_owned(), text: String::new() };
         let files =
             ["src/lib.rs", "src/image/size.rs", "src/gateway.rs", "src/gateway/relay/lexer.rs", "tests/it/main.rs"];
-        let findings = map.compare("A.md", &files.map(file));
+        let findings = map.compare(&files.map(file));
         let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(
             messages,
@@ -214,10 +218,8 @@ mod tests {
     #[test]
     fn malformed_rows_and_unknown_layers_are_errors() {
         for row in ["| a | b | |", "| | `b` | |", "| a | `b` | ground |"] {
-            assert!(
-                LayerMap::parse(&format!("| Layer | Modules | May import |\n|---|---|---|\n{row}\n")).is_err(),
-                "{row}"
-            );
+            let document = format!("| Layer | Modules | May import |\n|---|---|---|\n{row}\n");
+            assert!(LayerMap::parse(&document, "").is_err(), "{row}");
         }
     }
 }
