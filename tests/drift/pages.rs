@@ -94,13 +94,13 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(|heading| heading.chars().filter_map(letter).collect()).collect()
 }
 
-/// The paths of the README and of all pages under `docs/`.
+/// The paths of the README, of the other pages beside it, and of all pages under `docs/`.
 fn pages() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).expect("the folder exists");
     let name = |entry: fs::DirEntry| format!("docs/{}", entry.file_name().to_string_lossy());
     let mut paths: Vec<String> = entries.map(|entry| name(entry.expect("the folder can be listed"))).collect();
     paths.retain(|path| path.ends_with(".md"));
-    paths.push(README.0.to_owned());
+    paths.extend([README.0, "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned));
     paths
 }
 

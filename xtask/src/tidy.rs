@@ -137,7 +137,7 @@ mod tests {
 
     fn repository(image: &str) -> Vec<Source> {
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
-        let row = |number| format!("| {number} | A demand. | nothing to hold | nothing to hold | yes |\n");
+        let row = |number| format!("| {number} | A demand. | none | none | yes |\n");
         vec![
             source(ARCHITECTURE, DOCUMENT),
             source(MODULES, DOCUMENT),

@@ -13,7 +13,7 @@ pub(super) const PAGE: &str = "docs/specification.md";
 /// The number of demands of the specification.
 pub(super) const DEMANDS: usize = 122;
 /// The text in place of files or tests, for a sentence that demands nothing of the program.
-const NOTHING: &str = "nothing to hold";
+const NOTHING: &str = "none";
 /// The number of cells of a row: number, demand, files, tests, verdict.
 const CELLS: usize = 5;
 /// The prefixes of unit tests, and the folders of their modules.
@@ -200,7 +200,7 @@ mod tests {
         let rows = (1..=DEMANDS).map(|index| {
             format!(
                 "| {index} | A demand. | {} |\n",
-                if index == number { row } else { "`src/image.rs` | nothing to hold | yes" }
+                if index == number { row } else { "`src/image.rs` | none | yes" }
             )
         });
         format!("# Title\n\n| # | Demand |\n|---|---|\n{}\n- **D-1** Because.\n", rows.collect::<String>())
@@ -256,10 +256,10 @@ mod tests {
             ),
             (
                 "`src/image.rs` | somewhere | decision D-1",
-                "the row names no test; a row without a test has `nothing to hold`",
+                "the row names no test; a row without a test has `none`",
             ),
-            ("`src/image.rs` | nothing to hold | decision D-1, D-2", "the decision D-2 is not listed"),
-            ("`src/image.rs` | nothing to hold | nearly | decision D-1", "a row has 5 cells, not 6"),
+            ("`src/image.rs` | none | decision D-1, D-2", "the decision D-2 is not listed"),
+            ("`src/image.rs` | none | nearly | decision D-1", "a row has 5 cells, not 6"),
         ] {
             let found = with(row);
             assert!(found.contains(&format!("126: {expected}")), "{row}: {found:?}");
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_yes_or_a_listed_decision() {
-        let found = with("`src/image.rs` | nothing to hold | nearly");
+        let found = with("`src/image.rs` | none | nearly");
         assert_eq!(
             found,
             ["128: no row refers to the decision D-1", "126: the last cell must be `yes` or `decision D-1`"]
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn missing_and_repeated_rows_are_found() {
-        let good = page(DEMANDS, "`src/image.rs` | nothing to hold | decision D-1");
-        let seventh = "| 7 | A demand. | `src/image.rs` | nothing to hold | yes |\n";
+        let good = page(DEMANDS, "`src/image.rs` | none | decision D-1");
+        let seventh = "| 7 | A demand. | `src/image.rs` | none | yes |\n";
         let gap = |line: usize, row: usize| {
             format!("{line}: the rows are not numbered from 1 to {DEMANDS} without a gap: see row {row}")
         };
