@@ -180,7 +180,7 @@ mod tests {
     /// Checks the findings in a file of `gateway::flow`, each as `line: path or crate`.
     #[track_caller]
     fn check(source: &str, expected: &[&str]) {
-        let map = LayerMap::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT, "").unwrap();
         let found = forbidden(&map, "src/gateway/flow/image_generation.rs", &tokens(source));
         let found: Vec<String> = found
             .iter()

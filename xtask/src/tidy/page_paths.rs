@@ -75,8 +75,7 @@ fn exists(span: &str, page: &str, known: &BTreeSet<&str>) -> bool {
     let mut is_known = paths.map(|path| {
         known.contains(&*path) || has_placeholder(&path) && known.iter().any(|known| matches_pattern(&path, known))
     });
-    is_known.any(|is_known| is_known)
-        || is_file_name && known.iter().any(|path| path.rsplit('/').next() == Some(span))
+    is_known.any(|is_known| is_known) || is_file_name && known.iter().any(|path| path.rsplit('/').next() == Some(span))
 }
 
 fn has_placeholder(path: &str) -> bool {
@@ -125,13 +124,15 @@ mod tests {
 
     #[test]
     fn paths_from_the_root_from_src_and_from_the_page_exist() {
-        let page = "`src/gateway/flow/attempt.rs` `src/gateway/` `flow/attempt.rs` `client.rs` `attempt.rs` `docs/other.md`";
+        let page =
+            "`src/gateway/flow/attempt.rs` `src/gateway/` `flow/attempt.rs` `client.rs` `attempt.rs` `docs/other.md`";
         assert_eq!(found(page), [""; 0]);
     }
 
     #[test]
     fn placeholders_stand_for_a_part_of_a_path() {
-        let page = "`generated/*_types.rs` `src/gateway/{room}/attempt.rs` `generated/NAME.rs` `src/<room>.rs` `src/….rs`";
+        let page =
+            "`generated/*_types.rs` `src/gateway/{room}/attempt.rs` `generated/NAME.rs` `src/<room>.rs` `src/….rs`";
         assert_eq!(found(page), [""; 0]);
         assert_eq!(found("`generated/*_server.rs`"), ["docs/page.md:1: there is no `generated/*_server.rs`"]);
         assert_eq!(found("`docs/OTHER.md`"), ["docs/page.md:1: there is no `docs/OTHER.md`"]);
@@ -139,10 +140,10 @@ mod tests {
 
     #[test]
     fn a_path_that_does_not_exist_is_found_with_its_line() {
-        assert_eq!(found("\n`flow/gone.rs`, see `src/gone`"), [
-            "docs/page.md:2: there is no `flow/gone.rs`",
-            "docs/page.md:2: there is no `src/gone`",
-        ]);
+        assert_eq!(
+            found("\n`flow/gone.rs`, see `src/gone`"),
+            ["docs/page.md:2: there is no `flow/gone.rs`", "docs/page.md:2: there is no `src/gone`",]
+        );
         assert_eq!(found("`gone.rs`"), ["docs/page.md:1: there is no `gone.rs`"]);
     }
 

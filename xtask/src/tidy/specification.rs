@@ -198,10 +198,7 @@ mod tests {
     /// A page without faults, but with this text in the row `number`.
     fn page(number: usize, row: &str) -> String {
         let rows = (1..=DEMANDS).map(|index| {
-            format!(
-                "| {index} | A demand. | {} |\n",
-                if index == number { row } else { "`src/image.rs` | none | yes" }
-            )
+            format!("| {index} | A demand. | {} |\n", if index == number { row } else { "`src/image.rs` | none | yes" })
         });
         format!("# Title\n\n| # | Demand |\n|---|---|\n{}\n- **D-1** Because.\n", rows.collect::<String>())
     }
@@ -254,10 +251,7 @@ mod tests {
                 "`src/image.rs` | `tests/gone.json: size 'x'` | decision D-1",
                 "there is no case `tests/gone.json: size 'x'`",
             ),
-            (
-                "`src/image.rs` | somewhere | decision D-1",
-                "the row names no test; a row without a test has `none`",
-            ),
+            ("`src/image.rs` | somewhere | decision D-1", "the row names no test; a row without a test has `none`"),
             ("`src/image.rs` | none | decision D-1, D-2", "the decision D-2 is not listed"),
             ("`src/image.rs` | none | nearly | decision D-1", "a row has 5 cells, not 6"),
         ] {
