@@ -13,8 +13,7 @@ const DATA_FOLDERS: [&str; 2] = ["schemas/skills/", "tests/"];
 /// Folders to which a path may be relative, besides the root and the folder of the page.
 const BASES: [&str; 2] = ["src/", "src/gateway/"];
 /// The folders at the root that are named in pages only if they are those of this repository.
-const ROOT_FOLDERS: [&str; 10] =
-    ["src", "docs", "tests", "xtask", "openapi", "generated", "examples", "schemas", ".ci", ".cargo"];
+const ROOT_FOLDERS: [&str; 8] = ["src", "docs", "tests", "xtask", "openapi", "generated", "examples", "schemas"];
 /// The endings of source files, which also mark a path that begins with another folder.
 const SOURCE_ENDINGS: [&str; 2] = [".rs", ".html"];
 /// The endings of files that are not text, which the check does not read.
@@ -132,7 +131,7 @@ mod tests {
     #[test]
     fn placeholders_stand_for_a_part_of_a_path() {
         let page =
-            "`generated/*_types.rs` `src/gateway/{room}/attempt.rs` `generated/NAME.rs` `src/<room>.rs` `src/….rs`";
+            "`generated/*_types.rs` `src/gateway/{name}/attempt.rs` `generated/NAME.rs` `src/<name>.rs` `src/….rs`";
         assert_eq!(found(page), [""; 0]);
         assert_eq!(found("`generated/*_server.rs`"), ["docs/page.md:1: there is no `generated/*_server.rs`"]);
         assert_eq!(found("`docs/OTHER.md`"), ["docs/page.md:1: there is no `docs/OTHER.md`"]);
