@@ -15,6 +15,7 @@ usage: cargo xtask <task>
   generate --check   compare only; exit 4 if a file is stale
   tidy               check ARCHITECTURE.md, docs/specification.md and the rules of the project; exit 4 on a finding
   api                write tests/golden/public_api.txt, the list of the public API
+  lines              count the lines of code in src/ by module, without blank lines, comments and tests
   vocabulary         print counts of type names, comments and lines; tidy has bounds for some of them
   check              checks before a commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
   test               all checks before a merge; continues after a failure; exit 4 if a check fails
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         ["generate", "--check"] => check_generated(),
         ["tidy"] => run_tidy(),
         ["api"] => public_api::write(&tree::root()).map(|()| Verdict::Passed),
+        ["lines"] => print_lines(),
         ["vocabulary"] => print_vocabulary(),
         ["check"] => Ok(verdict(ci::check(&tree::root()))),
         ["test", steps @ ..] => test(steps),
@@ -141,6 +143,11 @@ fn run_tidy() -> Result<Verdict> {
 
 fn print_vocabulary() -> Result<Verdict> {
     print!("{}", tidy::Vocabulary::from_sources(&tidy::read(&tree::root())?));
+    Ok(Verdict::Passed)
+}
+
+fn print_lines() -> Result<Verdict> {
+    print!("{}", tidy::CodeLines::from_sources(&tidy::read(&tree::root())?));
     Ok(Verdict::Passed)
 }
 
