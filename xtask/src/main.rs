@@ -21,6 +21,7 @@ usage: cargo xtask <task>
   test               all checks before a merge; continues after a failure; exit 4 if a check fails
   test --only STEP   one step of it (may be repeated)
   test --list        the steps
+  release-checks     further checks before a release, with the same options
   postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
   statements REASON  write tests/golden/statements.txt, with this reason for each statement that has changed
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
@@ -68,8 +69,9 @@ fn main() -> ExitCode {
         ["api"] => public_api::write(&tree::root()).map(|()| Verdict::Passed),
         ["lines"] => print_lines(),
         ["vocabulary"] => print_vocabulary(),
-        ["check"] => Ok(verdict(ci::check(&tree::root()))),
-        ["test", steps @ ..] => test(steps),
+        ["check"] => ci::check(&tree::root()).map(verdict),
+        ["test", steps @ ..] => ci::TEST.run(&tree::root(), steps).map(verdict),
+        ["release-checks", steps @ ..] => ci::RELEASE.run(&tree::root(), steps).map(verdict),
         ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Passed),
         ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Passed),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Passed),
@@ -161,10 +163,6 @@ fn write_statements(reason: &str) -> Result<Verdict> {
 fn run_sample(count: &str) -> Result<Verdict> {
     let count = count.parse().with_context(|| format!("'{count}' is no number of changes"))?;
     Ok(verdict(mutations::run(&tree::root(), Some(count))?))
-}
-
-fn test(steps: &[&str]) -> Result<Verdict> {
-    Ok(verdict(ci::run(&tree::root(), steps)?))
 }
 
 fn verdict(passed: bool) -> Verdict {

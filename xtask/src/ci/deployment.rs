@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::external_tools::{ToolPackage, prepare_python, run_command, succeeds};
-use super::run_all_checks;
+use super::{is_ci, run_all_checks};
 
 /// The linters that are packages of Python.
 const LINTERS: ToolPackage = ToolPackage {
@@ -148,9 +148,4 @@ fn system_program(name: &str, debian: &str, probe: &str) -> Result<Option<String
     }
     println!("omitted: {message}");
     Ok(None)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a machine of the CI says so only in the environment")]
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some()
 }

@@ -7,66 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
-
-/// A program: the commands that find it, and the packages or command that install it.
-struct Tool {
-    name: &'static str,
-    /// One of these must succeed.
-    probes: &'static [&'static [&'static str]],
-    debian: &'static str,
-    fedora: &'static str,
-    mac: &'static str,
-}
+use anyhow::{Context as _, Result, ensure};
 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
 pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
-
-const TOOLS: [Tool; 6] = [
-    Tool {
-        name: "a C compiler (for SQLite, WebP and TLS)",
-        probes: if cfg!(windows) { &[&["cl"]] } else { &[&["cc", "--version"]] },
-        debian: "gcc libc6-dev",
-        fedora: "gcc",
-        mac: "xcode-select --install",
-    },
-    Tool {
-        name: "Python 3 with venv and pip (for the official SDK and the fuzz)",
-        probes: &[&[PYTHON, "-c", "import ensurepip, venv"]],
-        debian: "python3-venv",
-        fedora: "python3",
-        mac: "brew install python",
-    },
-    Tool {
-        name: "Node 20 or newer with npm (for the official SDK and the browser)",
-        probes: &[&[NPM, "--version"]],
-        debian: "nodejs npm",
-        fedora: "nodejs-npm",
-        mac: "brew install node",
-    },
-    Tool {
-        name: "curl (for the command in the README and a test client)",
-        probes: &[&["curl", "--version"]],
-        debian: "curl",
-        fedora: "curl",
-        mac: "brew install curl",
-    },
-    Tool {
-        name: "Chromium (for the pages)",
-        probes: &[&["chromium", "--version"], &["chromium-browser", "--version"]],
-        debian: "chromium",
-        fedora: "chromium",
-        mac: "brew install chromium",
-    },
-    Tool {
-        name: "PostgreSQL 14 or newer, the server (for the shared store)",
-        probes: &[&["postgres", "--version"], &["sh", "-c", "ls /usr/lib/postgresql/*/bin/postgres"]],
-        debian: "postgresql",
-        fedora: "postgresql-server",
-        mac: "brew install postgresql@17",
-    },
-];
 
 /// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
 /// with the path of its interpreter.
@@ -125,30 +70,25 @@ const NODE: [(&str, &str, &str); 5] = [
 /// The file that marks an environment as complete; it contains the installed packages.
 pub(super) const FINISHED_MARKER: &str = "imagate-finished";
 
-/// Fails if a tool is missing; the error says how to install each missing tool.
-pub(super) fn check_tools(_: &Path) -> Result<()> {
-    match installation_advice(succeeds) {
-        None => Ok(()),
-        Some(advice) => bail!("{advice}"),
-    }
+/// The script with the list of programs. `.ci/run` starts it before there is a compiler for this program.
+const SCRIPT: &str = ".ci/tools";
+
+/// Installs missing programs; the error says how to install those that cannot be installed from here.
+pub(super) fn install_for_tests(root: &Path) -> Result<()> {
+    install(root, "test")
 }
 
-fn installation_advice(is_installed: impl Fn(&[&str]) -> bool) -> Option<String> {
-    let missing: Vec<&Tool> =
-        TOOLS.iter().filter(|tool| !tool.probes.iter().any(|probe| is_installed(probe))).collect();
-    if missing.is_empty() {
-        return None;
-    }
-    let list = |field: fn(&Tool) -> &'static str, separator: &str| {
-        missing.iter().map(|tool| field(tool)).collect::<Vec<_>>().join(separator)
-    };
-    Some(format!(
-        "missing: {}\n  Debian, Ubuntu: apt-get install {}\n  Fedora: dnf install {}\n  macOS: {}",
-        list(|tool| tool.name, ", "),
-        list(|tool| tool.debian, " "),
-        list(|tool| tool.fedora, " "),
-        list(|tool| tool.mac, " && "),
-    ))
+/// The same with the programs that only the steps for a release need.
+pub(super) fn install_for_release(root: &Path) -> Result<()> {
+    install(root, "release")
+}
+
+fn install(root: &Path, task: &str) -> Result<()> {
+    let mut script = Command::new("sh");
+    script.args([SCRIPT, task]).current_dir(root).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = script.output().context(SCRIPT)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout).trim_end());
+    Ok(())
 }
 
 pub(super) fn succeeds(probe: &[&str]) -> bool {
@@ -230,27 +170,24 @@ pub(crate) fn run_command(command: &mut Command) -> Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_missing_tools_are_named() {
-        assert_eq!(installation_advice(|_| true), None);
-        let advice = installation_advice(|probe| probe.first() != Some(&PYTHON)).unwrap();
-        assert!(advice.contains("apt-get install python3-venv\n") && !advice.contains("curl"), "{advice}");
+    /// The output of the script on a machine without any program.
+    fn advice(task: &str) -> String {
+        let mut script = Command::new("/bin/sh");
+        script.args([SCRIPT, task]).current_dir(crate::tree::root()).env("PATH", "/nonexistent");
+        let output = script.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stdout).unwrap()
     }
 
+    #[cfg(unix)]
     #[test]
-    fn all_missing_tools_are_named_at_once() {
-        let advice = installation_advice(|_| false).unwrap();
-        assert!(
-            advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl chromium postgresql\n"),
-            "{advice}"
-        );
-    }
-
-    #[test]
-    fn the_browser_is_found_by_either_name() {
-        assert_eq!(installation_advice(|probe| probe.first() != Some(&"chromium")), None);
-        let without = |probe: &[&str]| !probe.first().is_some_and(|program| program.starts_with("chromium"));
-        assert!(installation_advice(without).unwrap().contains("apt-get install chromium\n"));
+    fn all_missing_programs_are_named_at_once() {
+        let packages = "gcc libc6-dev make git curl ca-certificates python3-venv nodejs npm chromium postgresql";
+        let text = advice("test");
+        assert!(text.starts_with("missing: a C compiler, make, git, curl, Python 3 with venv and pip, "), "{text}");
+        assert!(text.contains(&format!("  Debian, Ubuntu: sudo apt-get install {packages}\n")), "{text}");
+        assert!(text.contains("  Fedora: sudo dnf install gcc ") && text.contains("brew install chromium"), "{text}");
+        assert!(advice("release").contains(&format!("{packages} valgrind systemd nginx haproxy ")));
     }
 
     #[test]
