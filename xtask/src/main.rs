@@ -37,7 +37,7 @@ usage: cargo xtask <task>
   soak               long runs under load with kills, restarts and faults of the database; prints a table for each
   soak --only NAME --rounds N --seed S --store sqlite|postgres
   abuse              print a table of the effect of hostile callers on other callers
-  wasm               test the SDK and the feature `manifest` in WebAssembly; builds the standard library if it is missing
+  wasm               test the SDK and the feature `manifest` in WebAssembly
   corpus unpack      unpack the stored inputs of cargo-fuzz into its folders
   corpus pack        write the archives in tests/fuzz/corpus from those folders
   bench skills       time the checks of ten thousand skills in a release build, compared with `sha256sum`

