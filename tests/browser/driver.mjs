@@ -1,8 +1,10 @@
 // A real browser at the end of two pipes: each line that comes in is one thing to do, and each line that goes out says
-// what came of it and everything that went wrong meanwhile.
+// what came of it and everything that went wrong meanwhile. What several tests ask for is done at the same time; the
+// number of the order is also in its answer.
 //
 // It knows no page of imagate. The steps and their expected results stand in `tests/it/pages`.
 
+import { rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -129,7 +131,6 @@ function ring() {
 }
 
 const deeds = {
-  open,
   go: (tab, { url }) => travel(tab, () => tab.page.goto(url, { waitUntil: "load" })),
   reload: (tab) => travel(tab, () => tab.page.reload()),
   follow: (tab, what) => travel(tab, () => named(tab, what).click()),
@@ -158,24 +159,33 @@ const deeds = {
   window: (tab, { width, height, theme }) =>
     Promise.all([tab.page.setViewportSize({ width, height }), tab.page.emulateMedia({ colorScheme: theme })]).then(() => null),
   picture: (tab, { path, whole }) => tab.page.screenshot({ path, fullPage: whole, animations: "disabled" }).then(() => null),
-  close: (tab) => tab.context.close(),
 };
+
+/** Closes the window, unless that has been done. */
+async function close({ tab }) {
+  await tabs.get(tab)?.context.close();
+  return null;
+}
 
 async function perform(order) {
   if (order.deed === "open") return open(order);
+  if (order.deed === "close") return close(order);
   const tab = tabs.get(order.tab);
   return (await deeds[order.deed](tab, order)) ?? null;
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const order = JSON.parse(line);
-  const answer = {};
+async function answer(order) {
+  const answer = { id: order.id };
   try {
     answer.value = await perform(order);
   } catch (error) {
     answer.error = `${order.deed}: ${error?.message ?? error}`;
   }
   answer.faults = tabs.get(order.tab)?.faults.splice(0) ?? [];
+  if (order.deed === "close") tabs.delete(order.tab);
   process.stdout.write(`${JSON.stringify(answer)}\n`);
 }
+
+for await (const line of createInterface({ input: process.stdin })) answer(JSON.parse(line));
 await browser.close();
+await rm(process.env.HOME, { recursive: true, force: true });

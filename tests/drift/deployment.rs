@@ -1,6 +1,6 @@
 //! The files of `docs/deploy` agree with the code: variables, settings, stop times, timeouts, and versions.
 //!
-//! `cargo xtask test --only deploy` checks the form of these files with the programs that read them.
+//! `cargo xtask release-checks --only deploy` checks the form of these files with the programs that read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -9,13 +9,15 @@ use crate::hostile::{self, TarEntry, Zip, ZipEntry, gzip, pax_records, skill_tar
 
 const FOUND: &str = "tests/fuzz/found";
 
-/// Inputs that once broke something, each in a file named after its fault, and then the stored corpus of cargo-fuzz.
-pub(crate) fn stored_inputs(target: &str) -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut kept = below(&root.join(FOUND).join(target), |_| true);
-    let stored = corpus::stored(root, target).unwrap_or_else(|error| panic!("{error:#}"));
-    kept.extend(stored.into_iter().map(|input| input.bytes));
-    kept
+/// Inputs that once broke something, each in a file named after its fault.
+pub(crate) fn findings(target: &str) -> Vec<Vec<u8>> {
+    below(&Path::new(env!("CARGO_MANIFEST_DIR")).join(FOUND).join(target), |_| true)
+}
+
+/// The stored corpus of cargo-fuzz.
+pub(crate) fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let stored = corpus::stored(Path::new(env!("CARGO_MANIFEST_DIR")), target);
+    stored.unwrap_or_else(|error| panic!("{error:#}")).into_iter().map(|input| input.bytes).collect()
 }
 
 /// Writes the seeds as files, with which cargo-fuzz begins.

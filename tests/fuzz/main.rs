@@ -3,7 +3,8 @@
 //! Each target mutates seed inputs, with a random generator, and asserts the invariants of any input: no panic, no path
 //! outside the folder, no more bytes and no more memory than the limits allow. A run is short and always the same by
 //! default. `IMAGATE_FUZZ_SECONDS` (for example 1800) makes it longer; `IMAGATE_FUZZ_SEED` seeds the random generator.
-//! Every run begins with the findings (`found/`) and the stored corpus of cargo-fuzz (`corpus/`, a tar per target).
+//! Every run begins with the findings (`found/`). With `IMAGATE_FUZZ_CORPUS`, which `cargo xtask release-checks` sets, the
+//! stored corpus of cargo-fuzz follows (`corpus/`, a tar per target).
 #![expect(clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 #![expect(clippy::incompatible_msrv, reason = "the program needs a newer Rust than the SDK")]
 
@@ -65,7 +66,10 @@ fn run(name: &str, seeds: &[Vec<u8>], short: u64, target: fn(&[u8]) -> bool) {
     if let Some(folder) = setting("IMAGATE_FUZZ_SEEDS") {
         return inputs::write(&Path::new(&folder).join(name), seeds);
     }
-    let stored = inputs::stored_inputs(name);
+    let mut stored = inputs::findings(name);
+    if setting("IMAGATE_FUZZ_CORPUS").is_some() {
+        stored.extend(inputs::corpus(name));
+    }
     for input in stored.iter().chain(seeds) {
         target(input);
     }

@@ -7,6 +7,7 @@
 mod ciphertext_upstream;
 mod config;
 mod contract;
+mod data_template;
 mod database_proxy;
 mod disk;
 mod events;

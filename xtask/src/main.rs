@@ -15,11 +15,13 @@ usage: cargo xtask <task>
   generate --check   compare only; exit 4 if a file is stale
   tidy               check ARCHITECTURE.md, docs/specification.md and the rules of the project; exit 4 on a finding
   api                write tests/golden/public_api.txt, the list of the public API
+  lines              count the lines of code in src/ by module, without blank lines, comments and tests
   vocabulary         print counts of type names, comments and lines; tidy has bounds for some of them
   check              checks before a commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
   test               all checks before a merge; continues after a failure; exit 4 if a check fails
   test --only STEP   one step of it (may be repeated)
   test --list        the steps
+  release-checks     further checks before a release, with the same options
   postgres COMMAND   run a command, such as `cargo test`, with a PostgreSQL server for the tests
   statements REASON  write tests/golden/statements.txt, with this reason for each statement that has changed
   mutations          change documents and skills, and list the tests that detect each change; exit 4 if none does
@@ -35,7 +37,7 @@ usage: cargo xtask <task>
   soak               long runs under load with kills, restarts and faults of the database; prints a table for each
   soak --only NAME --rounds N --seed S --store sqlite|postgres
   abuse              print a table of the effect of hostile callers on other callers
-  wasm               test the SDK and the feature `manifest` in WebAssembly; builds the standard library if it is missing
+  wasm               test the SDK and the feature `manifest` in WebAssembly
   corpus unpack      unpack the stored inputs of cargo-fuzz into its folders
   corpus pack        write the archives in tests/fuzz/corpus from those folders
   bench skills       time the checks of ten thousand skills in a release build, compared with `sha256sum`
@@ -65,9 +67,11 @@ fn main() -> ExitCode {
         ["generate", "--check"] => check_generated(),
         ["tidy"] => run_tidy(),
         ["api"] => public_api::write(&tree::root()).map(|()| Verdict::Passed),
+        ["lines"] => print_lines(),
         ["vocabulary"] => print_vocabulary(),
-        ["check"] => Ok(verdict(ci::check(&tree::root()))),
-        ["test", steps @ ..] => test(steps),
+        ["check"] => ci::check(&tree::root()).map(verdict),
+        ["test", steps @ ..] => ci::TEST.run(&tree::root(), steps).map(verdict),
+        ["release-checks", steps @ ..] => ci::RELEASE.run(&tree::root(), steps).map(verdict),
         ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Passed),
         ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Passed),
         ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Passed),
@@ -144,6 +148,11 @@ fn print_vocabulary() -> Result<Verdict> {
     Ok(Verdict::Passed)
 }
 
+fn print_lines() -> Result<Verdict> {
+    print!("{}", tidy::CodeLines::from_sources(&tidy::read(&tree::root())?));
+    Ok(Verdict::Passed)
+}
+
 fn write_statements(reason: &str) -> Result<Verdict> {
     for place in statements::write(&tree::root(), reason)? {
         println!("{place}");
@@ -154,10 +163,6 @@ fn write_statements(reason: &str) -> Result<Verdict> {
 fn run_sample(count: &str) -> Result<Verdict> {
     let count = count.parse().with_context(|| format!("'{count}' is no number of changes"))?;
     Ok(verdict(mutations::run(&tree::root(), Some(count))?))
-}
-
-fn test(steps: &[&str]) -> Result<Verdict> {
-    Ok(verdict(ci::run(&tree::root(), steps)?))
 }
 
 fn verdict(passed: bool) -> Verdict {

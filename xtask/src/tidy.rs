@@ -8,6 +8,7 @@
 
 mod allocations;
 mod architecture;
+mod code_lines;
 mod forbidden_text;
 mod generated_types;
 mod imports;
@@ -24,6 +25,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use architecture::LayerMap;
+pub use code_lines::CodeLines;
 use tokens::tokens;
 pub use vocabulary::Vocabulary;
 

@@ -9,6 +9,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
+use super::data_template::{CREATE_KEY, DataTemplate};
 use super::leak_watch::LeakWatch;
 use super::process::Server;
 use super::{
@@ -65,9 +66,22 @@ impl Gateway {
             leak_watch: watch,
             is_terminating: false,
         };
-        gateway.key = gateway.make_key("it");
+        gateway.key = gateway.make_first_key(has_database, top);
         gateway.start();
         gateway
+    }
+
+    /// The key that the tests use. The data folder is a copy, unless its database is elsewhere or its master key is not in
+    /// it.
+    #[track_caller]
+    fn make_first_key(&self, has_database: bool, top: &str) -> Value {
+        if has_database || self.run_database.is_some() || top.contains("master_key") {
+            return self.run_command(&CREATE_KEY).json();
+        }
+        let template = DataTemplate::get();
+        template.write_to(&self.home().join("data"));
+        self.leak_watch.scan_command(&CREATE_KEY, &template.key);
+        template.key.json()
     }
 
     /// As [`Gateway::with`], and with these further secrets in the environment.

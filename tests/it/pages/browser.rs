@@ -1,35 +1,23 @@
-//! A real Chromium: windows of several users in one process, driven by `tests/browser/driver.mjs` over two pipes.
+//! Windows of several users in a real Chromium, which all tests share ([`BrowserDriver`]).
 //!
 //! If a page has a fault (it logs to the console, violates its Content Security Policy, requests another host, opens a
 //! dialog or fails to load a resource), the test fails at its next step, unless it takes the faults by [`Tab::faults`].
 
-use std::cell::{Cell, RefCell};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::clients::install::modules;
-use crate::kit::{Gateway, OutputChannel, TEST_TIMEOUT, env_setting, eventually, pause};
+use super::browser_driver::BrowserDriver;
+use crate::kit::{Gateway, OutputChannel, eventually};
 
-const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.1"];
-const SCRIPTS: [&str; 2] = ["driver.mjs", "faults.mjs"];
-/// The names of the program on Debian, Fedora and other systems.
-const PROGRAMS: [&str; 2] = ["chromium", "chromium-browser"];
-
-/// The browser. Its `Drop` ends all processes of the browser.
+/// The windows of one test. `Drop` closes them.
 pub(super) struct Browser {
-    child: Child,
-    pipes: RefCell<Option<(ChildStdin, BufReader<ChildStdout>)>>,
-    tabs: Cell<usize>,
-    /// The folder of the browser's profile and of its other files.
-    _home: TempDir,
-    /// Held because only one browser may run at a time: a browser takes much memory.
-    _guard: MutexGuard<'static, ()>,
+    driver: Arc<BrowserDriver>,
+    /// The names of the windows.
+    tabs: RefCell<Vec<String>>,
 }
 
 /// The settings of a window.
@@ -67,21 +55,7 @@ pub(super) const WITHOUT_SCRIPT: WindowOptions = WindowOptions { javascript: fal
 impl Browser {
     #[track_caller]
     pub(super) fn start() -> Self {
-        static BROWSER_LOCK: Mutex<()> = Mutex::new(());
-        let guard = BROWSER_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = chromium();
-        let folder = modules("IMAGATE_NODE_BROWSER", "browser", &PACKAGES);
-        // Node resolves packages relative to the script, so the scripts are copied beside `node_modules`.
-        for name in SCRIPTS {
-            std::fs::copy(scripts().join(name), folder.join(name)).expect("a copy of the script");
-        }
-        let home = TempDir::new().expect("a directory");
-        let mut command = Command::new("node");
-        command.arg(SCRIPTS[0]).current_dir(folder).env("CHROMIUM", program);
-        command.env("HOME", home.path()).env("TMPDIR", home.path());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node starts");
-        let wire = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
-        Self { child, pipes: RefCell::new(wire), tabs: Cell::new(0), _home: home, _guard: guard }
+        Self { driver: BrowserDriver::shared(), tabs: RefCell::default() }
     }
 
     /// A new window without cookies. It may load pages of the gateway and of `allowed_origins`.
@@ -92,9 +66,10 @@ impl Browser {
         look: WindowOptions,
         allowed_origins: &[&str],
     ) -> Tab<'a> {
-        self.tabs.set(self.tabs.get() + 1);
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let origin = format!("http://{}", gateway.address());
-        let name = self.tabs.get().to_string();
+        let name = OPENED.fetch_add(1, Ordering::Relaxed).to_string();
+        self.tabs.borrow_mut().push(name.clone());
         let tab = Tab { browser: self, gateway, name, origin: origin.clone(), faults: RefCell::default() };
         let mut origins = vec![origin.as_str()];
         origins.extend(allowed_origins);
@@ -112,45 +87,15 @@ impl Browser {
     pub(super) fn tab<'a>(&'a self, gateway: &'a Gateway, look: WindowOptions) -> Tab<'a> {
         self.tab_beside(gateway, look, &[])
     }
-
-    fn execute(&self, order: &Value) -> Value {
-        let mut wire = self.pipes.borrow_mut();
-        let (stdin, stdout) = wire.as_mut().expect("a driver");
-        let mut line = String::new();
-        let sent = writeln!(stdin, "{order}");
-        let read = stdout.read_line(&mut line);
-        assert!(sent.is_ok() && matches!(read, Ok(1..)), "the browser is gone at {order}: {sent:?} {read:?}");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-    }
 }
 
 impl Drop for Browser {
-    /// Closes the pipe to the driver, which then closes the browser.
     fn drop(&mut self) {
-        self.pipes.borrow_mut().take();
-        let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if start.elapsed() > TEST_TIMEOUT {
-                // The browser ends when the pipe to its driver breaks.
-                drop(self.child.kill());
-            }
-            pause(std::time::Duration::from_millis(10));
+        for name in self.tabs.take() {
+            // There is nothing to close if the driver has ended.
+            drop(self.driver.execute(json!({"deed": "close", "tab": name})));
         }
     }
-}
-
-/// The path of Chromium; panics if Chromium is not installed.
-#[track_caller]
-fn chromium() -> PathBuf {
-    let path = env_setting("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let mut programs = PROGRAMS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    let found = programs.find(|program| program.is_file());
-    found.expect("Chromium is not installed; `cargo xtask test --only tools` tells how to install it")
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser")
 }
 
 // === impl Tab ===
@@ -162,7 +107,8 @@ impl Tab<'_> {
         let mut order = arguments;
         order["deed"] = json!(action);
         order["tab"] = json!(self.name);
-        let answer = self.browser.execute(&order);
+        let answer = self.browser.driver.execute(order);
+        let answer = answer.unwrap_or_else(|| panic!("the browser has ended at {action}"));
         let faults = answer["faults"].as_array().expect("a list of faults").iter();
         self.faults.borrow_mut().extend(faults.map(|fault| fault.as_str().unwrap_or_default().to_owned()));
         match answer["error"].as_str() {

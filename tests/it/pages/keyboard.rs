@@ -1,6 +1,7 @@
 //! The pages without a mouse: the focus reaches every element and is visible, and a user can make an API key.
 
 use super::browser::{Browser, Tab, WITH_SCRIPT};
+use super::browser_driver::clipboard_lock;
 use super::users::{ADA, ADAS_PASSWORD, secret_in, sign_in_ada};
 use crate::kit::{Gateway, OutputChannel};
 
@@ -49,6 +50,7 @@ fn a_key_is_made_without_a_mouse() {
     let secret = secret_in(&tab.text()).expect("a secret");
     gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     step_to(&tab, "Copy Secret");
+    let _clipboard = clipboard_lock();
     tab.press("Enter");
     assert_eq!(tab.clipboard(), secret);
     tab.go("/keys");

