@@ -14,6 +14,7 @@ pub mod admin;
 mod answer;
 mod answer_members;
 mod answer_splitter;
+mod answer_stream;
 mod base64_text;
 mod body_reader;
 mod builder;

@@ -31,6 +31,8 @@ pub mod guide;
 pub mod image;
 #[cfg(feature = "manifest")]
 pub mod manifest;
+#[cfg(feature = "manifest")]
+mod net;
 #[cfg(feature = "client")]
 mod service_settings;
 #[cfg(any(feature = "client", feature = "gateway"))]

@@ -39,8 +39,7 @@ pub use build::{
     BuildError, BuildInput, BuildOutput, BuildProblem, RepositoryFields, UpdateInput, UpdateOutput, build, update,
 };
 pub use check::{
-    CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, check, is_public, may_be_requested, verify,
-    verify_package,
+    CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, check, may_be_requested, verify, verify_package,
 };
 pub use diff::{ManifestChange, ManifestDifference, SkillDifference, VersionBump, diff};
 pub use discovery::{DiscoveryError, discovery_index};
@@ -57,4 +56,5 @@ pub use located::LocatedNode;
 pub use text::SourceFile;
 pub use web::{FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher};
 
+pub use crate::net::is_public;
 pub use crate::wire::manifest::{ApiReference, Repository, Skill, SkillsRegistry};

@@ -14,7 +14,7 @@ use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::output::{cell, print, print_json, print_message, table};
 use super::remote::GatewayArgs;
-use crate::gateway::config::{Config, ModelPrice, PriceFault, PriceInput, TermsInput};
+use crate::gateway::config::{Config, ModelPrice, PriceFault, PriceFigures, PriceInput, TermsInput};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{PriceTable, TablePrice};
 use crate::gateway::store::{AuditContext, Store};
@@ -202,17 +202,17 @@ fn checked_price(arguments: &SetArgs) -> Result<ModelPrice, CommandFailure> {
     let input = PriceInput {
         model: &arguments.model,
         from: arguments.from,
-        dollars: [
-            arguments.text_input,
-            arguments.cached_text_input,
-            arguments.image_input,
-            arguments.cached_image_input,
-            arguments.image_output,
-            arguments.text_output,
-            arguments.per_image,
-            arguments.cache_write,
-            arguments.cache_write_1h,
-        ],
+        figures: PriceFigures {
+            text_input: arguments.text_input,
+            cached_text_input: arguments.cached_text_input,
+            image_input: arguments.image_input,
+            cached_image_input: arguments.cached_image_input,
+            image_output: arguments.image_output,
+            text_output: arguments.text_output,
+            per_image: arguments.per_image,
+            cache_write: arguments.cache_write,
+            cache_write_1h: arguments.cache_write_1h,
+        },
         terms: TermsInput {
             context_tokens: arguments.context_tokens,
             max_output_tokens: arguments.max_output_tokens,

@@ -7,7 +7,7 @@
 //! is filtered before it is sent.
 
 mod letter_forms;
-mod phrase_tree;
+mod phrase_matcher;
 mod text_folding;
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use regex::{RegexSet, RegexSetBuilder};
 
 use crate::gateway::config::{FilterConfig, GroupConfig, ModerationConfig};
-use phrase_tree::{EmptyRuleError, PhraseTree};
+use phrase_matcher::PhraseMatcher;
 
 /// The maximum size of one compiled pattern in bytes. The check of the settings has the same limit.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ pub(crate) struct PromptFilters(HashMap<String, FilterRules>);
 /// The rules of one group.
 #[derive(Debug)]
 struct FilterRules {
-    phrases: PhraseTree,
+    phrases: PhraseMatcher,
     patterns: RegexSet,
     moderation: Option<ModerationConfig>,
 }
@@ -57,6 +57,15 @@ pub(crate) enum FilterError {
         group: String,
         /// The index of the word.
         index: usize,
+    },
+    /// The words cannot be searched together.
+    #[error("groups: {group}: filter.words cannot be used")]
+    Words {
+        /// The group of the filter.
+        group: String,
+        /// The error of the compiler.
+        #[source]
+        source: Box<aho_corasick::BuildError>,
     },
     /// The patterns cannot be compiled together.
     #[error("groups: {group}: filter.patterns cannot be used")]
@@ -111,10 +120,7 @@ impl PromptFilters {
 
 impl FilterRules {
     fn new(group: &str, filter: &FilterConfig) -> Result<Self, FilterError> {
-        let mut phrases = PhraseTree::default();
-        for (index, word) in filter.words.iter().enumerate() {
-            phrases.add(word, index).map_err(|EmptyRuleError| FilterError::Word { group: group.to_owned(), index })?;
-        }
+        let phrases = PhraseMatcher::new(group, &filter.words)?;
         let patterns = RegexSetBuilder::new(&filter.patterns)
             .case_insensitive(true)
             .size_limit(MAX_PATTERN_BYTES.saturating_mul(filter.patterns.len().max(1)))

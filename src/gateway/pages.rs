@@ -45,7 +45,6 @@ mod page_layout;
 mod people;
 mod person;
 mod playground;
-mod playground_call;
 mod playground_key;
 mod playground_run;
 mod preferences;

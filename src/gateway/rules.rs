@@ -20,7 +20,7 @@ mod unique_members;
 pub(crate) use added_fields::AddedNames;
 pub(crate) use fields::{check as check_fields, check_duplicates, is_unserved, parse_object as read_object};
 pub(crate) use job::{EditInput, Job};
-pub(crate) use model_parameters::{ModelParameter, ParameterValues};
+pub(crate) use model_parameters::operation_names;
 pub(crate) use models::ImageModels;
 pub(crate) use response::{
     ContextValue, ImageTool, ResponseJob, ServingAccounts, StoredId, StoredKind, TextScope, TextWindows, UnjudgedPart,

@@ -22,7 +22,7 @@ use file_read_counter::FileReadCounter;
 pub(super) use names::parse_lenient_version;
 pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
-pub use urls::{is_public, may_be_requested};
+pub use urls::may_be_requested;
 
 use super::files::RepositoryFiles;
 use super::finding::{CheckReport, CheckedCounts, FindingCollector};

@@ -1,5 +1,11 @@
 //! The details that a service reports about a failure, in any shape.
 
+use std::collections::HashMap;
+
+use serde::de::value::MapDeserializer;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
 use crate::client::raw_json::Json;
 use crate::client::secrets::CallSecrets;
 use crate::tables::MAX_JSON_BODY_BYTES;
@@ -13,16 +19,26 @@ const MESSAGE_MAX_DEPTH: usize = 4;
 const TEXT_MAX_CHARS: usize = 200;
 
 /// The members of an error body. Codes and reasons are plain texts, because a service may have others than this version.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct ServiceErrorDetail {
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) message: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) code: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) param: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) reason: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) limit: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) limit_scope: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) limit_value: Option<String>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) resets_at: Option<i64>,
+    #[serde(deserialize_with = "read_if_valid")]
     pub(super) resets_in_seconds: Option<u64>,
 }
 
@@ -62,49 +78,28 @@ impl ServiceErrorDetail {
         }
     }
 
-    /// Reads the members of an error object. A member of an unexpected type is ignored and does not affect the others.
+    /// Reads the members of an error object. A member of an unexpected type is ignored and does not affect the others. If
+    /// a name occurs more than once, the last member counts.
     fn from_members(error: &Json) -> Self {
-        let names = [
-            "message",
-            "code",
-            "param",
-            "reason",
-            "limit",
-            "limit_scope",
-            "limit_value",
-            "resets_at",
-            "resets_in_seconds",
-        ];
-        let [message, code, param, reason, limit, limit_scope, limit_value, resets_at, resets_in_seconds] =
-            error.members(names);
-        let text = |member: Option<Json>| member.and_then(|text| text.read::<String>());
-        Self {
-            message: text(message),
-            code: text(code),
-            param: text(param),
-            reason: text(reason),
-            limit: text(limit),
-            limit_scope: text(limit_scope),
-            limit_value: text(limit_value),
-            resets_at: resets_at.and_then(|seconds| seconds.read()),
-            resets_in_seconds: resets_in_seconds.and_then(|seconds| seconds.read()),
-        }
+        let members = serde_json::from_str::<HashMap<String, &RawValue>>(error.text());
+        let detail = members.and_then(|members| Self::deserialize(MapDeserializer::new(members.into_iter())));
+        detail.unwrap_or_default()
     }
 
     /// Removes the secrets from every text.
-    pub(super) fn redacted(self, secrets: &CallSecrets<'_>) -> Self {
-        let redact = |text: Option<String>| text.map(|text| secrets.redact(text));
-        Self {
-            message: redact(self.message),
-            code: redact(self.code),
-            param: redact(self.param),
-            reason: redact(self.reason),
-            limit: redact(self.limit),
-            limit_scope: redact(self.limit_scope),
-            limit_value: redact(self.limit_value),
-            ..self
+    pub(super) fn redacted(mut self, secrets: &CallSecrets<'_>) -> Self {
+        let texts = [&mut self.message, &mut self.code, &mut self.param, &mut self.reason];
+        let limits = [&mut self.limit, &mut self.limit_scope, &mut self.limit_value];
+        for text in texts.into_iter().chain(limits) {
+            *text = text.take().map(|text| secrets.redact(text));
         }
+        self
     }
+}
+
+/// Reads a member; `None` if it does not have the type.
+fn read_if_valid<'de, T: Deserialize<'de>, D: Deserializer<'de>>(member: D) -> Result<Option<T>, D::Error> {
+    Ok(T::deserialize(member).ok())
 }
 
 /// Returns the message in a value: the value itself if it is a text, else that of a member or of all elements.
@@ -143,16 +138,25 @@ pub(super) fn excerpt(text: &str) -> Option<String> {
 
 impl From<types::ErrorDetail> for ServiceErrorDetail {
     fn from(detail: types::ErrorDetail) -> Self {
-        Self {
-            message: Some(detail.message),
-            code: detail.code.map(|code| code.to_string()),
-            param: detail.param,
-            reason: detail.reason.map(|reason| reason.to_string()),
-            limit: detail.limit,
-            limit_scope: detail.limit_scope,
-            limit_value: detail.limit_value,
-            resets_at: detail.resets_at,
-            resets_in_seconds: detail.resets_in_seconds,
-        }
+        // The type of the document has the same members, and is always JSON.
+        Self::from_members(&serde_json::to_value(detail).unwrap_or_default().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_of_an_unexpected_type_does_not_affect_the_others() {
+        let detail = ServiceErrorDetail::parse(
+            r#"{"error": {"code": 5, "code": "used_up", "message": "no", "param": ["n"], "limit": null, "other": {},
+                "limit_value": "\ud800", "resets_at": 1.5, "resets_in_seconds": 7}}"#,
+        );
+        assert_eq!((detail.code.as_deref(), detail.message.as_deref()), (Some("used_up"), Some("no")));
+        assert_eq!((detail.param, detail.limit, detail.limit_value), (None, None, None));
+        assert_eq!((detail.resets_at, detail.resets_in_seconds), (None, Some(7)));
+        // A list is no object with members in this order.
+        assert_eq!(ServiceErrorDetail::parse(r#"{"error": ["no", "used_up"]}"#).code, None);
     }
 }

@@ -4,6 +4,7 @@ use super::image::ResponseImage;
 use super::item::OutputItem;
 use super::response::Response;
 use crate::client::Error;
+use crate::client::answer_stream::DecodedEvent;
 use crate::client::raw_json::{Json, UnreadableText, lossy_text};
 use crate::client::session::Session;
 use crate::client::sse::SseEvent;
@@ -107,15 +108,6 @@ pub enum ResponseStep {
     Other,
 }
 
-/// The content of a server-sent event.
-pub(super) enum SseEventContent {
-    Event(Box<ResponseEvent>),
-    /// The event reports a failure.
-    Failure(Error),
-    /// No data, or the marker `[DONE]`, which ends the streams of some services.
-    Nothing,
-}
-
 // === impl ResponseEvent ===
 
 impl ResponseEvent {
@@ -155,21 +147,19 @@ impl ResponseEvent {
         Self { json, kind: kind.to_owned(), step }
     }
 
-    /// Returns the response of an event that ends the stream.
-    pub(super) const fn final_response(&self) -> Option<&Response> {
-        match &self.step {
-            ResponseStep::Completed { response }
-            | ResponseStep::Incomplete { response }
-            | ResponseStep::Failed { response } => Some(response),
-            _ => None,
-        }
+    /// True for an event that ends the stream.
+    pub(super) const fn is_final(&self) -> bool {
+        matches!(
+            self.step,
+            ResponseStep::Completed { .. } | ResponseStep::Incomplete { .. } | ResponseStep::Failed { .. }
+        )
     }
 }
 
 /// Reads a server-sent event.
-pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEventContent, Error> {
+pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<DecodedEvent<ResponseEvent>, Error> {
     if event.data == b"[DONE]" || event.data.is_empty() {
-        return Ok(SseEventContent::Nothing);
+        return Ok(DecodedEvent::Nothing);
     }
     let text = String::from_utf8(event.data).unwrap_or_else(|error| lossy_text(error.as_bytes()));
     let (json, [kind, error]) = match Json::read_object(text, ["type", "error"]) {
@@ -182,10 +172,10 @@ pub(super) fn read_sse_event(event: SseEvent, session: &Session) -> Result<SseEv
     // An event such as `response.failed` says more than the name of its frame.
     let is_named_error = has_error_name && !kind.starts_with("response.");
     if is_named_error || kind == ERROR || is_untyped_error {
-        return Ok(SseEventContent::Failure(Error::from_stream_event(&json, session)));
+        return Ok(DecodedEvent::Failure(Error::from_stream_event(&json, session)));
     }
     let step = parse_step(&kind, &json, session).unwrap_or(ResponseStep::Other);
-    Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step })))
+    Ok(DecodedEvent::Event(ResponseEvent { json, kind, step }))
 }
 
 /// Reads an event whose data is not a JSON object. Only its name tells its type.
@@ -193,16 +183,16 @@ fn read_opaque_event(
     kind: String,
     UnreadableText { error, text }: UnreadableText,
     session: &Session,
-) -> Result<SseEventContent, Error> {
+) -> Result<DecodedEvent<ResponseEvent>, Error> {
     if FINAL_EVENTS.contains(&&*kind) {
         let error = Error::unintelligible(UNREADABLE, session.head()).with_source(error);
         return Err(error.with_body(text, &session.secrets()));
     }
     let json = Json::from_text_or_string(text);
     if kind == ERROR {
-        return Ok(SseEventContent::Failure(Error::from_stream_event(&json, session)));
+        return Ok(DecodedEvent::Failure(Error::from_stream_event(&json, session)));
     }
-    Ok(SseEventContent::Event(Box::new(ResponseEvent { json, kind, step: ResponseStep::Other })))
+    Ok(DecodedEvent::Event(ResponseEvent { json, kind, step: ResponseStep::Other }))
 }
 
 /// Returns the meaning of an event. `None` if the type is unknown, or if the content (the response, item, text or

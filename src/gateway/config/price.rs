@@ -58,27 +58,27 @@ pub(crate) struct TermsInput {
     pub(crate) tools: BTreeMap<String, f64>,
 }
 
-/// The prices of one model, in US dollars.
+/// The prices of one model, in US dollars; `f64` is an amount as somebody writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PriceFigures {
+pub(crate) struct PriceFigures<Amount = Usd> {
     /// A million text tokens of the request.
-    pub(crate) text_input: Option<Usd>,
+    pub(crate) text_input: Option<Amount>,
     /// A million text tokens of the request that the upstream had in its cache.
-    pub(crate) cached_text_input: Option<Usd>,
+    pub(crate) cached_text_input: Option<Amount>,
     /// A million image tokens of the request.
-    pub(crate) image_input: Option<Usd>,
+    pub(crate) image_input: Option<Amount>,
     /// A million image tokens of the request that the upstream had in its cache.
-    pub(crate) cached_image_input: Option<Usd>,
+    pub(crate) cached_image_input: Option<Amount>,
     /// A million image tokens of the answer.
-    pub(crate) image_output: Option<Usd>,
+    pub(crate) image_output: Option<Amount>,
     /// A million text tokens of the answer.
-    pub(crate) text_output: Option<Usd>,
+    pub(crate) text_output: Option<Amount>,
     /// One image of the answer, in addition to the tokens.
-    pub(crate) per_image: Option<Usd>,
+    pub(crate) per_image: Option<Amount>,
     /// A million text tokens of the request that the upstream wrote to its cache.
-    pub(crate) cache_write: Option<Usd>,
+    pub(crate) cache_write: Option<Amount>,
     /// The same, for a cache entry that lives for an hour.
-    pub(crate) cache_write_1h: Option<Usd>,
+    pub(crate) cache_write_1h: Option<Amount>,
 }
 
 /// The names of the prices in settings, commands, the admin API and the store, in the order in which they are listed.
@@ -101,8 +101,8 @@ pub(crate) struct PriceInput<'a> {
     pub(crate) model: &'a str,
     /// The first day.
     pub(crate) from: NaiveDate,
-    /// The prices in dollars, in the order of [`FIGURE_NAMES`].
-    pub(crate) dollars: [Option<f64>; FIGURE_NAMES.len()],
+    /// The prices.
+    pub(crate) figures: PriceFigures<f64>,
     /// The terms.
     pub(crate) terms: TermsInput,
     /// The place where the prices are published.
@@ -127,13 +127,13 @@ impl ModelPrice {
     ///
     /// Returns the first fault.
     pub(crate) fn new(input: PriceInput<'_>) -> Result<Self, PriceFault> {
-        let PriceInput { model, from, dollars, terms, source } = input;
+        let PriceInput { model, from, figures, terms, source } = input;
         let fault = |field, reason: &str| Err(PriceFault { field, reason: reason.to_owned() });
         if model.is_empty() || is_too_long(model) || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             return fault("model", "must be the id of a model, without spaces");
         }
         let mut values = [None; FIGURE_NAMES.len()];
-        for ((value, dollars), field) in values.iter_mut().zip(dollars).zip(FIGURE_NAMES) {
+        for ((value, dollars), field) in values.iter_mut().zip(figures.values()).zip(FIGURE_NAMES) {
             *value = dollars.map(|dollars| read_dollars(field, dollars)).transpose()?;
         }
         if values == [None; FIGURE_NAMES.len()] {
@@ -203,9 +203,9 @@ fn read_terms<T>(
 
 // === impl PriceFigures ===
 
-impl PriceFigures {
+impl<Amount: Copy> PriceFigures<Amount> {
     /// Returns the prices in the order of [`FIGURE_NAMES`].
-    pub(crate) const fn values(self) -> [Option<Usd>; FIGURE_NAMES.len()] {
+    pub(crate) const fn values(self) -> [Option<Amount>; FIGURE_NAMES.len()] {
         [
             self.text_input,
             self.cached_text_input,
@@ -220,7 +220,7 @@ impl PriceFigures {
     }
 
     /// Creates prices from values in the order of [`FIGURE_NAMES`].
-    pub(crate) const fn from_values(values: [Option<Usd>; FIGURE_NAMES.len()]) -> Self {
+    pub(crate) const fn from_values(values: [Option<Amount>; FIGURE_NAMES.len()]) -> Self {
         let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, ..] = values;
         let [.., per_image, cache_write, cache_write_1h] = values;
         Self {
@@ -234,5 +234,14 @@ impl PriceFigures {
             cache_write,
             cache_write_1h,
         }
+    }
+}
+
+// === impl PriceFigures<Usd> ===
+
+impl PriceFigures {
+    /// Returns the prices as numbers of dollars.
+    pub(crate) fn dollars(self) -> PriceFigures<f64> {
+        PriceFigures::from_values(self.values().map(|price| price.map(Usd::dollars)))
     }
 }

@@ -9,7 +9,7 @@ use super::error_conversion::{field_rejection, from_store_error};
 use super::request_fields::read_body;
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource, ResourceConflict};
-use crate::gateway::config::{ModelPrice, PriceFault, PriceInput, PriceTerms, TermsInput};
+use crate::gateway::config::{ModelPrice, PriceFault, PriceFigures, PriceInput, PriceTerms, TermsInput};
 use crate::gateway::money::{Factor, Usd};
 use crate::gateway::people::Actor;
 use crate::gateway::prices::{PriceOrigin, PriceTable, TablePrice};
@@ -44,24 +44,24 @@ impl Console {
     pub(crate) async fn set_price(&self, actor: &Actor, body: &[u8]) -> Result<types::Price, Error> {
         require_admin(actor)?;
         let new: types::NewPrice = read_body(NEW_PRICE_FIELDS, body)?;
-        let dollars = [
-            new.text_input,
-            new.cached_text_input,
-            new.image_input,
-            new.cached_image_input,
-            new.image_output,
-            new.text_output,
-            new.per_image,
-            new.cache_write,
-            new.cache_write_1h,
-        ];
+        let figures = PriceFigures {
+            text_input: new.text_input,
+            cached_text_input: new.cached_text_input,
+            image_input: new.image_input,
+            cached_image_input: new.cached_image_input,
+            image_output: new.image_output,
+            text_output: new.text_output,
+            per_image: new.per_image,
+            cache_write: new.cache_write,
+            cache_write_1h: new.cache_write_1h,
+        };
         let terms = TermsInput {
             context_tokens: new.context_tokens.map(|tokens| tokens.get().unsigned_abs()),
             max_output_tokens: new.max_output_tokens.map(|tokens| tokens.get().unsigned_abs()),
             tiers: new.tiers.map(|tiers| tiers.0).unwrap_or_default(),
             tools: new.tools.map(|tools| tools.0).unwrap_or_default(),
         };
-        let input = PriceInput { model: &new.model, from: new.from, dollars, terms, source: new.source.as_deref() };
+        let input = PriceInput { model: &new.model, from: new.from, figures, terms, source: new.source.as_deref() };
         let price = ModelPrice::new(input).map_err(|PriceFault { field, reason }| field_rejection(field, &reason))?;
         self.check_not_in_file(&price.model, price.from)?;
         self.store.set_price(&actor.audit_context(), &price).await.map_err(from_store_error)?;
@@ -118,22 +118,20 @@ fn to_wire_map<T: Copy>(map: &BTreeMap<String, T>, number: fn(T) -> f64) -> Opti
 }
 
 fn to_wire_price(TablePrice { price, origin, version }: &TablePrice) -> types::Price {
-    let dollars = price.figures.values().map(|price| price.map(Usd::dollars));
-    let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, ..] = dollars;
-    let [.., per_image, cache_write, cache_write_1h] = dollars;
+    let dollars = price.figures.dollars();
     let PriceTerms { context_tokens, max_output_tokens, tiers, tools } = &price.terms;
     types::Price {
         model: price.model.clone(),
         from: price.from,
-        text_input,
-        cached_text_input,
-        image_input,
-        cached_image_input,
-        image_output,
-        text_output,
-        per_image,
-        cache_write,
-        cache_write_1h,
+        text_input: dollars.text_input,
+        cached_text_input: dollars.cached_text_input,
+        image_input: dollars.image_input,
+        cached_image_input: dollars.cached_image_input,
+        image_output: dollars.image_output,
+        text_output: dollars.text_output,
+        per_image: dollars.per_image,
+        cache_write: dollars.cache_write,
+        cache_write_1h: dollars.cache_write_1h,
         context_tokens: *context_tokens,
         max_output_tokens: *max_output_tokens,
         tiers: to_wire_map(tiers, Factor::number).map(types::PriceFactors),

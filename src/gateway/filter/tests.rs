@@ -177,7 +177,7 @@ impl SeededRandom {
     }
 }
 
-/// A slow reference implementation of the phrase tree.
+/// A slow reference implementation of the phrase matcher.
 fn naive_match(text: &str, rule: &str) -> bool {
     let normalized = |text: &str| {
         let mut text_out = String::from(" ");
@@ -194,7 +194,7 @@ fn naive_match(text: &str, rule: &str) -> bool {
 }
 
 #[test]
-fn the_phrase_tree_agrees_with_a_naive_search() {
+fn the_phrase_matcher_agrees_with_a_naive_search() {
     let mut random = SeededRandom(7);
     let mut match_count = 0;
     for _ in 0..3_000 {
@@ -206,7 +206,7 @@ fn the_phrase_tree_agrees_with_a_naive_search() {
         let prompt = phrase(8);
         let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
         let expected = rules.iter().any(|rule| naive_match(&prompt, rule));
-        // Unlike the naive search, the tree also finds words that were spelled out in single letters.
+        // Unlike the naive search, the matcher also finds words that were spelled out in single letters.
         let spelled =
             text_folding::normalize_rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
         let is_refused = filters.check("default", &prompt) != FilterVerdict::Pass;
@@ -214,6 +214,23 @@ fn the_phrase_tree_agrees_with_a_naive_search() {
         match_count += usize::from(expected);
     }
     assert!((300..2_700).contains(&match_count), "both results must be frequent: {match_count}");
+}
+
+#[test]
+fn of_several_phrases_the_first_in_the_text_matches_and_of_those_the_shortest() {
+    let filters = filters(&["red fox jumps far", "fox jumps", "Red_Fox", "red fox", "jumps"], &[]).unwrap();
+    for (prompt, rule) in [
+        ("a red fox jumps far", "words[2]"),
+        ("a fox jumps far", "words[1]"),
+        ("fox far jumps", "words[4]"),
+        ("reds fox, jumps", "words[4]"),
+    ] {
+        check(&filters, prompt, Some(rule));
+    }
+    // A phrase that begins earlier matches, even if another one ends earlier.
+    let filters = self::filters(&["fox jumps", "a red fox jumps far"], &[]).unwrap();
+    check(&filters, "a red fox jumps far", Some("words[1]"));
+    check(&filters, "a red fox jumps", Some("words[0]"));
 }
 
 #[test]

@@ -3,15 +3,13 @@
 use chrono::Utc;
 
 use crate::gateway::Gateway;
-use crate::gateway::config::{FIGURE_NAMES, FieldOperations, ImageModelSpec, SizeRules};
+use crate::gateway::config::{FIGURE_NAMES, FieldOperations, ImageModelSpec};
 use crate::gateway::keys::Caller;
-use crate::gateway::rules::{ModelParameter, ParameterValues};
+use crate::gateway::rules::operation_names;
 use crate::wire::types;
 
 /// The name of the price of an image. All other prices are those of a million tokens.
 const PER_IMAGE: &str = "per_image";
-const GENERATIONS: &str = "generations";
-const EDITS: &str = "edits";
 
 /// Handles `GET /v1/images/models`, in the order of the models.
 pub(crate) fn list_image_models(gateway: &Gateway, caller: &Caller) -> types::ImageModelList {
@@ -35,7 +33,7 @@ pub(super) fn capabilities(gateway: &Gateway, model: &ImageModelSpec) -> types::
         operations: operation_names(FieldOperations::Both),
         supports_streaming: model.can_stream,
         passthrough: model.passes_unknown,
-        parameters: gateway.image_models().parameters(model).into_iter().map(to_wire_parameter).collect(),
+        parameters: gateway.image_models().parameters(model),
         extra: serde_json::Map::new(),
     }
 }
@@ -65,76 +63,4 @@ fn prices(gateway: &Gateway, model: &str) -> Vec<types::ImageModelPrice> {
             extra: serde_json::Map::new(),
         })
         .collect()
-}
-
-fn operation_names(operations: FieldOperations) -> Vec<String> {
-    let names: &[&str] = match operations {
-        FieldOperations::Generations => &[GENERATIONS],
-        FieldOperations::Edits => &[EDITS],
-        FieldOperations::Both => &[GENERATIONS, EDITS],
-    };
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn to_wire_parameter(parameter: ModelParameter) -> types::ImageModelParameter {
-    let mut wire = types::ImageModelParameter {
-        name: parameter.name,
-        type_: String::new(),
-        required: parameter.required,
-        operations: operation_names(parameter.operations),
-        values: Vec::new(),
-        min: None,
-        max: None,
-        max_length: None,
-        max_count: None,
-        size_rules: None,
-        extra: serde_json::Map::new(),
-    };
-    let kind = match parameter.values {
-        ParameterValues::Words(words) => {
-            wire.values = words;
-            "enum"
-        }
-        ParameterValues::Integer { min, max } => {
-            (wire.min, wire.max) = (min.map(to_number), max.map(to_number));
-            "integer"
-        }
-        ParameterValues::Number { min, max } => {
-            (wire.min, wire.max) = (min, max);
-            "number"
-        }
-        ParameterValues::Boolean => "boolean",
-        ParameterValues::Text(max) => {
-            wire.max_length = max;
-            "string"
-        }
-        ParameterValues::Size(rules) => {
-            wire.size_rules = Some(to_wire_size_rules(&rules));
-            "size"
-        }
-        ParameterValues::Object => "object",
-        ParameterValues::Files(max) => {
-            wire.max_count = Some(max);
-            "file"
-        }
-    };
-    kind.clone_into(&mut wire.type_);
-    wire
-}
-
-#[expect(clippy::cast_precision_loss, reason = "the limits of fields are at most 2^53")]
-const fn to_number(limit: i64) -> f64 {
-    limit as f64
-}
-
-fn to_wire_size_rules(rules: &SizeRules) -> types::ImageModelSizeRules {
-    types::ImageModelSizeRules {
-        multiple_of: rules.multiple_of,
-        min_edge: rules.min_edge,
-        max_edge: rules.max_edge,
-        min_pixels: rules.min_pixels,
-        max_pixels: rules.max_pixels,
-        max_ratio: rules.max_ratio,
-        extra: serde_json::Map::new(),
-    }
 }

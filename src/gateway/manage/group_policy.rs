@@ -136,6 +136,9 @@ fn filter_problem(error: &FilterError) -> ConfigProblem {
         FilterError::Word { index, .. } => {
             ConfigProblem::for_setting(&format!("filter.words[{index}]"), "contains no visible character")
         }
+        FilterError::Words { source, .. } => {
+            ConfigProblem::for_setting("filter.words", &format!("cannot be used together: {source}"))
+        }
         FilterError::Patterns { source, .. } => {
             ConfigProblem::for_setting("filter.patterns", &format!("cannot be used together: {source}"))
         }

@@ -8,14 +8,13 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::examples::CodeExample;
+use super::examples::{CodeExample, ImageCall, call_examples};
 use super::first_steps::newest_record;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
-use super::playground_call::{self, ImageCall};
 use super::playground_run::PlaygroundRun;
 use super::stored_images;
 use crate::error::Error;
@@ -116,8 +115,8 @@ pub(super) async fn preview(context: &PageContext<'_>) -> Result<PageResponse, P
     let estimate = estimate(context, &form, &fields).await?;
     let is_edit = !context.request.form_field(IMAGE_FIELD).is_empty();
     let has_mask = !context.request.form_field("mask").is_empty();
-    let call = ImageCall { fields: stated_fields(fields), is_edit, has_mask };
-    let preview = RequestPreview { estimate, examples: playground_call::examples(context.site, &call), is_edit };
+    let call = ImageCall::new(stated_fields(fields), is_edit, has_mask);
+    let preview = RequestPreview { estimate, examples: call_examples(context.site, &call), is_edit };
     render_page(context, StatusCode::OK, form, Some(preview), None).await
 }
 

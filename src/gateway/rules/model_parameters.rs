@@ -1,6 +1,8 @@
 //! Describes the parameters of an image model: those of the API document with the values that the model allows, and
 //! those that the operator has added. Pure; it is the same data that the rules check.
 
+use serde_json::Map;
+
 use super::ImageModels;
 use super::fields::FieldRestriction;
 use crate::gateway::config::{FieldOperations, ImageModelSpec, ModelFieldKind, SizeRules};
@@ -8,80 +10,50 @@ use crate::tables::{
     Field, FieldKind, GRID_PX, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS, MAX_EDGE_PX, MAX_EDIT_IMAGES, MAX_PIXELS,
     MAX_RATIO, MIN_PIXELS, field,
 };
+use crate::wire::types::{ImageModelParameter, ImageModelSizeRules};
 
-/// A parameter of requests for one model.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ModelParameter {
-    /// The name of the field or part.
-    pub(crate) name: String,
-    /// The values that it can have.
-    pub(crate) values: ParameterValues,
-    /// True if a request must have it.
-    pub(crate) required: bool,
-    /// The requests that can have it.
-    pub(crate) operations: FieldOperations,
-}
-
-/// The values that a parameter can have.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ParameterValues {
-    /// One of these words.
-    Words(Vec<String>),
-    /// A whole number within these limits.
-    Integer {
-        /// The least value.
-        min: Option<i64>,
-        /// The greatest value.
-        max: Option<i64>,
-    },
-    /// A number within these limits.
-    Number {
-        /// The least value.
-        min: Option<f64>,
-        /// The greatest value.
-        max: Option<f64>,
-    },
-    /// True or false.
-    Boolean,
-    /// A text of at most this many characters.
-    Text(Option<u64>),
-    /// `auto`, or a size in pixels that obeys these rules.
-    Size(SizeRules),
-    /// An object, whose members the upstream checks.
-    Object,
-    /// Files: at most this many.
-    Files(u64),
-}
+const GENERATIONS: &str = "generations";
+const EDITS: &str = "edits";
 
 // === impl ImageModels ===
 
 impl ImageModels {
     /// Returns the parameters of a model, in the order of the API document, then those that the operator has added.
-    pub(crate) fn parameters(&self, model: &ImageModelSpec) -> Vec<ModelParameter> {
+    pub(crate) fn parameters(&self, model: &ImageModelSpec) -> Vec<ImageModelParameter> {
         let documented = IMAGE_EDIT_FIELDS.iter().filter(|row| is_supported(model, row.name));
         let documented = documented.filter_map(|row| {
             let in_generations = field(IMAGE_GENERATION_FIELDS, row.name).is_some();
-            Some(ModelParameter {
-                name: row.name.to_owned(),
-                values: values(row, self.restriction(model, row.name))?,
-                required: row.required,
-                operations: if in_generations { FieldOperations::Both } else { FieldOperations::Edits },
-            })
+            let operations = if in_generations { FieldOperations::Both } else { FieldOperations::Edits };
+            let values = documented_values(row, self.restriction(model, row.name))?;
+            Some(with_name(values, row.name, row.required, operations))
         });
-        let added = model.fields.iter().map(|field| ModelParameter {
-            name: field.name.clone(),
-            values: added_values(&field.kind),
-            required: field.required,
-            operations: field.operations,
-        });
-        let files = model.file_parts.iter().map(|part| ModelParameter {
-            name: part.name.clone(),
-            values: ParameterValues::Files(u64::from(part.max_count)),
-            required: false,
-            operations: FieldOperations::Edits,
-        });
-        documented.chain(added).chain(files).collect()
+        let added = model.fields.iter();
+        let added =
+            added.map(|field| with_name(added_values(&field.kind), &field.name, field.required, field.operations));
+        let parts = model.file_parts.iter();
+        let parts =
+            parts.map(|part| with_name(files(part.max_count.into()), &part.name, false, FieldOperations::Edits));
+        documented.chain(added).chain(parts).collect()
     }
+}
+
+/// Returns the operations as the description of a model names them.
+pub(crate) fn operation_names(operations: FieldOperations) -> Vec<String> {
+    let names: &[&str] = match operations {
+        FieldOperations::Generations => &[GENERATIONS],
+        FieldOperations::Edits => &[EDITS],
+        FieldOperations::Both => &[GENERATIONS, EDITS],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn with_name(
+    values: ImageModelParameter,
+    name: &str,
+    required: bool,
+    operations: FieldOperations,
+) -> ImageModelParameter {
+    ImageModelParameter { name: name.to_owned(), required, operations: operation_names(operations), ..values }
 }
 
 /// True if a request for the model can have a value for this field other than the default.
@@ -97,23 +69,75 @@ fn is_supported(model: &ImageModelSpec, name: &str) -> bool {
     }
 }
 
-fn values(row: &Field, restriction: Option<FieldRestriction<'_>>) -> Option<ParameterValues> {
-    let words = |words: &[&str]| ParameterValues::Words(words.iter().map(|word| (*word).to_owned()).collect());
+/// Returns a parameter of this type that has no limits and no name yet.
+fn of_type(kind: &str) -> ImageModelParameter {
+    ImageModelParameter {
+        name: String::new(),
+        type_: kind.to_owned(),
+        required: false,
+        operations: Vec::new(),
+        values: Vec::new(),
+        min: None,
+        max: None,
+        max_length: None,
+        max_count: None,
+        size_rules: None,
+        extra: Map::new(),
+    }
+}
+
+fn words(values: Vec<String>) -> ImageModelParameter {
+    ImageModelParameter { values, ..of_type("enum") }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the limits of fields are at most 2^53")]
+fn integer(min: Option<i64>, max: Option<i64>) -> ImageModelParameter {
+    let number = |limit: i64| limit as f64;
+    ImageModelParameter { min: min.map(number), max: max.map(number), ..of_type("integer") }
+}
+
+fn text(max_length: Option<u64>) -> ImageModelParameter {
+    ImageModelParameter { max_length, ..of_type("string") }
+}
+
+fn files(max_count: u64) -> ImageModelParameter {
+    ImageModelParameter { max_count: Some(max_count), ..of_type("file") }
+}
+
+/// `auto`, or a size in pixels that obeys these rules.
+fn size(rules: &SizeRules) -> ImageModelParameter {
+    let SizeRules { multiple_of, min_edge, max_edge, min_pixels, max_pixels, max_ratio } = *rules;
+    let extra = Map::new();
+    let rules = ImageModelSizeRules { multiple_of, min_edge, max_edge, min_pixels, max_pixels, max_ratio, extra };
+    ImageModelParameter { size_rules: Some(rules), ..of_type("size") }
+}
+
+fn documented_values(row: &Field, restriction: Option<FieldRestriction<'_>>) -> Option<ImageModelParameter> {
+    let owned_words = |list: &[&str]| words(list.iter().map(|word| (*word).to_owned()).collect());
     Some(match (row.kind, restriction) {
-        (_, Some(FieldRestriction::Words(list) | FieldRestriction::Sizes(list))) => words(&list),
-        (_, Some(FieldRestriction::SizeRules(rules))) => ParameterValues::Size(rules.clone()),
-        (FieldKind::Integer { min, .. }, Some(FieldRestriction::AtMost(max))) => {
-            ParameterValues::Integer { min: Some(min), max: Some(max) }
-        }
-        (FieldKind::Integer { min, max }, _) => ParameterValues::Integer { min: Some(min), max: Some(max) },
-        (FieldKind::Choice(list), _) => words(list),
-        (FieldKind::Boolean, _) => ParameterValues::Boolean,
-        (FieldKind::Text { max, .. }, _) => ParameterValues::Text((max < u64::MAX).then_some(max)),
-        (FieldKind::Size, _) => ParameterValues::Size(documented_size_rules()),
-        (FieldKind::Images, _) => ParameterValues::Files(MAX_EDIT_IMAGES),
-        (FieldKind::Image, _) => ParameterValues::Files(1),
+        (_, Some(FieldRestriction::Words(list) | FieldRestriction::Sizes(list))) => owned_words(&list),
+        (_, Some(FieldRestriction::SizeRules(rules))) => size(rules),
+        (FieldKind::Integer { min, .. }, Some(FieldRestriction::AtMost(max))) => integer(Some(min), Some(max)),
+        (FieldKind::Integer { min, max }, _) => integer(Some(min), Some(max)),
+        (FieldKind::Choice(list), _) => owned_words(list),
+        (FieldKind::Boolean, _) => of_type("boolean"),
+        (FieldKind::Text { max, .. }, _) => text((max < u64::MAX).then_some(max)),
+        (FieldKind::Size, _) => size(&documented_size_rules()),
+        (FieldKind::Images, _) => files(MAX_EDIT_IMAGES),
+        (FieldKind::Image, _) => files(1),
         _ => return None,
     })
+}
+
+fn added_values(kind: &ModelFieldKind) -> ImageModelParameter {
+    match kind {
+        ModelFieldKind::Choice(list) => words(list.clone()),
+        ModelFieldKind::Integer { min, max } => integer(*min, *max),
+        ModelFieldKind::Number { min, max } => ImageModelParameter { min: *min, max: *max, ..of_type("number") },
+        ModelFieldKind::Boolean => of_type("boolean"),
+        ModelFieldKind::Text { max_chars } => text(Some(u64::from(*max_chars))),
+        ModelFieldKind::Object => of_type("object"),
+    }
 }
 
 /// The four size rules of the API document. `auto` is always allowed.
@@ -128,43 +152,46 @@ fn documented_size_rules() -> SizeRules {
     }
 }
 
-fn added_values(kind: &ModelFieldKind) -> ParameterValues {
-    match kind {
-        ModelFieldKind::Choice(words) => ParameterValues::Words(words.clone()),
-        ModelFieldKind::Integer { min, max } => ParameterValues::Integer { min: *min, max: *max },
-        ModelFieldKind::Number { min, max } => ParameterValues::Number { min: *min, max: *max },
-        ModelFieldKind::Boolean => ParameterValues::Boolean,
-        ModelFieldKind::Text { max_chars } => ParameterValues::Text(Some(u64::from(*max_chars))),
-        ModelFieldKind::Object => ParameterValues::Object,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::gateway::config::{FilePart, ModelField};
 
-    fn named<'a>(parameters: &'a [ModelParameter], name: &str) -> Option<&'a ModelParameter> {
+    fn named<'a>(parameters: &'a [ImageModelParameter], name: &str) -> Option<&'a ImageModelParameter> {
         parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// The parameter in JSON, without the members that it does not have.
+    fn described(parameters: &[ImageModelParameter], name: &str) -> Option<serde_json::Value> {
+        named(parameters, name).map(|parameter| serde_json::to_value(parameter).unwrap())
     }
 
     #[test]
     fn the_parameters_of_the_default_model_are_those_of_the_document() {
         let models = ImageModels::default();
         let parameters = models.parameters(&ImageModelSpec::default_model());
-        let values = |name: &str| named(&parameters, name).map(|parameter| parameter.values.clone());
-        let words =
-            |words: &[&str]| Some(ParameterValues::Words(words.iter().map(|word| (*word).to_owned()).collect()));
-        assert_eq!(values("quality"), words(&["low", "medium", "high", "auto"]));
-        assert_eq!(values("n"), Some(ParameterValues::Integer { min: Some(1), max: Some(10) }));
-        assert_eq!(values("size"), Some(ParameterValues::Size(documented_size_rules())));
-        assert_eq!(values("stream"), Some(ParameterValues::Boolean));
-        assert_eq!((values("input_fidelity"), values("model")), (None, None));
-        let mask = named(&parameters, "mask").unwrap();
-        assert_eq!((mask.values.clone(), mask.operations), (ParameterValues::Files(1), FieldOperations::Edits));
+        let both = json!(["generations", "edits"]);
+        for (name, expected) in [
+            ("quality", json!({"type": "enum", "values": ["low", "medium", "high", "auto"], "operations": both})),
+            ("n", json!({"type": "integer", "min": 1.0, "max": 10.0, "operations": both})),
+            ("stream", json!({"type": "boolean", "operations": both})),
+            ("mask", json!({"type": "file", "max_count": 1, "operations": ["edits"]})),
+        ] {
+            let mut expected = expected;
+            (expected["name"], expected["required"]) = (json!(name), json!(false));
+            assert_eq!(described(&parameters, name), Some(expected), "{name}");
+        }
+        assert_eq!((described(&parameters, "input_fidelity"), described(&parameters, "model")), (None, None));
         assert!(named(&parameters, "prompt").unwrap().required);
+        let rules = json!({
+            "multiple_of": GRID_PX, "max_edge": MAX_EDGE_PX, "min_pixels": MIN_PIXELS, "max_pixels": MAX_PIXELS,
+            "max_ratio": MAX_RATIO,
+        });
+        assert_eq!(described(&parameters, "size").unwrap()["size_rules"], rules);
         // The described rules are those that are checked.
-        let Some(ParameterValues::Size(rules)) = values("size") else { panic!("size rules") };
+        let rules = documented_size_rules();
         for (width, height) in [(1024, 1024), (3840, 2160), (1000, 1000), (512, 512), (3072, 1008), (3856, 2160)] {
             assert_eq!(rules.allow(width, height), crate::image::Size::new(width, height).is_ok(), "{width}x{height}");
         }
@@ -189,13 +216,13 @@ mod tests {
         };
         let parameters = ImageModels::new(std::slice::from_ref(&model)).parameters(&model);
         for name in ["stream", "partial_images", "output_compression"] {
-            assert_eq!(named(&parameters, name), None, "{name}");
+            assert_eq!(described(&parameters, name), None, "{name}");
         }
-        let expected = ParameterValues::Integer { min: Some(1), max: None };
-        let frames = named(&parameters, "frame_count").unwrap();
-        assert_eq!((frames.values.clone(), frames.operations), (expected, FieldOperations::Generations));
-        assert_eq!(named(&parameters, "markup").unwrap().values, ParameterValues::Files(2));
-        let fidelity = ParameterValues::Words(vec!["low".to_owned()]);
-        assert_eq!(named(&parameters, "input_fidelity").unwrap().values, fidelity);
+        let expected = json!({
+            "name": "frame_count", "type": "integer", "required": true, "operations": ["generations"], "min": 1.0
+        });
+        assert_eq!(described(&parameters, "frame_count"), Some(expected));
+        assert_eq!(named(&parameters, "markup").unwrap().max_count, Some(2));
+        assert_eq!(named(&parameters, "input_fidelity").unwrap().values, ["low"]);
     }
 }

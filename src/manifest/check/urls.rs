@@ -3,8 +3,6 @@
 mod hosts;
 mod repository;
 
-use std::net::IpAddr;
-
 use url::Url;
 
 use super::CheckOptions;
@@ -18,7 +16,7 @@ const REMOTE_SCHEMES: [&str; 4] = ["https", "http", "ssh", "git"];
 /// Returns true if a request may be sent to an address.
 ///
 /// The address must use https and contain no credentials, and its host must not be a link-local address. Unless
-/// `allow_private` is true, its host must be publicly reachable. The addresses to which the host name resolves are checked separately ([`is_public`]).
+/// `allow_private` is true, its host must be publicly reachable. The addresses to which the host name resolves are checked separately ([`is_public`](crate::manifest::is_public)).
 #[must_use]
 pub fn may_be_requested(url: &Url, allow_private: bool) -> bool {
     let is_reachable = |host| !hosts::is_link_local(&host) && (allow_private || !hosts::is_private(&host));
@@ -26,12 +24,6 @@ pub fn may_be_requested(url: &Url, allow_private: bool) -> bool {
         && url.username().is_empty()
         && url.password().is_none()
         && url.host().is_some_and(is_reachable)
-}
-
-/// Returns true if an address is publicly reachable: it is not in a private, local, reserved or documentation network.
-#[must_use]
-pub fn is_public(address: IpAddr) -> bool {
-    !hosts::is_private_address(address)
 }
 
 pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {

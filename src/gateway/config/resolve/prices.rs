@@ -6,7 +6,7 @@ use chrono::NaiveDate;
 
 use super::ConfigResolver;
 use crate::gateway::config::raw::RawPrice;
-use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFault, PriceInput, TermsInput};
+use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFault, PriceFigures, PriceInput, TermsInput};
 
 impl ConfigResolver<'_> {
     pub(super) fn prices(&mut self) -> Vec<ModelPrice> {
@@ -26,17 +26,17 @@ impl ConfigResolver<'_> {
             self.report(&format!("{path}.from"), "must be a day, such as `2026-04-21`");
             return None;
         };
-        let dollars = [
-            raw.text_input,
-            raw.cached_text_input,
-            raw.image_input,
-            raw.cached_image_input,
-            raw.image_output,
-            raw.text_output,
-            raw.per_image,
-            raw.cache_write,
-            raw.cache_write_1h,
-        ];
+        let figures = PriceFigures {
+            text_input: raw.text_input,
+            cached_text_input: raw.cached_text_input,
+            image_input: raw.image_input,
+            cached_image_input: raw.cached_image_input,
+            image_output: raw.image_output,
+            text_output: raw.text_output,
+            per_image: raw.per_image,
+            cache_write: raw.cache_write,
+            cache_write_1h: raw.cache_write_1h,
+        };
         let terms = TermsInput {
             context_tokens: raw.context_tokens,
             max_output_tokens: raw.max_output_tokens,
@@ -51,7 +51,7 @@ impl ConfigResolver<'_> {
         if FIGURE_NAMES.iter().any(|name| self.layers.file.is_flagged(&format!("{path}.{name}"))) {
             return None;
         }
-        let price = ModelPrice::new(PriceInput { model, from, dollars, terms, source: raw.source.as_deref() });
+        let price = ModelPrice::new(PriceInput { model, from, figures, terms, source: raw.source.as_deref() });
         price.map_err(|PriceFault { field, reason }| self.report(&format!("{path}.{field}"), &reason)).ok()
     }
 }

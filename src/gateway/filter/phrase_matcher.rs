@@ -4,42 +4,52 @@
 //! must not know how letters are written: its input is text that [`super::text_folding`] has normalized.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use super::{letter_forms, text_folding};
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::{FilterError, letter_forms, text_folding};
 
 /// The smallest number of single letters in a row that counts as a spelled-out word (our choice).
 const MIN_SPELLED_LETTERS: usize = 3;
 
-/// A tree of phrases: each edge is one word.
-#[derive(Debug, Default)]
-pub(super) struct PhraseTree {
-    children: HashMap<Box<str>, PhraseTree>,
-    /// The rule that ends at this node.
-    rule: Option<usize>,
+/// Finds all phrases at once.
+#[derive(Debug)]
+pub(super) struct PhraseMatcher {
+    /// Its patterns are the tokens of the phrases, as [`join_tokens`] writes them.
+    matcher: AhoCorasick,
+    /// The rule of each pattern.
+    rules: Vec<usize>,
 }
 
-/// The error for a rule without a visible character.
-#[derive(Debug)]
-pub(super) struct EmptyRuleError;
+// === impl PhraseMatcher ===
 
-// === impl PhraseTree ===
-
-impl PhraseTree {
-    pub(super) fn is_empty(&self) -> bool {
-        self.children.is_empty()
+impl PhraseMatcher {
+    /// Builds the matcher for these phrases. If two are equal, the first is kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a phrase without a visible character, and for phrases that need too much memory.
+    pub(super) fn new(group: &str, phrases: &[String]) -> Result<Self, FilterError> {
+        let pattern = |(index, phrase): (usize, &String)| {
+            let text = text_folding::normalize_rule(phrase);
+            let tokens = tokenize(&text);
+            if tokens.is_empty() {
+                return Err(FilterError::Word { group: group.to_owned(), index });
+            }
+            Ok((join_tokens(&tokens), index))
+        };
+        let mut patterns = phrases.iter().enumerate().map(pattern).collect::<Result<Vec<_>, _>>()?;
+        // Of the phrases that begin at the same word, the shortest matches.
+        patterns.sort_by_key(|(pattern, _)| pattern.len());
+        let (patterns, rules): (Vec<String>, Vec<usize>) = patterns.into_iter().unzip();
+        let matcher = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(patterns);
+        let matcher =
+            matcher.map_err(|source| FilterError::Words { group: group.to_owned(), source: Box::new(source) })?;
+        Ok(Self { matcher, rules })
     }
 
-    /// Adds a rule. If two rules are equal, the first is kept.
-    pub(super) fn add(&mut self, text: &str, rule: usize) -> Result<(), EmptyRuleError> {
-        let text = text_folding::normalize_rule(text);
-        let tokens = tokenize(&text);
-        if tokens.is_empty() {
-            return Err(EmptyRuleError);
-        }
-        let end = tokens.into_iter().fold(self, |node, token| node.children.entry(token.into()).or_default());
-        end.rule.get_or_insert(rule);
-        Ok(())
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// Returns the rule that matches first in the text.
@@ -51,21 +61,14 @@ impl PhraseTree {
         self.find_in_tokens(&tokens).or_else(|| self.find_in_tokens(&join_spelled_words(&tokens)?))
     }
 
-    fn find_in_tokens<T: AsRef<str>>(&self, tokens: &[T]) -> Option<usize> {
-        (0..tokens.len()).find_map(|start| self.match_prefix(&tokens[start..]))
+    fn find_in_tokens(&self, tokens: &[Cow<'_, str>]) -> Option<usize> {
+        self.matcher.find(&join_tokens(tokens)).map(|found| self.rules[found.pattern()])
     }
+}
 
-    /// Returns the shortest rule that is a prefix of the tokens.
-    fn match_prefix<T: AsRef<str>>(&self, tokens: &[T]) -> Option<usize> {
-        let mut node = self;
-        for token in tokens {
-            node = node.children.get(token.as_ref())?;
-            if node.rule.is_some() {
-                break;
-            }
-        }
-        node.rule
-    }
+/// Returns the tokens as one text in which each token has a space on both sides. No token contains a space.
+fn join_tokens(tokens: &[Cow<'_, str>]) -> String {
+    format!(" {} ", tokens.join(" "))
 }
 
 /// Returns the words of a text, and each character between them that is not a space, `-` or `_`.
