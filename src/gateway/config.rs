@@ -40,8 +40,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use config_printer::EffectiveSetting;
 use http::Uri;
-use resolve::{ConfigLayers, resolve, resolve_for_command};
+use resolve::{WrittenConfig, resolve};
 
 use crate::tables::{ADMIN_MAX_IMAGE_DEADLINE_MS, MAX_RESPONSES_BODY_BYTES};
 pub(crate) use account::{
@@ -174,6 +175,8 @@ pub(crate) struct Config {
     /// One problem for each secret that is absent. Only commands may start without a secret, so this is empty for the
     /// gateway itself.
     absent_secrets: Vec<ConfigProblem>,
+    /// The value of each setting, for people.
+    settings: Vec<EffectiveSetting>,
     sources: BTreeMap<String, SettingSource>,
     /// The path given with `--config` or its variable, if any.
     file: Option<PathBuf>,
@@ -268,8 +271,8 @@ enum SettingSource {
     #[default]
     Default,
     File,
-    Environment(&'static str),
-    Flag(&'static str),
+    /// An environment variable or an argument, by its name.
+    Named(&'static str),
 }
 
 /// Reads the file that `--config` or its variable names, if any, and merges it with the environment and the command
@@ -279,7 +282,7 @@ enum SettingSource {
 ///
 /// Returns all problems with the settings, in the order of the file.
 pub(crate) fn load(overrides: ConfigOverrides, host: &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>> {
-    load_with(overrides, host, resolve)
+    load_with(overrides, host, false)
 }
 
 /// Does the same as [`load`] for a command that is not the gateway: only the secrets that open the store must be
@@ -292,17 +295,17 @@ pub(crate) fn load_for_command(
     overrides: ConfigOverrides,
     host: &dyn HostEnvironment,
 ) -> Result<Config, Vec<ConfigProblem>> {
-    load_with(overrides, host, resolve_for_command)
+    load_with(overrides, host, true)
 }
 
 fn load_with(
     overrides: ConfigOverrides,
     host: &dyn HostEnvironment,
-    resolve: fn(&ConfigLayers, &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>>,
+    allows_absent_secrets: bool,
 ) -> Result<Config, Vec<ConfigProblem>> {
     let file = overrides.config.clone().or_else(|| host.variable(CONFIG_VARIABLE).map(PathBuf::from));
-    let layers = ConfigLayers::read(overrides, host).map_err(|problem| vec![problem])?;
-    let config = resolve(&layers, host)?;
+    let written = WrittenConfig::read(overrides, host).map_err(|problem| vec![problem])?;
+    let config = resolve(&written, host, allows_absent_secrets)?;
     Ok(Config { file, ..config })
 }
 
@@ -333,8 +336,7 @@ impl Config {
 
     /// Returns the arguments with which another command uses the same installation, with a space before each.
     pub(crate) fn arguments(&self) -> String {
-        let is_data_dir_given =
-            matches!(self.sources.get("data_dir"), Some(SettingSource::Flag(_) | SettingSource::Environment(_)));
+        let is_data_dir_given = matches!(self.sources.get("data_dir"), Some(SettingSource::Named(_)));
         let data_dir = is_data_dir_given.then_some(&self.data_dir);
         let arguments = [("--config", self.file.as_ref()), ("--data-dir", data_dir)];
         let arguments = arguments.into_iter().filter_map(|(name, path)| Some((name, path?)));

@@ -19,7 +19,9 @@ const SETTINGS: &str = "docs/configuration.md";
 /// The target of a link, without its title.
 static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\]\(([^)\s]+)\)"));
 /// A setting with an environment variable, as the source declares it.
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r#"Names \{ variable: "([A-Z_]+)", flag: "([a-z-]*)" \}"#));
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r#""([a-z_]+)", "(IMAGATE_[A-Z_]+)""#));
+/// A setting with an argument, as the source declares it.
+static ARGUMENT: LazyLock<Regex> = LazyLock::new(|| pattern(r#""([a-z_]+)", "(--[a-z-]+)""#));
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -58,10 +60,10 @@ fn rule_differences(page: &str) -> Vec<String> {
 
 /// One line for each variable or argument that only the page of the settings or only the code has.
 fn variable_differences(page: &str) -> Vec<String> {
-    let source = fs::read_to_string(root().join("src/gateway/config/resolve.rs")).expect("the source");
-    let row = |variable: &str, argument: &str| {
-        let setting = variable.trim_start_matches("IMAGATE_").to_lowercase();
-        let argument = if argument.is_empty() { String::new() } else { format!("`{argument}` ") };
+    let source = fs::read_to_string(root().join("src/gateway/config/resolve/written.rs")).expect("the source");
+    let row = |setting: &str, variable: &str| {
+        let argument = ARGUMENT.captures_iter(&source).find(|found| &found[1] == setting);
+        let argument = argument.map(|found| format!("`{}` ", &found[2])).unwrap_or_default();
         format!("| `{setting}` | `{variable}` | {argument}|")
     };
     let coded: BTreeSet<String> = VARIABLE.captures_iter(&source).map(|found| row(&found[1], &found[2])).collect();

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use http::{HeaderMap, Uri};
 
 use super::ConfigSecret;
-use super::raw::{AccountImageUrls, AccountKind, AccountProtocol, AccountTier, OauthClientAuth, OauthGrant};
+use super::raw::{AccountImageUrls, AccountKind, AccountProtocol, AccountTier, OauthClientAuth};
 
 /// One upstream account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,18 +123,5 @@ impl UpstreamConfig {
             Self::Simulator => None,
             Self::Api(endpoint) => Some(endpoint.protocol),
         }
-    }
-}
-
-// === impl GrantConfig ===
-
-impl GrantConfig {
-    /// Returns the word for the grant in the configuration file.
-    pub(crate) const fn as_str(&self) -> &'static str {
-        let kind = match self {
-            Self::RefreshToken(_) => OauthGrant::RefreshToken,
-            Self::ClientCredentials => OauthGrant::ClientCredentials,
-        };
-        kind.as_str()
     }
 }

@@ -4,6 +4,7 @@
 //! serde reads the remaining settings, so that one pass finds every problem.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -301,11 +302,11 @@ fn describe_value(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-fn one_of(words: &[&str]) -> String {
+pub(super) fn one_of(words: &[impl fmt::Display]) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
 }
 
-fn join_path(path: &str, name: &str) -> String {
+pub(super) fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
@@ -315,6 +316,6 @@ fn setting_name(path: &str) -> &str {
 }
 
 /// A path without list indexes: `accounts[2].api_key` becomes `accounts.api_key`.
-fn table_path(path: &str) -> String {
+pub(super) fn table_path(path: &str) -> String {
     path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect::<Vec<_>>().join(".")
 }

@@ -15,10 +15,6 @@ impl CorsOrigins {
         Self(origins.into())
     }
 
-    pub(super) fn as_slice(&self) -> &[String] {
-        &self.0
-    }
-
     /// True if no page of another origin may call the API.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

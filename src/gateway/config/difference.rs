@@ -2,9 +2,14 @@
 //!
 //! A difference holds names only and no values, so it can be logged.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Config;
+use super::config_printer::EffectiveSetting;
+
+/// The tables whose entries are compared one by one.
+const LISTS: [&str; 3] = ["models", "accounts", "groups"];
 
 /// The differences between a new configuration and the one in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +19,7 @@ pub(crate) struct ConfigDifference {
     models: NameDifference,
     aliases: NameDifference,
     /// Changed settings outside of these tables that take effect without a restart.
-    settings: Vec<&'static str>,
+    settings: Vec<String>,
     /// Settings that take effect only at the next start.
     restart: Vec<&'static str>,
 }
@@ -39,24 +44,12 @@ macro_rules! restore_settings {
     }};
 }
 
-/// Lists the names of those settings that are different.
-macro_rules! changed_settings {
-    ($new:ident, $in_force:ident, $($field:ident),*) => {{
-        let mut changed = Vec::new();
-        $(if $new.$field != $in_force.$field {
-            changed.push(stringify!($field));
-        })*
-        changed
-    }};
-}
-
 // === impl Config ===
 
 impl Config {
     /// Changes this new configuration so that it can come into force in the running process, and returns the
     /// differences. Settings that a running process cannot change are set back to the values in force.
     pub(crate) fn reconcile_with(&mut self, in_force: &Self) -> ConfigDifference {
-        in_force.assert_settings_are_listed();
         let new = self;
         let mut restart = restore_settings!(
             new,
@@ -81,83 +74,31 @@ impl Config {
             new.deadlines.connect = in_force.deadlines.connect;
             new.groups.iter_mut().for_each(|group| group.deadlines.connect = in_force.deadlines.connect);
         }
-        let settings = changed_settings!(
-            new,
-            in_force,
-            trusted_proxies,
-            cors_origins,
-            remote_images,
-            max_keys_per_member,
-            work_per_minute,
-            max_tokens_per_user,
-            require_second_factor,
-            drain_timeout,
-            answer_deadline,
-            shutdown_delay,
-            text_models,
-            list_image_models,
-            prices,
-            alerts,
-            oidc,
-            deadlines,
-            admin_token
-        );
+        let is_restored = |setting: &&EffectiveSetting| {
+            restart.iter().any(|name| *name == setting.top_name() || *name == setting.path())
+        };
+        new.settings.retain(|setting| !is_restored(&setting));
+        new.settings.extend(in_force.settings.iter().filter(is_restored).cloned());
         ConfigDifference {
             accounts: NameDifference::between(&in_force.accounts, &new.accounts, |account| &account.name),
             groups: NameDifference::between(&in_force.groups, &new.groups, |group| &group.name),
             models: NameDifference::between(&in_force.image_models, &new.image_models, |model| &model.id),
             aliases: NameDifference::between(&in_force.model_aliases, &new.model_aliases, |alias| &alias.alias),
-            settings,
+            settings: new.changed_settings(in_force),
             restart,
         }
     }
-}
 
-impl Config {
-    /// Does nothing at run time. The code does not compile until a new setting is listed here, which reminds the author
-    /// to handle the setting in [`Self::reconcile_with`].
-    const fn assert_settings_are_listed(&self) {
-        let Self {
-            listen: _,
-            metrics_listen: _,
-            public_url: _,
-            trusted_proxies: _,
-            cors_origins: _,
-            data_dir: _,
-            skills_dir: _,
-            durability: _,
-            max_keys_per_member: _,
-            work_per_minute: _,
-            max_tokens_per_user: _,
-            allow_link_local: _,
-            require_second_factor: _,
-            drain_timeout: _,
-            answer_deadline: _,
-            log_format: _,
-            shutdown_delay: _,
-            text_models: _,
-            alerts: _,
-            oidc: _,
-            prices: _,
-            image_models: _,
-            model_aliases: _,
-            list_image_models: _,
-            connections: _,
-            deadlines: _,
-            accounts: _,
-            groups: _,
-            replay: _,
-            retention: _,
-            uploads: _,
-            remote_images: _,
-            database_url: _,
-            master_key: _,
-            admin_token: _,
-            absent_secrets: _,
-            named_secrets: _,
-            sources: _,
-            file: _,
-        } = self;
+    /// The names at the top of the file whose settings differ, without those of [`LISTS`].
+    fn changed_settings(&self, in_force: &Self) -> Vec<String> {
+        let values = |config: &Self, name: &str| -> BTreeMap<String, EffectiveSetting> {
+            let settings = config.settings.iter().filter(|setting| setting.top_name() == name);
+            settings.map(|setting| (setting.path(), setting.clone())).collect()
+        };
+        let names = self.settings.iter().chain(&in_force.settings).map(EffectiveSetting::top_name);
+        let names: BTreeSet<&str> = names.filter(|name| !LISTS.contains(name)).collect();
+        let changed = names.into_iter().filter(|name| values(self, name) != values(in_force, name));
+        changed.map(str::to_owned).collect()
     }
 }
 

@@ -4,6 +4,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::raw::FieldOperations;
 use crate::tables::{IMAGE_MODELS, ModelRow};
 
@@ -57,20 +60,26 @@ pub(crate) struct ModelAlias {
     pub(crate) groups: Option<Vec<String>>,
 }
 
-/// Rules for sizes. A rule that is `None` does not limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The rules for the sizes of a model. A rule that is left out does not limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(rename = "RawSizeRules")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SizeRules {
-    /// The number of pixels by which both edges must be divisible.
+    /// The number of pixels by which width and height must be divisible.
+    #[schemars(range(min = 1, max = 65_535))]
     pub(crate) multiple_of: Option<u32>,
     /// The shortest edge in pixels.
+    #[schemars(range(min = 1, max = 65_535))]
     pub(crate) min_edge: Option<u32>,
     /// The longest edge in pixels.
+    #[schemars(range(min = 1, max = 65_535))]
     pub(crate) max_edge: Option<u32>,
     /// The least number of pixels in total.
     pub(crate) min_pixels: Option<u32>,
     /// The greatest number of pixels in total.
     pub(crate) max_pixels: Option<u32>,
     /// The greatest ratio of the long edge to the short edge.
+    #[schemars(range(min = 1, max = 65_535))]
     pub(crate) max_ratio: Option<u32>,
 }
 
@@ -219,22 +228,6 @@ impl ModelField {
             FieldOperations::Generations => !is_edit,
             FieldOperations::Edits => is_edit,
             FieldOperations::Both => true,
-        }
-    }
-}
-
-// === impl ModelFieldKind ===
-
-impl ModelFieldKind {
-    /// Returns the word for the kind in the configuration file.
-    pub(crate) const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Choice(_) => "choice",
-            Self::Integer { .. } => "integer",
-            Self::Number { .. } => "number",
-            Self::Boolean => "boolean",
-            Self::Text { .. } => "text",
-            Self::Object => "object",
         }
     }
 }

@@ -18,10 +18,6 @@ impl TrustedProxies {
         Self(networks)
     }
 
-    pub(super) fn networks(&self) -> &[IpNet] {
-        &self.0
-    }
-
     /// Returns the address of the client: the connected peer, or the address that a chain of trusted proxies reports.
     ///
     /// `forwarded` are the values of `X-Forwarded-For`, in their order.

@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 /// The settings of the gateway, as written in the TOML settings file.
 ///
 /// The same type holds the settings of the environment and the command line.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawConfig {
     /// The address to listen on, as `host:port`; port 0 selects a free port. Default: `127.0.0.1:8080`.
@@ -141,7 +141,7 @@ pub(crate) struct RawConfig {
 
 /// The maximum number of concurrent connections of callers. At the limit, unused connections are closed to accept new
 /// ones.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConnections {
     /// The maximum in all, but at most half of the number of files that the process may open. Default: a third of that
@@ -155,7 +155,7 @@ pub(super) struct RawConnections {
 }
 
 /// The time limits for the work on one request.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDeadlines {
     /// The time limit for connecting, and again for the TLS handshake. Default: `5s`.
@@ -166,7 +166,7 @@ pub(super) struct RawDeadlines {
 }
 
 /// The storage of answers, so that a repeated request is not paid for again.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawReplay {
     /// If `true`, the answer of a request whose client disconnected is kept for a retry of that client. Default:
@@ -183,7 +183,7 @@ pub(super) struct RawReplay {
 }
 
 /// The time for which records of requests and changes are kept. By default they are kept forever.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRetention {
     /// The time for the records of requests, such as `400d`. The counts by day are not affected.
@@ -198,7 +198,7 @@ pub(super) struct RawRetention {
 /// The memory and disk space that requests may use while they arrive and run, in megabytes of 1048576 bytes. A request
 /// that exceeds the part of its user or key is answered with 429, and one that exceeds the total with 503; neither costs
 /// anything.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawUploads {
     /// Memory for request bodies and what is made of them, for all requests together. Default: 64.
@@ -233,7 +233,7 @@ pub(super) struct RawUploads {
 }
 
 /// One upstream account.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawAccount {
     /// The name of the account in logs and records: letters, digits, `.`, `_` and `-`.
@@ -295,7 +295,7 @@ pub(super) struct RawAccount {
 }
 
 /// One group of keys.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawGroup {
     /// The name of the group for keys and accounts: letters, digits, `.`, `_` and `-`.
@@ -340,7 +340,7 @@ pub(super) struct RawGroup {
 
 /// Limits on the requests of a group, a user or a key. A limit that is left out does not apply. A request must fit into
 /// the limits of its group, of its user and of its key.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLimits {
     /// The maximum number of requests that begin within any minute.
@@ -371,7 +371,7 @@ pub(super) struct RawLimits {
 }
 
 /// The content filter for prompts. It runs before anything is charged.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFilter {
     /// Words and phrases that a prompt must not contain, regardless of case.
@@ -383,7 +383,7 @@ pub(super) struct RawFilter {
 }
 
 /// A service with the endpoint `/moderations`, which checks prompts.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawModeration {
     /// The address of the service with its version, such as `https://api.openai.com/v1`.
@@ -403,7 +403,7 @@ pub(super) struct RawModeration {
 }
 
 /// The source of a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(title = "{ env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets")]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SecretSource {
@@ -414,7 +414,7 @@ pub(crate) enum SecretSource {
 }
 
 /// The value of a header.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[schemars(title = "a string, { env = \"NAME\" } or { file = \"PATH\" }")]
 #[serde(untagged)]
 pub(super) enum RawHeader {

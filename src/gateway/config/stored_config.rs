@@ -14,7 +14,7 @@ use super::config_file::ConfigFile;
 use super::host_environment::{HostEnvironment, Platform};
 use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::SecretSource;
-use super::resolve::{ConfigLayers, resolve_account, resolve_group, resolve_limits};
+use super::resolve::{ConfigResolver, WrittenConfig, resolve_part};
 use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, RequestLimits, address, pattern};
 use crate::tables::PATTERNS_MAX;
 
@@ -64,9 +64,10 @@ pub(crate) fn account_from_json(
     for field in secrets.keys() {
         insert_secret_reference(&mut fields, field);
     }
-    let layers = layers_of_tables(&location, &json!({ "allow_link_local": allow_link_local, "accounts": [fields] }))?;
-    resolve_account(&layers, &SecretEnvironment(secrets))
-        .map_err(|problems| relocate_problems(problems, &location, ACCOUNT_TABLE))
+    let tables = json!({ "allow_link_local": allow_link_local, "accounts": [fields] });
+    resolve_tables(&location, (&tables, ACCOUNT_TABLE), Some(&SecretEnvironment(secrets)), |resolver| {
+        resolver.accounts(None).swap_remove(0)
+    })
 }
 
 /// Builds a group from its settings as JSON, named as in `[[groups]]`, on the basis of `config`. The group names the
@@ -92,12 +93,11 @@ pub(crate) fn group_from_json(
     if !problems.is_empty() {
         return Err(relocate_problems(problems, &location, ""));
     }
-    let layers =
-        layers_of_tables(&location, &json!({ "allow_link_local": config.allow_link_local, "groups": [fields] }))?;
-    let no_secrets = SecretEnvironment(BTreeMap::new());
-    let group = resolve_group(&layers, config, (host.unwrap_or(&no_secrets), host.is_none()));
-    let group = group.map_err(|problems| relocate_problems(problems, &location, GROUP_TABLE))?;
-    Ok(GroupConfig { name: name.to_owned(), ..group })
+    let tables = json!({ "allow_link_local": config.allow_link_local, "groups": [fields] });
+    let group = resolve_tables(&location, (&tables, GROUP_TABLE), host, |resolver| {
+        resolver.groups(config.deadlines, config.text_models.as_deref()).swap_remove(0)
+    });
+    Ok(GroupConfig { name: name.to_owned(), ..group? })
 }
 
 /// Builds limits from JSON, with the fields of `[groups.limits]`.
@@ -109,9 +109,8 @@ pub(crate) fn limits_from_json(limits: &Map<String, Value>) -> Result<RequestLim
     let location = ConfigLocation::Named("limits".to_owned());
     let mut fields = limits.clone();
     without_nulls(&mut fields);
-    let layers = layers_of_tables(&location, &json!({ "groups": [{ "name": DEFAULT_GROUP, "limits": fields }] }))?;
-    let no_secrets = SecretEnvironment(BTreeMap::new());
-    resolve_limits(&layers, &no_secrets).map_err(|problems| relocate_problems(problems, &location, LIMITS_TABLE))
+    let tables = json!({ "groups": [{ "name": DEFAULT_GROUP, "limits": fields }] });
+    resolve_tables(&location, (&tables, LIMITS_TABLE), None, |resolver| resolver.limits_of_group(0))
 }
 
 /// Checks limits, and returns them as text in the form in which they are stored; `None` if no limit is set.
@@ -177,12 +176,20 @@ fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
     Some(ConfigProblem::for_setting("filter.patterns", &fault))
 }
 
-/// Returns the config layers of a file that contains these tables.
-fn layers_of_tables(location: &ConfigLocation, tables: &Value) -> Result<ConfigLayers, Vec<ConfigProblem>> {
-    let text = toml::to_string(tables);
-    let text = text
-        .map_err(|error| vec![ConfigProblem::new(location.clone(), format!("the settings cannot be read: {error}"))])?;
-    Ok(ConfigLayers::default().with_file(ConfigFile::parse("", &text)))
+/// Resolves a part of a file that contains these tables. The problems name settings relative to `table`. If `host` is
+/// `None`, secrets may be absent.
+fn resolve_tables<T>(
+    location: &ConfigLocation,
+    (tables, table): (&Value, &str),
+    host: Option<&dyn HostEnvironment>,
+    read: impl FnOnce(&mut ConfigResolver<'_>) -> T,
+) -> Result<T, Vec<ConfigProblem>> {
+    let unreadable = |error| ConfigProblem::new(location.clone(), format!("the settings cannot be read: {error}"));
+    let text = toml::to_string(tables).map_err(|error| vec![unreadable(error)])?;
+    let written = WrittenConfig::from_file(ConfigFile::parse("", &text));
+    let no_secrets = SecretEnvironment(BTreeMap::new());
+    let part = resolve_part(&written, host.unwrap_or(&no_secrets), host.is_none(), read);
+    part.map_err(|problems| relocate_problems(problems, location, table))
 }
 
 /// Replaces the locations of the problems, because users do not see the lines of the generated table.

@@ -1,6 +1,7 @@
 //! Operations that change accounts: add, change the state, replace settings and secrets, delete.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
 use serde_json::{Map, Value};
 
@@ -232,7 +233,7 @@ fn sends_secrets_elsewhere(before: &UpstreamConfig, after: &UpstreamConfig) -> b
     let changes_token_requests = match (&before.credentials, &after.credentials) {
         (AccountCredentials::Oauth(before), AccountCredentials::Oauth(after)) => {
             before.token_url != after.token_url
-                || before.grant.as_str() != after.grant.as_str()
+                || discriminant(&before.grant) != discriminant(&after.grant)
                 || before.client_id != after.client_id
                 || before.client_auth != after.client_auth
                 || before.scope != after.scope

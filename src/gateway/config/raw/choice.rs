@@ -2,12 +2,10 @@
 //!
 //! The document of the operators' API has the words of groups and limits, which the API and the settings share.
 
-use std::str::FromStr;
-
 use schemars::JsonSchema;
 use schemars::r#gen::SchemaGenerator;
 use schemars::schema::Schema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::document_schema::words;
 pub(crate) use crate::wire::admin::types::{
@@ -50,7 +48,7 @@ described_words!(
 );
 
 /// The failures after which a record that was committed still exists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Durability {
     /// A power failure, or a crash of the system: each commit waits for the disk.
@@ -63,7 +61,7 @@ pub(crate) enum Durability {
 }
 
 /// The users who must have a second factor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SecondFactorPolicy {
     /// Nobody: each user decides.
@@ -76,7 +74,7 @@ pub(crate) enum SecondFactorPolicy {
 }
 
 /// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
     /// Plain text for people.
@@ -103,51 +101,5 @@ impl Dialect {
             let words: Vec<_> = Self::ALL.into_iter().map(Self::as_str).collect();
             format!("expected one of {}", words.join(", "))
         })
-    }
-}
-
-// === impl Durability ===
-
-impl Durability {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Power => "power",
-            Self::Process => "process",
-        }
-    }
-}
-
-// === impl SecondFactorPolicy ===
-
-impl SecondFactorPolicy {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Admins => "admins",
-            Self::Everyone => "everyone",
-        }
-    }
-}
-
-// === impl LogFormat ===
-
-impl LogFormat {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
-
-impl FromStr for LogFormat {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let known = [Self::Text, Self::Json].into_iter().find(|format| format.as_str() == word);
-        known.ok_or("`log_format` must be \"text\" or \"json\"")
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn words(component: &str) -> Schema {
 }
 
 /// Adds the bounds of the document to a schema of the settings, with or without references.
-pub(in crate::gateway::config) fn add_bounds(schema: &mut Value) {
+pub(crate) fn add_bounds(schema: &mut Value) {
     for (way, component) in TABLES {
         let properties = COMPONENTS[component]["properties"].as_object().into_iter().flatten();
         let bounds: Vec<_> = properties.filter_map(|(name, property)| Some((name, bounds(property)?))).collect();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A duration as written.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
-pub(in crate::gateway::config) struct RawDuration(pub(in crate::gateway::config) String);
+pub(crate) struct RawDuration(pub(crate) String);
 
 impl JsonSchema for RawDuration {
     fn schema_name() -> String {

@@ -1,10 +1,10 @@
 //! The settings of added image models with a fixed set of values, and the words for them.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The file format of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutputFormatOption {
     Png,
@@ -14,7 +14,7 @@ pub(crate) enum OutputFormatOption {
 }
 
 /// The kind of value that an added field of requests has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FieldKindOption {
     /// One of the `words`.
@@ -32,7 +32,7 @@ pub(crate) enum FieldKindOption {
 }
 
 /// The requests that may have an added field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FieldOperations {
     /// Only generations.
@@ -45,50 +45,10 @@ pub(crate) enum FieldOperations {
 }
 
 /// The background of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BackgroundOption {
     Auto,
     Opaque,
     Transparent,
-}
-
-// === impl OutputFormatOption ===
-
-impl OutputFormatOption {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Png => "png",
-            Self::Jpeg => "jpeg",
-            Self::Webp => "webp",
-            Self::Gif => "gif",
-        }
-    }
-}
-
-// === impl FieldOperations ===
-
-impl FieldOperations {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Generations => "generations",
-            Self::Edits => "edits",
-            Self::Both => "both",
-        }
-    }
-}
-
-// === impl BackgroundOption ===
-
-impl BackgroundOption {
-    /// Returns the word for the value in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Opaque => "opaque",
-            Self::Transparent => "transparent",
-        }
-    }
 }

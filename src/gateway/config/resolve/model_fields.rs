@@ -17,16 +17,20 @@ impl ConfigResolver<'_> {
         let mut fields: Vec<ModelField> = Vec::new();
         for (index, raw) in raw.iter().enumerate() {
             let path = format!("{path}.fields[{index}]");
-            let name = raw.name.clone().unwrap_or_default();
+            let name = self.text(&path, "name", raw.name.clone().unwrap_or_default());
             self.check_added_name(&format!("{path}.name"), &name, &name);
             if fields.iter().any(|field| field.name == name) {
                 self.report(&format!("{path}.name"), &format!("`{name}` is already used"));
             }
-            let Some(kind) = raw.kind else { continue };
+            let Some(kind) = self.value(&path, "kind", raw.kind) else { continue };
             self.check_bounds_fit(&path, kind, raw);
             let kind = self.field_kind(&path, kind, raw);
-            let (required, operations) = (raw.required.unwrap_or(false), raw.operations.unwrap_or_default());
-            fields.push(ModelField { name, kind, required, operations });
+            fields.push(ModelField {
+                name,
+                kind,
+                required: self.value_or_default(&path, "required", raw.required),
+                operations: self.value_or_default(&path, "operations", raw.operations),
+            });
         }
         fields
     }
@@ -35,13 +39,14 @@ impl ConfigResolver<'_> {
     pub(super) fn file_parts(&mut self, path: &str, raw: &[RawFilePart]) -> Vec<FilePart> {
         let mut parts: Vec<FilePart> = Vec::new();
         for (index, raw) in raw.iter().enumerate() {
-            let setting = format!("{path}.file_parts[{index}].name");
-            let name = raw.name.clone().unwrap_or_default();
+            let path = format!("{path}.file_parts[{index}]");
+            let setting = format!("{path}.name");
+            let name = self.text(&path, "name", raw.name.clone().unwrap_or_default());
             self.check_added_name(&setting, &name, name.strip_suffix("[]").unwrap_or(&name));
             if parts.iter().any(|part| part.name == name) {
                 self.report(&setting, &format!("`{name}` is already used"));
             }
-            parts.push(FilePart { name, max_count: raw.max_count.unwrap_or(1) });
+            parts.push(FilePart { name, max_count: self.value_or(&path, "max_count", raw.max_count, 1) });
         }
         parts
     }
@@ -82,33 +87,39 @@ impl ConfigResolver<'_> {
     fn field_kind(&mut self, path: &str, kind: FieldKindOption, raw: &RawModelField) -> ModelFieldKind {
         match kind {
             FieldKindOption::Choice => {
-                let words = raw.words.clone().filter(|words| !words.is_empty());
-                if words.is_none() {
+                let words = raw.words.clone().unwrap_or_default();
+                if words.is_empty() {
                     self.report(&format!("{path}.kind"), "`choice` needs `words`");
+                } else {
+                    self.check_list(&format!("{path}.words"), &words, word_fault);
                 }
-                let words = self.check_list(&format!("{path}.words"), words, word_fault);
-                ModelFieldKind::Choice(words.unwrap_or_default())
+                ModelFieldKind::Choice(self.value(path, "words", words))
             }
             FieldKindOption::Integer => ModelFieldKind::Integer {
-                min: self.whole_number(&format!("{path}.min"), raw.min),
-                max: self.whole_number(&format!("{path}.max"), raw.max),
+                min: self.whole_number(path, "min", raw.min),
+                max: self.whole_number(path, "max", raw.max),
             },
-            FieldKindOption::Number => ModelFieldKind::Number { min: raw.min, max: raw.max },
+            FieldKindOption::Number => ModelFieldKind::Number {
+                min: self.number(path, "min", raw.min),
+                max: self.number(path, "max", raw.max),
+            },
             FieldKindOption::Boolean => ModelFieldKind::Boolean,
-            FieldKindOption::Text => ModelFieldKind::Text { max_chars: raw.max_chars.unwrap_or(DEFAULT_MAX_CHARS) },
+            FieldKindOption::Text => {
+                ModelFieldKind::Text { max_chars: self.value_or(path, "max_chars", raw.max_chars, DEFAULT_MAX_CHARS) }
+            }
             FieldKindOption::Object => ModelFieldKind::Object,
         }
     }
 
-    fn whole_number(&mut self, setting: &str, number: Option<f64>) -> Option<i64> {
+    fn whole_number(&mut self, path: &str, name: &str, number: Option<f64>) -> Option<i64> {
         /// The greatest number up to which a 64-bit float represents every integer (2^53).
         const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
         let number = number?;
         if number.fract() != 0.0 || number.abs() > EXACT_MAX {
-            self.report(setting, "must be a whole number");
+            self.report(&format!("{path}.{name}"), "must be a whole number");
             return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "a whole number of at most 2^53 fits")]
-        Some(number as i64)
+        Some(self.value(path, name, number as i64))
     }
 }

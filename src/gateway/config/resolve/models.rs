@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::ConfigResolver;
+use super::written::written_settings;
+use crate::gateway::config::config_file::join_path;
 use crate::gateway::config::raw::RawImageModel;
 use crate::gateway::config::{GroupConfig, ImageModelSpec, ModelAlias, SizeRules};
 use crate::image::SizeRequest;
@@ -11,26 +13,23 @@ use crate::tables::{FieldKind, IMAGE_GENERATION_FIELDS, IMAGE_MODELS, field};
 /// The longest word for a quality, in bytes (our choice): an error message lists all words, and no known API has a
 /// longer one.
 const LONGEST_WORD: usize = 32;
+/// The settings of another name for a model; all others are rules.
+const ALIAS_SETTINGS: [&str; 3] = ["id", "alias_of", "groups"];
 /// The longest id of a model, in bytes (our choice).
 const LONGEST_ID: usize = 128;
 
 impl ConfigResolver<'_> {
-    /// Resolves the text models to list, if the file names them.
-    pub(super) fn text_models(&mut self) -> Option<Vec<String>> {
-        let models = self.layers.file.raw.text_models.clone()?;
-        Some(self.check_model_ids("text_models", &models))
-    }
-
-    /// Checks every id of a list, and that no id occurs twice.
-    pub(super) fn check_model_ids(&mut self, path: &str, models: &[String]) -> Vec<String> {
+    /// Reads a list of models: checks every id, and that no id occurs twice.
+    pub(super) fn model_ids(&mut self, path: &str, name: &str, models: Option<&[String]>) -> Option<Vec<String>> {
+        let models = models?;
         for (index, model) in models.iter().enumerate() {
-            let setting = format!("{path}[{index}]");
+            let setting = format!("{}[{index}]", join_path(path, name));
             self.check_model_id(&setting, model);
             if models[..index].contains(model) {
                 self.report(&setting, "is listed twice");
             }
         }
-        models.to_vec()
+        Some(self.value(path, name, models.to_vec()))
     }
 
     /// Resolves the image models that the file adds, and the other names for models.
@@ -39,19 +38,23 @@ impl ConfigResolver<'_> {
         text_models: Option<&[String]>,
         groups: &[GroupConfig],
     ) -> (Vec<ImageModelSpec>, Vec<ModelAlias>) {
-        let raw = self.layers.file.raw.models.as_deref().unwrap_or_default();
+        let raw = self.raw.models.as_deref().unwrap_or_default();
         let (mut models, mut aliases, mut used_ids) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (index, table) in raw.iter().enumerate() {
             let path = format!("models[{index}]");
             let id = table.id.as_deref().unwrap_or_default();
+            self.text(&path, "id", id);
             self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default());
             self.check_unused_id(&format!("{path}.id"), table, &mut used_ids);
             self.check_alias_groups(&format!("{path}.groups"), table, groups);
             match &table.alias_of {
                 Some(model) => {
                     self.check_alias(&path, table, model, raw);
-                    let groups = table.groups.clone();
-                    aliases.push(ModelAlias { alias: id.to_owned(), model: model.clone(), groups });
+                    aliases.push(ModelAlias {
+                        alias: id.to_owned(),
+                        model: self.text(&path, "alias_of", model.clone()),
+                        groups: self.value(&path, "groups", table.groups.clone()),
+                    });
                 }
                 None => models.push(self.image_model(&path, id, table)),
             }
@@ -66,7 +69,7 @@ impl ConfigResolver<'_> {
         if IMAGE_MODELS.iter().all(|row| row.id != model) && !tables.iter().any(is_added) {
             self.report(&setting, &format!("`{model}` is not an image model"));
         }
-        if table.has_rules() {
+        if written_settings(table).keys().any(|setting| !ALIAS_SETTINGS.contains(&setting.as_str())) {
             self.report(&setting, "cannot be combined with rules: they are those of the model");
         }
     }
@@ -119,59 +122,44 @@ impl ConfigResolver<'_> {
     /// document.
     fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModelSpec {
         let base = ImageModelSpec::default_model();
-        let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
-        let backgrounds =
-            raw.backgrounds.as_ref().map(|backgrounds| words(backgrounds, |background| background.as_str()));
         if raw.sizes.is_some() && raw.size_rules.is_some() {
             self.report(&format!("{path}.size_rules"), "cannot be combined with `sizes`");
         }
-        let size_rules = raw.size_rules.as_ref().map(|rules| SizeRules {
-            multiple_of: rules.multiple_of,
-            min_edge: rules.min_edge,
-            max_edge: rules.max_edge,
-            min_pixels: rules.min_pixels,
-            max_pixels: rules.max_pixels,
-            max_ratio: rules.max_ratio,
-        });
+        let sizes = raw.sizes.as_ref().or(base.sizes.as_ref());
+        let fidelities = raw.input_fidelity.as_ref().filter(|words| !words.is_empty());
+        let max_partial_images = raw.max_partial_images.unwrap_or(base.max_partial_images);
         ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),
-            size_rules,
-            fidelities: self
-                .check_list(
-                    &format!("{path}.input_fidelity"),
-                    raw.input_fidelity.clone().filter(|words| !words.is_empty()),
-                    word_fault,
-                )
-                .unwrap_or_default(),
-            can_stream: raw.stream.unwrap_or(base.can_stream),
+            sizes: sizes.map(|sizes| self.words(path, "sizes", Some(sizes), size_fault, Vec::new())),
+            qualities: self.words(path, "qualities", raw.qualities.as_ref(), word_fault, base.qualities),
+            formats: self.words(path, "formats", raw.formats.as_ref(), word_fault, base.formats),
+            backgrounds: self.words(path, "backgrounds", raw.backgrounds.as_ref(), word_fault, base.backgrounds),
+            fidelities: self.words(path, "input_fidelity", fidelities, word_fault, Vec::new()),
+            max_images: self.count(path, "max_images", "n", raw.max_images.unwrap_or(base.max_images)),
+            max_partial_images: self.count(path, "max_partial_images", "partial_images", max_partial_images),
+            compression: self.value_or(path, "compression", raw.compression, base.compression),
+            can_stream: self.value_or(path, "stream", raw.stream, base.can_stream),
+            passes_unknown: self.value_or(path, "passthrough", raw.passthrough, base.passes_unknown),
+            size_rules: raw.size_rules.as_ref().map(|rules| self.size_rules(&format!("{path}.size_rules"), rules)),
             fields: self.model_fields(path, raw.fields.as_deref().unwrap_or_default()),
             file_parts: self.file_parts(path, raw.file_parts.as_deref().unwrap_or_default()),
-            passes_unknown: raw.passthrough.unwrap_or(base.passes_unknown),
-            sizes: self.check_list(&format!("{path}.sizes"), raw.sizes.clone(), size_fault).or(base.sizes),
-            qualities: self
-                .check_list(&format!("{path}.qualities"), raw.qualities.clone(), word_fault)
-                .unwrap_or(base.qualities),
-            formats: self.check_list(&format!("{path}.formats"), formats, |_| None).unwrap_or(base.formats),
-            backgrounds: self
-                .check_list(&format!("{path}.backgrounds"), backgrounds, |_| None)
-                .unwrap_or(base.backgrounds),
-            max_images: self.check_count(&format!("{path}.max_images"), "n", raw.max_images).unwrap_or(base.max_images),
-            max_partial_images: self
-                .check_count(&format!("{path}.max_partial_images"), "partial_images", raw.max_partial_images)
-                .unwrap_or(base.max_partial_images),
-            compression: raw.compression.unwrap_or(base.compression),
+        }
+    }
+
+    fn size_rules(&mut self, path: &str, rules: &SizeRules) -> SizeRules {
+        SizeRules {
+            multiple_of: self.value(path, "multiple_of", rules.multiple_of),
+            min_edge: self.value(path, "min_edge", rules.min_edge),
+            max_edge: self.value(path, "max_edge", rules.max_edge),
+            min_pixels: self.value(path, "min_pixels", rules.min_pixels),
+            max_pixels: self.value(path, "max_pixels", rules.max_pixels),
+            max_ratio: self.value(path, "max_ratio", rules.max_ratio),
         }
     }
 
     /// Checks that a list has at least one word, and that each word is valid and occurs once.
-    pub(super) fn check_list(
-        &mut self,
-        setting: &str,
-        list: Option<Vec<String>>,
-        fault: fn(&str) -> Option<String>,
-    ) -> Option<Vec<String>> {
-        let list = list?;
+    pub(super) fn check_list(&mut self, setting: &str, list: &[String], fault: fn(&str) -> Option<String>) {
         if list.is_empty() {
             self.report(setting, "must have at least one entry; leave it out to use the values of `gpt-image-2`");
         }
@@ -183,18 +171,32 @@ impl ConfigResolver<'_> {
                 self.report(&setting, "is listed twice");
             }
         }
-        Some(list)
     }
 
-    /// Checks that a number is within the limits that the API document states for a field.
-    fn check_count(&mut self, setting: &str, name: &str, count: Option<u32>) -> Option<u32> {
-        let count = count?;
-        if let Some(FieldKind::Integer { min, max }) = field(IMAGE_GENERATION_FIELDS, name).map(|field| field.kind)
+    /// Reads a list of words with a default. An empty list is not shown.
+    fn words(
+        &mut self,
+        path: &str,
+        name: &str,
+        written: Option<&Vec<String>>,
+        fault: fn(&str) -> Option<String>,
+        default: Vec<String>,
+    ) -> Vec<String> {
+        if let Some(list) = written {
+            self.check_list(&format!("{path}.{name}"), list, fault);
+        }
+        self.texts(path, name, written.cloned().unwrap_or(default))
+    }
+
+    /// Reads a number within the limits that the API document states for a field.
+    fn count(&mut self, path: &str, name: &str, field_name: &str, count: u32) -> u32 {
+        if let Some(FieldKind::Integer { min, max }) =
+            field(IMAGE_GENERATION_FIELDS, field_name).map(|field| field.kind)
             && !(min..=max).contains(&i64::from(count))
         {
-            self.report(setting, &format!("must be from {min} to {max}"));
+            self.report(&format!("{path}.{name}"), &format!("must be from {min} to {max}"));
         }
-        Some(count)
+        self.value(path, name, count)
     }
 
     /// Checks that a text can be the id of a model in a request and at an upstream.
@@ -203,10 +205,6 @@ impl ConfigResolver<'_> {
             self.report(setting, "must be the id of a model, without spaces");
         }
     }
-}
-
-fn words<T>(list: &[T], word: impl Fn(&T) -> &'static str) -> Vec<String> {
-    list.iter().map(|item| word(item).to_owned()).collect()
 }
 
 fn size_fault(word: &str) -> Option<String> {

@@ -3,47 +3,47 @@
 use http::Uri;
 
 use super::ConfigResolver;
-use crate::gateway::config::raw::{OauthClientAuth, OauthGrant, RawAccount, SecretSource};
-use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig, address};
+use crate::gateway::config::raw::{OauthClientAuth, OauthGrant, RawAccount};
+use crate::gateway::config::{GrantConfig, OauthConfig, address};
 
 impl ConfigResolver<'_> {
     /// Resolves the OAuth settings; `None` if the token URL or the grant cannot be used.
     pub(super) fn oauth(&mut self, path: &str, account: &RawAccount) -> Option<OauthConfig> {
-        let token_url = self.token_url(&format!("{path}.token_url"), account);
+        let token_url = self.token_url(path, account);
         let grant = self.grant(path, account);
-        let client_secret = self.token_secret(path, "client_secret", account.client_secret.as_ref());
         self.check_client(path, account);
-        for (field, text) in
-            [("client_id", &account.client_id), ("scope", &account.scope), ("audience", &account.audience)]
-        {
-            self.check_parameter(&format!("{path}.{field}"), text.as_deref());
+        let client_id = self.parameter(path, "client_id", account.client_id.as_deref());
+        let secret = account.client_secret.as_ref();
+        let client_secret = secret.and_then(|source| self.form_secret(path, "client_secret", source));
+        let mut client_auth = account.client_auth.unwrap_or(OauthClientAuth::Basic);
+        if client_secret.is_some() {
+            client_auth = self.value(path, "client_auth", client_auth);
         }
         Some(OauthConfig {
+            scope: self.parameter(path, "scope", account.scope.as_deref()),
+            audience: self.parameter(path, "audience", account.audience.as_deref()),
             token_url: token_url?,
             grant: grant?,
-            client_id: account.client_id.clone(),
+            client_id,
             client_secret,
-            client_auth: account.client_auth.unwrap_or(OauthClientAuth::Basic),
-            scope: account.scope.clone(),
-            audience: account.audience.clone(),
+            client_auth,
         })
     }
 
-    fn token_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
+    fn token_url(&mut self, path: &str, account: &RawAccount) -> Option<Uri> {
         let Some(text) = &account.token_url else {
-            self.report(setting, "is missing; it must be a URL, such as \"https://auth.example.com/oauth/token\"");
+            let fault = "is missing; it must be a URL, such as \"https://auth.example.com/oauth/token\"";
+            self.report(&format!("{path}.token_url"), fault);
             return None;
         };
-        let uri = address::token_url(text, account.allow_http.unwrap_or_default());
-        let uri = uri.map_err(|fault| self.report(setting, fault)).ok()?;
-        self.check_link_local(setting, &uri);
-        Some(uri)
+        let url = address::token_url(text, account.allow_http.unwrap_or_default());
+        self.service_address(path, "token_url", url)
     }
 
     fn grant(&mut self, path: &str, account: &RawAccount) -> Option<GrantConfig> {
         let setting = format!("{path}.refresh_token");
         let token = account.refresh_token.as_ref();
-        match account.grant {
+        match self.value(path, "grant", account.grant) {
             None => {
                 self.report(&format!("{path}.grant"), "is missing: \"refresh_token\" or \"client_credentials\"");
                 None
@@ -52,7 +52,7 @@ impl ConfigResolver<'_> {
                 if token.is_none() {
                     self.report(&setting, "is missing; set it, for example to { env = \"REFRESH_TOKEN\" }");
                 }
-                self.token_secret(path, "refresh_token", token).map(GrantConfig::RefreshToken)
+                self.form_secret(path, "refresh_token", token?).map(GrantConfig::RefreshToken)
             }
             Some(OauthGrant::ClientCredentials) => {
                 if token.is_some() {
@@ -85,15 +85,13 @@ impl ConfigResolver<'_> {
         }
     }
 
-    fn token_secret(&mut self, path: &str, field: &str, source: Option<&SecretSource>) -> Option<ConfigSecret> {
-        self.form_secret(&format!("{path}.{field}"), source?)
-    }
-
-    /// Checks a text that is sent to a token endpoint.
-    fn check_parameter(&mut self, setting: &str, text: Option<&str>) {
-        let Some(text) = text else { return };
+    /// Reads a text that is sent to a token endpoint.
+    fn parameter(&mut self, path: &str, name: &str, text: Option<&str>) -> Option<String> {
+        let text = text?;
         if text.trim().is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
-            self.report(setting, "must consist of visible ASCII characters and spaces, and must not be blank");
+            let fault = "must consist of visible ASCII characters and spaces, and must not be blank";
+            self.report(&format!("{path}.{name}"), fault);
         }
+        Some(self.text(path, name, text.to_owned()))
     }
 }

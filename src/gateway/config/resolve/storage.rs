@@ -1,20 +1,18 @@
 //! Resolves the address of the database, and how long stored answers and its rows are kept.
 
-use super::{ConfigResolver, DATABASE_URL, DEFAULT_REPLAY, RETENTION, SHORTEST_WINDOW};
-use crate::gateway::config::raw::RawReplay;
+use super::{ConfigResolver, DEFAULT_REPLAY, RETENTION, WINDOWS};
 use crate::gateway::config::{ConfigSecret, ReplayConfig, RetentionPeriods};
 
 impl ConfigResolver<'_> {
     /// Returns the address of the PostgreSQL database; `None` for the SQLite database in `data_dir`. The store parses it.
     pub(super) fn database_url(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "database_url";
-        let source = self.winning_value(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref())?;
-        let url = self.resolve_secret(SETTING, source)?;
+        let url = self.read_secret(SETTING, self.raw.database_url.as_ref()?)?;
         let (scheme, path) = url.expose().split_once(':').unwrap_or((url.expose(), ""));
         let fault = match (scheme, path) {
             ("sqlite", "" | "//") => return None,
             ("sqlite", _) => "cannot move the SQLite database out of `data_dir`; set `data_dir` instead",
-            ("postgres" | "postgresql", path) if path.starts_with("//") => return Some(url),
+            ("postgres" | "postgresql", path) if path.starts_with("//") => return self.secret("", SETTING, Some(url)),
             _ => {
                 "must be an address such as postgres://user:password@host:5432/database; without this setting, the data is kept in SQLite in `data_dir`"
             }
@@ -24,26 +22,25 @@ impl ConfigResolver<'_> {
     }
 
     pub(super) fn replay(&mut self) -> ReplayConfig {
-        let empty = RawReplay::default();
-        let raw = self.layers.file.raw.replay.as_ref().unwrap_or(&empty);
-        let mut window = |setting, value| self.duration(setting, value, SHORTEST_WINDOW);
+        const TABLE: &str = "replay";
+        let raw = self.raw.replay.clone().unwrap_or_default();
+        let ReplayConfig { orphans, orphan_window, idempotency_window, max_bytes } = DEFAULT_REPLAY;
+        let (orphan, idempotency) = (raw.orphan_window.as_ref(), raw.idempotency_window.as_ref());
         ReplayConfig {
-            orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
-            orphan_window: window("replay.orphan_window", raw.orphan_window.as_ref())
-                .unwrap_or(DEFAULT_REPLAY.orphan_window),
-            idempotency_window: window("replay.idempotency_window", raw.idempotency_window.as_ref())
-                .unwrap_or(DEFAULT_REPLAY.idempotency_window),
-            max_bytes: raw.max_megabytes.map_or(DEFAULT_REPLAY.max_bytes, |megabytes| u64::from(megabytes) << 20),
+            orphans: self.value_or(TABLE, "orphans", raw.orphans, orphans),
+            orphan_window: self.duration(TABLE, "orphan_window", orphan, WINDOWS, orphan_window),
+            idempotency_window: self.duration(TABLE, "idempotency_window", idempotency, WINDOWS, idempotency_window),
+            max_bytes: self.megabytes(TABLE, "max_megabytes", raw.max_megabytes, max_bytes),
         }
     }
 
     pub(super) fn retention(&mut self) -> RetentionPeriods {
-        let Some(raw) = &self.layers.file.raw.retention else { return RetentionPeriods::default() };
-        let mut retention_period = |setting, value| self.duration_within(setting, value, RETENTION);
+        let raw = self.raw.retention.clone().unwrap_or_default();
+        let mut period = |name, written| self.optional_duration("retention", name, written, RETENTION);
         RetentionPeriods {
-            records: retention_period("retention.records", raw.records.as_ref()),
-            audit: retention_period("retention.audit", raw.audit.as_ref()),
-            usage: retention_period("retention.usage", raw.usage.as_ref()),
+            records: period("records", raw.records.as_ref()),
+            audit: period("audit", raw.audit.as_ref()),
+            usage: period("usage", raw.usage.as_ref()),
         }
     }
 }
