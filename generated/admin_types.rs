@@ -64,9 +64,6 @@ pub struct Account {
     pub state: AccountState,
     /// The billing tier of an account. Paid accounts are preferred for images.
     pub tier: AccountTier,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The calls of an account in the process that answers. Other nodes of the same database have their own. Calls count as failed if the account is the cause; refused content and invalid requests count as neither.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -91,9 +88,6 @@ pub struct AccountActivity {
     pub slots_in_use: u64,
     /// The number of calls of the last hour that gave their whole answer.
     pub succeeded: u64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The changes to an account. At least one field.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
@@ -157,9 +151,6 @@ pub struct AccountFailure {
     /// The status of the upstream's answer, if there was one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<i64>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Header names with their values.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -283,9 +274,6 @@ pub struct AccountList {
     pub data: ::std::vec::Vec<Account>,
     /// Always `list`.
     pub object: ListObject,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The name of an account in logs and records: 1 to 64 letters, digits, `.`, `_` and `-`.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -596,9 +584,6 @@ pub struct AccountTest {
     /// The status of the upstream's answer, if there was one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<i64>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The result of the test of an account.
 ///
@@ -807,9 +792,6 @@ pub struct Alert {
     /// The event: `budget.soft_limit_reached` or `budget.exhausted`. There may be more in the future.
     #[serde(rename = "type")]
     pub type_: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The facts of an event. A test has none; those of a budget are listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -833,9 +815,6 @@ pub struct AlertData {
     /// The key, user or group that an event is about.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub subject: ::std::option::Option<AlertSubject>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The delivery of an alert by one channel.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -852,9 +831,6 @@ pub struct AlertDelivery {
     pub last_error: ::std::option::Option<::std::string::String>,
     /// `pending`: it is tried again. `delivered`: it was accepted. `failed`: it was given up.
     pub state: AlertDeliveryState,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// `pending`: it is tried again. `delivered`: it was accepted. `failed`: it was given up.
 #[derive(
@@ -907,9 +883,6 @@ pub struct AlertList {
     pub data: ::std::vec::Vec<Alert>,
     /// Always `list`.
     pub object: ListObject,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The message of an alert, as it is posted to the address of the operator in the form of Standard Webhooks. It says nothing of a request.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -922,9 +895,6 @@ pub struct AlertMessage {
     /// The event: `budget.soft_limit_reached`, `budget.exhausted`, or `alert.test` for a test. There may be more in the future.
     #[serde(rename = "type")]
     pub type_: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The key, user or group that an event is about.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -937,9 +907,6 @@ pub struct AlertSubject {
     /// The name, unless the subject has been deleted.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub name: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Further details, which depend on the action. They never contain a secret.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1005,9 +972,6 @@ pub struct AuditEntry {
     /// The name of the object at that time.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub target_name: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A page of the audit trail.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1021,9 +985,6 @@ pub struct AuditList {
     pub object: ListObject,
     /// The number of entries on all pages.
     pub total: u64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The rule by which responses, whose cost their text model decides, keep within budgets.
 #[derive(
@@ -1247,9 +1208,6 @@ pub struct CreatedKey {
     pub key: Key,
     /// The member `secret`.
     pub secret: crate::wire::Secret,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// An admin token with its secret, which is shown only once.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1259,9 +1217,6 @@ pub struct CreatedToken {
     pub secret: crate::wire::Secret,
     /// An admin token, without its secret. An absent field is unknown or does not apply.
     pub token: Token,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A user with the link of the invitation, which is shown only once.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1271,9 +1226,6 @@ pub struct CreatedUser {
     pub link: OneTimeLink,
     /// A user who can sign in. An absent field is unknown or does not apply.
     pub user: User,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A deleted account.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1285,9 +1237,6 @@ pub struct DeletedAccount {
     pub id: ::std::string::String,
     /// Its former name, which can be used again.
     pub name: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A deleted group.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1297,9 +1246,6 @@ pub struct DeletedGroup {
     pub deleted: bool,
     /// Its former name.
     pub name: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A deleted key.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1311,9 +1257,6 @@ pub struct DeletedKey {
     pub id: ::std::string::String,
     /// Its former name.
     pub name: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A deleted price.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1325,9 +1268,6 @@ pub struct DeletedPrice {
     pub from: ::chrono::naive::NaiveDate,
     /// The model.
     pub model: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A deleted admin token.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1339,9 +1279,6 @@ pub struct DeletedToken {
     pub id: ::std::string::String,
     /// Its former name.
     pub name: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The treatment of an image whose size or format differs from the request.
 #[derive(
@@ -1674,9 +1611,6 @@ pub struct ErrorDetail {
     /// The family of an error. `code` is finer.
     #[serde(rename = "type")]
     pub type_: ErrorType,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A more specific word than the code `invalid_request_error`.
 ///
@@ -1763,9 +1697,6 @@ impl ::std::str::FromStr for ErrorReason {
 pub struct ErrorResponse {
     /// The error, for people and for programs.
     pub error: ErrorDetail,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The family of an error. `code` is finer.
 #[derive(
@@ -1916,9 +1847,6 @@ pub struct Group {
     pub problem: ::std::option::Option<::std::string::String>,
     /// The place where a group is defined: `file` for the settings file, where alone it can be changed or removed; `store` for the store of the gateway.
     pub source: GroupSource,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Rules against prompts, which are applied before anything is spent.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
@@ -1943,9 +1871,6 @@ pub struct GroupList {
     pub data: ::std::vec::Vec<Group>,
     /// Always `list`.
     pub object: ListObject,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A service with the endpoint `/moderations`, which checks prompts.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -2255,9 +2180,6 @@ pub struct Key {
     /// The name of that user. Absent if the key belongs to no user.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub user_name: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A page of keys.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -2271,9 +2193,6 @@ pub struct KeyList {
     pub object: ListObject,
     /// The number of entries on all pages.
     pub total: u64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The reason why only an admin can enable or rotate a disabled key.
 ///
@@ -2528,9 +2447,6 @@ pub struct LimitUsage {
     pub state: LimitUsageState,
     /// The used part: for a budget, the cost of finished requests of the period.
     pub used: f64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// `free`: much is left. `near`: little is left; for a budget, its soft mark is reached. `reached`: nothing is left now.
 #[derive(
@@ -2665,9 +2581,6 @@ pub struct Me {
     /// The user. Absent with the token of the settings.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub user: ::std::option::Option<User>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The treatment of a prompt that a moderation service did not check.
 #[derive(
@@ -2997,9 +2910,6 @@ pub struct OneTimeLink {
     /// With the setting `public_url`: the full address.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub url: ::std::option::Option<crate::wire::Secret>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The prices of one model from a day on, in US dollars. An absent price is unknown.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -3055,9 +2965,6 @@ pub struct Price {
     pub tools: ::std::option::Option<ToolPrices>,
     /// A name that changes with every figure. Records state it as `price_version`.
     pub version: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The factor of all prices of the model for each service tier that an answer can state, except those of `tools`. The tier `default` needs none.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -3089,9 +2996,6 @@ pub struct PriceList {
     pub data: ::std::vec::Vec<Price>,
     /// Always `list`.
     pub object: ListObject,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The place where a price is defined: `file` for the settings file, `store` for the store of the gateway, `default` for the program. The prices of the program apply only to a model that has no others.
 #[derive(
@@ -3292,9 +3196,6 @@ pub struct Record {
     /// The name of that user.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub user_name: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// One call of an upstream.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -3324,9 +3225,6 @@ pub struct RecordAttempt {
     /// The upstream's own id of the call, if it sends one. For admins only.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub upstream_request_id: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The class of a failed call, which states if an image may have been made.
 ///
@@ -3395,9 +3293,6 @@ pub struct RecordImage {
     /// Width and height in pixels.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A page of records.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -3409,9 +3304,6 @@ pub struct RecordList {
     pub has_more: bool,
     /// Always `list`.
     pub object: ListObject,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Several states of finished requests.
 ///
@@ -3717,9 +3609,6 @@ pub struct RecordTokens {
     /// Of text.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text_tokens: ::std::option::Option<u64>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Tokens of one model as the upstream counted them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -3743,9 +3632,6 @@ pub struct RecordUsage {
     /// Both together.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub total_tokens: ::std::option::Option<u64>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default)]
@@ -3882,9 +3768,6 @@ pub struct SecretSource {
     /// The path of a file. It is allowed only in the settings file.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub file: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The ids of stored context that callers may name if the gateway does not know who made it.
 #[derive(
@@ -3947,9 +3830,6 @@ pub struct Token {
     pub user: ::std::string::String,
     /// The name of the key's user. Absent if the key belongs to no user.
     pub user_name: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Admin tokens.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -3959,9 +3839,6 @@ pub struct TokenList {
     pub data: ::std::vec::Vec<Token>,
     /// Always `list`.
     pub object: ListObject,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The price of one call of each tool that the upstream runs for the model, in US dollars.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4014,9 +3891,6 @@ pub struct Usage {
     pub undetailed_requests: ::std::option::Option<u64>,
     /// The last day that counts, in UTC.
     pub until: ::chrono::naive::NaiveDate,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Counts of requests.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4044,9 +3918,6 @@ pub struct UsageCounts {
     pub succeeded: u64,
     /// Both together.
     pub total_tokens: u64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The counts of one day.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4076,9 +3947,6 @@ pub struct UsageDay {
     pub succeeded: u64,
     /// Both together.
     pub total_tokens: u64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The counts of one value of a property.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4153,9 +4021,6 @@ pub struct UsageGroup {
     pub user_name: ::std::option::Option<::std::string::String>,
     /// A day, an hour such as `2026-11-21T03` in UTC, the id of a key or a user, or the name or word of the others. Empty for requests without this property.
     pub value: ::std::string::String,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A property of requests.
 ///
@@ -4278,9 +4143,6 @@ pub struct UsageKey {
     /// The name of that user.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub user_name: ::std::option::Option<::std::string::String>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A quantity of usage.
 ///
@@ -4403,9 +4265,6 @@ pub struct User {
     /// In the answer to a change that removed the user from a group: the keys of that group that the change disabled.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub stopped_keys: ::std::vec::Vec<Key>,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A page of users.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -4419,9 +4278,6 @@ pub struct UserList {
     pub object: ListObject,
     /// The number of entries on all pages.
     pub total: u64,
-    /// The members that this version does not know.
-    #[serde(flatten)]
-    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The name for signing in: 1 to 128 characters, without control characters, and not only white space.
 #[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -5123,4 +4979,320 @@ impl UserSort {
             Self::LastSignIn => "last_sign_in",
         }
     }
+}
+impl AccountImageUrls {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Refuse, Self::Fetch];
+}
+impl AccountKind {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::ApiKey, Self::Oauth, Self::Simulator];
+}
+impl AccountProtocol {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Images, Self::Responses];
+}
+impl AccountSource {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::File, Self::Store];
+}
+impl AccountState {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 5] = [
+        Self::Enabled,
+        Self::Disabled,
+        Self::Resting,
+        Self::Failing,
+        Self::Unusable,
+    ];
+}
+impl AccountTestResult {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 12] = [
+        Self::Accepted,
+        Self::Simulator,
+        Self::Refused,
+        Self::NoList,
+        Self::Throttled,
+        Self::Redirected,
+        Self::UpstreamFailed,
+        Self::Rejected,
+        Self::NoToken,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::Unusable,
+    ];
+}
+impl AccountTier {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Paid, Self::Free];
+}
+impl ActorKind {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 5] = [
+        Self::User,
+        Self::Token,
+        Self::Settings,
+        Self::Command,
+        Self::System,
+    ];
+}
+impl AlertDeliveryState {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
+}
+impl BudgetMode {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Paced, Self::Strict];
+}
+impl BudgetPeriod {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
+}
+impl CostBasis {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::Estimated, Self::Unknown];
+}
+impl CostReason {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 11] = [
+        Self::NoPrice,
+        Self::IncompletePrice,
+        Self::NoUsage,
+        Self::NoBreakdown,
+        Self::Interrupted,
+        Self::AssumedModel,
+        Self::UnpricedTier,
+        Self::UnpricedTool,
+        Self::UnpricedCacheWrite,
+        Self::UnpricedUsage,
+        Self::StatedCost,
+    ];
+}
+impl DeliveryPolicy {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Report, Self::Fail, Self::Convert];
+}
+impl Dialect {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 6] = [
+        Self::Sizes,
+        Self::LegacyFields,
+        Self::Url,
+        Self::Azure,
+        Self::Models,
+        Self::Gif,
+    ];
+}
+impl ErrorCode {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 27] = [
+        Self::InvalidApiKey,
+        Self::PermissionDenied,
+        Self::InvalidRequestError,
+        Self::KeyNotFound,
+        Self::UserNotFound,
+        Self::TokenNotFound,
+        Self::GroupNotFound,
+        Self::RecordNotFound,
+        Self::AccountNotFound,
+        Self::KeyLimitReached,
+        Self::RateLimitExceeded,
+        Self::TokenLimitReached,
+        Self::UserExists,
+        Self::GroupExists,
+        Self::GroupInUse,
+        Self::GroupReadOnly,
+        Self::LastAdmin,
+        Self::AccountExists,
+        Self::AccountReadOnly,
+        Self::PriceNotFound,
+        Self::PriceReadOnly,
+        Self::RequestTooLarge,
+        Self::UnsupportedMediaType,
+        Self::UnknownUrl,
+        Self::MethodNotAllowed,
+        Self::InternalError,
+        Self::ServiceUnavailable,
+    ];
+}
+impl ErrorReason {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 9] = [
+        Self::UnknownParameter,
+        Self::MissingRequiredParameter,
+        Self::InvalidType,
+        Self::InvalidValue,
+        Self::IntegerBelowMinValue,
+        Self::IntegerAboveMaxValue,
+        Self::StringBelowMinLength,
+        Self::StringAboveMaxLength,
+        Self::InvalidJson,
+    ];
+}
+impl ErrorType {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 4] = [
+        Self::AuthenticationError,
+        Self::InvalidRequestError,
+        Self::RateLimitError,
+        Self::ServerError,
+    ];
+}
+impl FallbackPolicy {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Unpaid, Self::Always];
+}
+impl FilterFilePolicy {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Refuse, Self::Pass];
+}
+impl GroupSource {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::File, Self::Store];
+}
+impl KeyLock {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Admin, Self::LeftGroup];
+}
+impl KeySort {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 6] = [
+        Self::Created,
+        Self::Name,
+        Self::LastUsed,
+        Self::Requests,
+        Self::Images,
+        Self::Cost,
+    ];
+}
+impl KeyState {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 4] = [
+        Self::Active,
+        Self::Disabled,
+        Self::Expired,
+        Self::UserDisabled,
+    ];
+}
+impl LimitUsageState {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Free, Self::Near, Self::Reached];
+}
+impl LinkPurpose {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Invitation, Self::Reset];
+}
+impl ListObject {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 1] = [Self::List];
+}
+impl ModerationErrorPolicy {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Open, Self::Closed];
+}
+impl OauthClientAuth {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Basic, Self::Body];
+}
+impl OauthGrant {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::RefreshToken, Self::ClientCredentials];
+}
+impl PriceOrigin {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::File, Self::Store, Self::Default];
+}
+impl QualityLimit {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
+}
+impl RecordClass {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 5] = [Self::N, Self::F, Self::X, Self::R, Self::O];
+}
+impl RecordOutcome {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Succeeded, Self::Unsuccessful];
+}
+impl RecordReason {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 21] = [
+        Self::Filter,
+        Self::ContentRefused,
+        Self::UpstreamRejected,
+        Self::Network,
+        Self::Timeout,
+        Self::Broken,
+        Self::UpstreamFailed,
+        Self::NoImageData,
+        Self::AsyncUpstream,
+        Self::ImageByAddress,
+        Self::UnknownCoding,
+        Self::TextInsteadOfImage,
+        Self::DeliveryMismatch,
+        Self::OutcomeUnknown,
+        Self::Quota,
+        Self::Throttled,
+        Self::Credentials,
+        Self::Missing,
+        Self::NoAccounts,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+}
+impl RecordSort {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 4] = [Self::Time, Self::Cost, Self::Tokens, Self::Latency];
+}
+impl RecordState {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Refused,
+        Self::Cancelled,
+        Self::Interrupted,
+    ];
+}
+impl Role {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Admin, Self::Member];
+}
+impl StoredContextPolicy {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Any, Self::Own];
+}
+impl UsageGrouping {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 10] = [
+        Self::Day,
+        Self::Hour,
+        Self::Key,
+        Self::User,
+        Self::Group,
+        Self::Account,
+        Self::Model,
+        Self::Size,
+        Self::Quality,
+        Self::Reason,
+    ];
+}
+impl UsageMeasure {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 8] = [
+        Self::Requests,
+        Self::Images,
+        Self::Tokens,
+        Self::Cost,
+        Self::Saved,
+        Self::P50,
+        Self::P95,
+        Self::Success,
+    ];
+}
+impl UserSort {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::Created, Self::Name, Self::LastSignIn];
 }

@@ -41,6 +41,8 @@ pub mod tables;
 #[cfg(all(any(feature = "testing", test), not(target_arch = "wasm32")))]
 pub mod testing;
 mod wire;
+#[cfg(feature = "gateway")]
+mod words;
 
 #[cfg(feature = "client")]
 #[doc(inline)]

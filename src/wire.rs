@@ -1,4 +1,5 @@
-//! The types and clients of the API. Only this file and its submodule `admin` name the folder `generated/`.
+//! The types and clients of the API. This file and its submodule `admin` include the
+//! folder `generated/`, except for the methods of the admin API, which `gateway::endpoints` includes.
 //!
 //! This module decides nothing: the documents under `openapi/` and `schemas/` decide, and `cargo xtask generate` writes
 //! the code. Client and server share one set of types. The handwritten parts are those that the generators cannot make:

@@ -66,7 +66,7 @@ pub(super) struct UsageCommand {
 #[derive(Debug, Args)]
 struct RecordArgs {
     /// Only requests in this state, such as failed.
-    #[arg(long, value_name = "STATE", conflicts_with = "by")]
+    #[arg(long, value_name = "STATE", value_parser = parse_state, conflicts_with = "by")]
     state: Option<JobState>,
     /// Only finished requests that did not succeed.
     #[arg(long, conflicts_with_all = ["by", "state"])]
@@ -213,6 +213,10 @@ impl UsageGrouping {
             Self::Reason => store::UsageGrouping::Reason,
         }
     }
+}
+
+fn parse_state(word: &str) -> Result<JobState, String> {
+    word.parse().map_err(|_| format!("`{word}` is not the state of a record"))
 }
 
 fn list(records: &[NamedRecord], format: UsageFormat) -> Result<(), CommandFailure> {

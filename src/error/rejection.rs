@@ -1,5 +1,7 @@
 //! A request that breaks a rule: the parameter, the kind of fault, and the allowed values.
 
+use crate::words::word_enum;
+
 /// The refusal of a request before anything was spent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
@@ -11,32 +13,33 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
-/// The kinds of fault. A kind that the OpenAI API has as well is spelled as it is there, because programs recognise the
-/// spelling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RejectionReason {
-    /// The parameter does not exist.
-    UnknownParameter,
-    /// A required parameter is absent.
-    MissingParameter,
-    /// The JSON type is wrong.
-    InvalidType,
-    /// The type is right, but the value is not allowed.
-    InvalidValue,
-    /// The number is below the minimum.
-    IntegerBelowMin,
-    /// The number is above the maximum.
-    IntegerAboveMax,
-    /// The text has too few characters.
-    StringBelowMin,
-    /// The text has too many characters.
-    StringAboveMax,
-    /// The body is not a JSON object.
-    InvalidJson,
-    /// The upstream refused a parameter.
-    UpstreamRejected,
-    /// The idempotency key belongs to another request.
-    IdempotencyKeyReused,
+word_enum! {
+    /// The kinds of fault. A kind that the OpenAI API has as well is spelled as it is there, because programs recognise the
+    /// spelling.
+    pub(crate) enum RejectionReason {
+        /// The parameter does not exist.
+        UnknownParameter = "unknown_parameter",
+        /// A required parameter is absent.
+        MissingParameter = "missing_required_parameter",
+        /// The JSON type is wrong.
+        InvalidType = "invalid_type",
+        /// The type is right, but the value is not allowed.
+        InvalidValue = "invalid_value",
+        /// The number is below the minimum.
+        IntegerBelowMin = "integer_below_min_value",
+        /// The number is above the maximum.
+        IntegerAboveMax = "integer_above_max_value",
+        /// The text has too few characters.
+        StringBelowMin = "string_below_min_length",
+        /// The text has too many characters.
+        StringAboveMax = "string_above_max_length",
+        /// The body is not a JSON object.
+        InvalidJson = "invalid_json",
+        /// The upstream refused a parameter.
+        UpstreamRejected = "upstream_rejected",
+        /// The idempotency key belongs to another request.
+        IdempotencyKeyReused = "idempotency_key_reused",
+    }
 }
 
 // === impl Rejection ===
@@ -50,26 +53,5 @@ impl Rejection {
     /// Creates a rejection of the whole body.
     pub(crate) fn for_body(reason: RejectionReason, message: impl Into<String>) -> Self {
         Self { param: None, reason: Some(reason), message: message.into() }
-    }
-}
-
-// === impl RejectionReason ===
-
-impl RejectionReason {
-    /// Returns `error.reason` as it is sent.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownParameter => "unknown_parameter",
-            Self::MissingParameter => "missing_required_parameter",
-            Self::InvalidType => "invalid_type",
-            Self::InvalidValue => "invalid_value",
-            Self::IntegerBelowMin => "integer_below_min_value",
-            Self::IntegerAboveMax => "integer_above_max_value",
-            Self::StringBelowMin => "string_below_min_length",
-            Self::StringAboveMax => "string_above_max_length",
-            Self::InvalidJson => "invalid_json",
-            Self::UpstreamRejected => "upstream_rejected",
-            Self::IdempotencyKeyReused => "idempotency_key_reused",
-        }
     }
 }

@@ -75,7 +75,6 @@ pub(crate) fn alert_data(details: &str) -> types::AlertData {
         alert_usd: None,
         spent_usd: None,
         period_ends: None,
-        extra: Map::new(),
     };
     serde_json::from_str(details).unwrap_or_else(|error| {
         tracing::error!(%error, "the facts of an alert cannot be read");

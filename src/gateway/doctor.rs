@@ -23,6 +23,7 @@ use std::fmt::Write as _;
 use super::config::{self, Config, ConfigOverrides, HostEnvironment};
 use super::open_store;
 use super::store::Store;
+use crate::words::word_enum;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +38,17 @@ pub(crate) struct CheckResult {
     pub(crate) advice: Option<String>,
 }
 
-/// How bad a result is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CheckVerdict {
-    /// Nothing is wrong.
-    Ok,
-    /// The gateway works, but somebody should look at it.
-    Warning,
-    /// The gateway does not start, or does not do a part of its work.
-    Problem,
+word_enum! {
+    /// How bad a result is.
+    #[derive(PartialOrd, Ord)]
+    pub(crate) enum CheckVerdict {
+        /// Nothing is wrong.
+        Ok = "ok",
+        /// The gateway works, but somebody should look at it.
+        Warning = "warning",
+        /// The gateway does not start, or does not do a part of its work.
+        Problem = "problem",
+    }
 }
 
 /// The parts of an installation that the checks read.
@@ -131,19 +134,6 @@ impl CheckResult {
 
     fn problem(check: &'static str, message: impl Into<String>, advice: Option<&str>) -> Self {
         Self { verdict: CheckVerdict::Problem, ..Self::warning(check, message, advice) }
-    }
-}
-
-// === impl CheckVerdict ===
-
-impl CheckVerdict {
-    /// The word for it in the output.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Problem => "problem",
-        }
     }
 }
 

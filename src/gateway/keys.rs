@@ -31,7 +31,7 @@ use crate::gateway::store::{
     ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, KeyStore, ListPage, PeopleStore,
     SecretRotation, Store, StoreError, Timestamp, UserRole, UserRow,
 };
-pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
+pub(crate) use crate::gateway::store::{KeyId, KeyRow, PublicId, UserId};
 use error::{check_expiry, check_name};
 use key_cache::{KeyCache, KeyCacheEntry};
 use refusals::RefusalCounter;

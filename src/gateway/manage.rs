@@ -29,6 +29,7 @@ use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
 use super::store::{AccountRow, AccountSpec, AuditContext, Store, StoreError, Timestamp};
 use super::upstream::{ServiceCallError, TransportError};
+pub(crate) use crate::wire::admin::types::AccountSource;
 
 /// The value of `source` for an account that is defined in the store and not in the file.
 const STORE_SOURCE: &str = "store";
@@ -39,20 +40,11 @@ pub(crate) struct ManagedAccount {
     /// The unique name.
     pub(crate) name: String,
     /// The place where the account is defined.
-    pub(crate) origin: AccountOrigin,
+    pub(crate) origin: AccountSource,
     /// The settings, or the reason why they cannot be used.
     pub(crate) account: Result<config::AccountConfig, String>,
     /// The account's row in the store; `None` for an account of the file with which no server has started yet.
     pub(crate) row: Option<AccountRow>,
-}
-
-/// The place where an account is defined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AccountOrigin {
-    /// In the settings file, which is the only place where its settings can be changed.
-    File,
-    /// In the store.
-    Store,
 }
 
 /// Writes the groups and accounts of the settings file to the store.
@@ -138,13 +130,13 @@ pub(crate) async fn list(config: &Config, store: &dyn Store) -> Result<Vec<Manag
     let file_accounts = config.accounts.iter().filter(|account| !account.implicit || has_no_store_accounts);
     let file_accounts = file_accounts.map(|account| ManagedAccount {
         name: account.name.clone(),
-        origin: AccountOrigin::File,
+        origin: AccountSource::File,
         account: Ok(account.clone()),
         row: rows.iter().find(|row| row.name == account.name).cloned(),
     });
     let store_accounts = store_rows.into_iter().map(|row| ManagedAccount {
         name: row.name.clone(),
-        origin: AccountOrigin::Store,
+        origin: AccountSource::Store,
         account: account_of_row(&row, store.vault()),
         row: Some(row),
     });
@@ -195,16 +187,4 @@ pub(crate) async fn find(config: &Config, store: &dyn Store, handle: &str) -> Re
     };
     let found = list(config, store).await?.into_iter().find(matches_handle);
     found.ok_or_else(|| ManageError::Unknown(handle.to_owned()))
-}
-
-// === impl AccountOrigin ===
-
-impl AccountOrigin {
-    /// The name of the origin: `file` or `store`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Store => STORE_SOURCE,
-        }
-    }
 }

@@ -59,8 +59,8 @@ pub(crate) use account_rows::{
     StoredEjection, TokenChange, TokenRow, TokenStore,
 };
 pub(crate) use alerts::{AlertRow, AlertStore, DeliveryOutcome, DeliveryRow, DueDelivery, LimitedSubject, NewAlert};
-pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
-pub(crate) use cost::{AnswerCharges, CostBasis, CostReason};
+pub(crate) use audit::{AuditContext, AuditFilter, AuditRow, ListPage};
+pub(crate) use cost::AnswerCharges;
 pub(crate) use data_dir::{ServeLock, ServingStatus, has_node_id};
 pub(crate) use data_keys::PepperKey;
 pub(crate) use error::StoreError;
@@ -73,21 +73,17 @@ pub(crate) use installation::{
     copy_installation, create_private, find_master_key,
 };
 pub(crate) use installation_store::{InstallationStore, NODE_TIMEOUT};
-pub(crate) use keys::{
-    KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyLock, KeyRow, KeySort, KeyState, KeyStore,
-    SecretRotation,
-};
+pub(crate) use keys::{KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyRow, KeyStore, SecretRotation};
 pub(crate) use master_key::MasterKey;
 pub(crate) use opening::open_store;
 pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose,
-    PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow, UserSort,
+    PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRow,
 };
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
-    AttemptClass, AttemptEntry, CacheWrites, DeliveredImageEntry, JobState, Record, RecordFilter, RecordSort,
-    TokenDetails, TokenUsage,
+    AttemptEntry, CacheWrites, DeliveredImageEntry, Record, RecordFilter, TokenDetails, TokenUsage,
 };
 pub(crate) use replay::{
     JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,
@@ -110,10 +106,16 @@ pub(crate) use usage::{
     DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore, UsedModel,
 };
 pub(crate) use usage_details::{
-    DetailsByValue, DurationCounts, ReplayCount, UsageDetailRead, UsageDetailStore, UsageDetails, UsageGrouping,
+    DetailsByValue, DurationCounts, ReplayCount, UsageDetailRead, UsageDetailStore, UsageDetails,
 };
 pub(crate) use utc_day::UtcDay;
 pub(crate) use vault::Vault;
+
+/// The words of the admin API that rows and filters have too.
+pub(crate) use crate::wire::admin::types::{
+    ActorKind, CostBasis, CostReason, KeyLock, KeySort, KeyState, RecordClass as AttemptClass, RecordSort,
+    RecordState as JobState, Role as UserRole, UsageGrouping, UserSort,
+};
 
 use async_trait::async_trait;
 

@@ -9,6 +9,8 @@ pub(crate) struct Api {
     pub(crate) prefix: &'static str,
     /// The name of the server trait.
     pub(crate) trait_name: &'static str,
+    /// The type for which an implementation of the trait is generated, if there is one.
+    pub(crate) endpoints: Option<&'static str>,
     /// The type of the state that the generated client passes to every call, if there is one.
     pub(crate) inner: Option<&'static str>,
     /// The default timeout of the generated client.
@@ -32,6 +34,7 @@ pub(crate) const GATEWAY: Api = Api {
     document: "openapi/gateway.json",
     prefix: "",
     trait_name: "GatewayApi",
+    endpoints: None,
     inner: Some("crate::client::Session"),
     // The longest call of the specification: an image above 2560x1440.
     timeout_seconds: 300,
@@ -43,6 +46,7 @@ pub(crate) const ADMIN: Api = Api {
     document: "openapi/admin.json",
     prefix: "admin_",
     trait_name: "AdminApi",
+    endpoints: Some("AdminEndpoints"),
     inner: Some("crate::client::admin::AdminSession"),
     timeout_seconds: 30,
     client_types: ClientTypes::Own("crate::wire::admin::open::types"),

@@ -115,10 +115,12 @@ fn generate_code(api: &Api, document: &Document) -> Result<Vec<Output>> {
         ("types", sdk.types),
     ];
     let open_types = sdk.open_types.map(|types| ("open_types", types));
+    let endpoints = api.endpoints.map(|name| server::endpoints(api, name, document)).transpose()?;
     let path = |part: &str| format!("generated/{}{part}.rs", api.prefix);
     Ok(files
         .into_iter()
         .chain(open_types)
+        .chain(endpoints.map(|endpoints| ("endpoints", endpoints)))
         .map(|(part, file)| output(&path(part), print::rust(api.document, &file)))
         .collect())
 }

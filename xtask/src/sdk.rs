@@ -47,6 +47,8 @@ pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
             let mut server = generate_with(api, document, &OpenWords::default(), |_, _| {})?;
             surface::remove_builders(&mut server.types.items, &|_| false);
             surface::remove_text_conversions(&mut server.types.items);
+            surface::remove_unknown_members(&mut server.types.items);
+            surface::add_word_lists(&mut server.types.items);
             let words = OpenWords::of_answers(value, module);
             let mut sdk = generate_with(api, document, &words, |schemas, paths| {
                 remove_patterns(schemas);

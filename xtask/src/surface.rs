@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use proc_macro2::Literal;
 use quote::{ToTokens as _, quote};
-use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, LitStr, Type, parse_quote};
+use syn::{Attribute, Fields, ImplItem, Item, ItemEnum, ItemImpl, ItemStruct, LitStr, Type, parse_quote};
 
 use crate::docs::{doc_attributes, text_of};
 
@@ -58,11 +59,7 @@ pub(crate) fn add_word_texts(items: &mut Vec<Item>) {
 
 /// The function `as_str` of an enumeration of words, with its name.
 fn word_text(item: &Item) -> Option<(String, ItemImpl)> {
-    let Item::Enum(item) = item else { return None };
-    let is_word = item.variants.iter().all(|variant| matches!(variant.fields, Fields::Unit));
-    if item.variants.is_empty() || !is_word {
-        return None;
-    }
+    let item = word_enum(item)?;
     let name = &item.ident;
     let arms = item.variants.iter().map(|variant| {
         let (ident, word) = (&variant.ident, word_of(&variant.attrs).unwrap_or_else(|| variant.ident.to_string()));
@@ -80,9 +77,54 @@ fn word_text(item: &Item) -> Option<(String, ItemImpl)> {
     Some((name.to_string(), function))
 }
 
+/// Gives each enumeration of words the list of its words.
+pub(crate) fn add_word_lists(items: &mut Vec<Item>) {
+    let list = |item: &ItemEnum| -> Item {
+        let (name, variants) = (&item.ident, item.variants.iter().map(|variant| &variant.ident));
+        let count = Literal::usize_unsuffixed(item.variants.len());
+        parse_quote! {
+            impl #name {
+                /// Every word, in the order of the document.
+                pub const ALL: [Self; #count] = [#(Self::#variants,)*];
+            }
+        }
+    };
+    let lists: Vec<Item> = items.iter().filter_map(word_enum).map(list).collect();
+    items.extend(lists);
+}
+
+/// The item, if it is an enumeration of words.
+fn word_enum(item: &Item) -> Option<&ItemEnum> {
+    let Item::Enum(item) = item else { return None };
+    let is_word = item.variants.iter().all(|variant| matches!(variant.fields, Fields::Unit));
+    Some(item).filter(|item| is_word && !item.variants.is_empty())
+}
+
 /// Removes the conversions of texts that only builders use; `parse` remains.
 pub(crate) fn remove_text_conversions(items: &mut Vec<Item>) {
     items.retain(|item| !matches!(item, Item::Impl(item) if trait_name(item).is_some_and(|name| name == "TryFrom")));
+}
+
+/// Removes the members for what the document does not name: a program that only makes these values has nothing to put
+/// there.
+pub(crate) fn remove_unknown_members(items: &mut [Item]) {
+    for item in items {
+        let Item::Struct(ItemStruct { fields: Fields::Named(fields), .. }) = item else { continue };
+        let named = std::mem::take(&mut fields.named);
+        fields.named = named.into_iter().filter(|field| !is_flattened(&field.attrs)).collect();
+    }
+}
+
+fn is_flattened(attributes: &[Attribute]) -> bool {
+    let mut is_flattened = false;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+        // An attribute of another form has another meaning.
+        let _ = attribute.parse_nested_meta(|meta| {
+            is_flattened |= meta.path.is_ident("flatten");
+            Ok(())
+        });
+    }
+    is_flattened
 }
 
 /// The name of the trait that is implemented.
@@ -214,6 +256,17 @@ mod tests {
         ] {
             assert!(printed.contains(part), "{part}\n{printed}");
         }
+    }
+
+    #[test]
+    fn members_that_the_document_does_not_name_are_removed() {
+        let mut file = syn::parse_str::<syn::File>(
+            "struct Key { #[serde(default)] pub extra: u8, #[serde(flatten)] pub more: Map } struct Name(String);",
+        )
+        .unwrap();
+        remove_unknown_members(&mut file.items);
+        let kept = "struct Key { #[serde(default)] pub extra: u8 } struct Name(String);";
+        assert_eq!(prettyplease::unparse(&file), prettyplease::unparse(&syn::parse_str(kept).unwrap()));
     }
 
     #[test]

@@ -12,12 +12,13 @@ use super::token_cache::TokenCache;
 use crate::gateway::config::{
     self, AccountCredentials, AccountImageUrls, AccountProtocol, AccountTier, FailurePhrases,
 };
+use crate::wire::admin::types::AccountKind;
 
 /// An upstream account, ready for use.
 #[derive(Debug)]
 pub(crate) struct UpstreamAccount {
     name: String,
-    kind: AccountAuthKind,
+    kind: AccountKind,
     endpoint: AccountEndpoint,
     auth: AccountAuth,
     /// The secrets that do not change.
@@ -64,17 +65,6 @@ pub(super) enum AccountAuth {
     Token(Arc<TokenCache>),
 }
 
-/// The kind of an account, named after its credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AccountAuthKind {
-    /// A key that does not change.
-    ApiKey,
-    /// OAuth tokens that are fetched again before they expire.
-    Oauth,
-    /// The built-in simulator, without credentials.
-    Simulator,
-}
-
 /// The maximum number of concurrent calls of an account, and how many of these may be for large images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotLimits {
@@ -99,7 +89,7 @@ impl UpstreamAccount {
     pub(super) fn new(settings: &config::AccountConfig) -> Self {
         Self {
             name: settings.name.clone(),
-            kind: AccountAuthKind::from_upstream(&settings.upstream),
+            kind: AccountKind::from_upstream(&settings.upstream),
             endpoint: AccountEndpoint::new(&settings.upstream),
             auth: AccountAuth::new(&settings.name, &settings.upstream),
             secrets: Arc::new(secrets_of(&settings.upstream)),
@@ -145,7 +135,7 @@ impl UpstreamAccount {
         }
     }
 
-    pub(super) const fn kind(&self) -> AccountAuthKind {
+    pub(super) const fn kind(&self) -> AccountKind {
         self.kind
     }
 
@@ -215,18 +205,9 @@ impl AccountAuth {
     }
 }
 
-// === impl AccountAuthKind ===
+// === impl AccountKind ===
 
-impl AccountAuthKind {
-    /// The name of this kind in the configuration file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ApiKey => "api_key",
-            Self::Oauth => "oauth",
-            Self::Simulator => "simulator",
-        }
-    }
-
+impl AccountKind {
     fn from_upstream(settings: &config::UpstreamConfig) -> Self {
         match settings {
             config::UpstreamConfig::Simulator => Self::Simulator,

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::words::word_enum;
+
 /// The longest cooldown for a usage window (our choice): as long as any wait that is valid, because the upstream knows
 /// when the window opens. An operator can enable the account earlier.
 const EXHAUSTED_MAX: Duration = STATED_WAIT_MAX;
@@ -28,24 +30,25 @@ const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
 /// The number of consecutive refusals after which the credentials are checked separately (our choice).
 pub(super) const REFUSALS_BEFORE_CHECK: u32 = 3;
 
-/// The reason for a cooldown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CooldownCause {
-    /// The usage window of the account is used up.
-    Exhausted,
-    /// The account received too many requests in a short time.
-    Throttled,
-    /// The usage window of the account for texts is used up.
-    TextExhausted,
-    /// The account received too many requests for texts in a short time.
-    TextThrottled,
-    /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
-    /// cause.
-    Unfit,
-    /// The credentials were refused.
-    Unauthorized,
-    /// No token can be fetched at present.
-    Token,
+word_enum! {
+    /// The reason for a cooldown.
+    pub(crate) enum CooldownCause {
+        /// The usage window of the account is used up.
+        Exhausted = "exhausted",
+        /// The account received too many requests in a short time.
+        Throttled = "throttled",
+        /// The usage window of the account for texts is used up.
+        TextExhausted = "text_exhausted",
+        /// The account received too many requests for texts in a short time.
+        TextThrottled = "text_throttled",
+        /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
+        /// cause.
+        Unfit = "unfit",
+        /// The credentials were refused.
+        Unauthorized = "unauthorized",
+        /// No token can be fetched at present.
+        Token = "token",
+    }
 }
 
 /// The kinds of work that an upstream limits apart.
@@ -266,19 +269,6 @@ impl FailureStreak {
 // === impl CooldownCause ===
 
 impl CooldownCause {
-    /// The value as it is stored.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::Throttled => "throttled",
-            Self::TextExhausted => "text_exhausted",
-            Self::TextThrottled => "text_throttled",
-            Self::Unfit => "unfit",
-            Self::Unauthorized => "unauthorized",
-            Self::Token => "token",
-        }
-    }
-
     /// True if a usage window is used up.
     pub(super) const fn is_exhausted(self) -> bool {
         matches!(self, Self::Exhausted | Self::TextExhausted)
@@ -291,9 +281,7 @@ impl CooldownCause {
 
     /// Parses a stored value, which another version of this program may have written.
     pub(super) fn parse(text: Option<&str>) -> Self {
-        let windows = [Self::Exhausted, Self::Throttled, Self::TextExhausted, Self::TextThrottled];
-        let all = windows.into_iter().chain([Self::Unfit, Self::Unauthorized, Self::Token]);
-        all.into_iter().find(|cause| Some(cause.as_str()) == text).unwrap_or(Self::Throttled)
+        text.and_then(|text| text.parse().ok()).unwrap_or(Self::Throttled)
     }
 
     const fn max_duration(self) -> Duration {

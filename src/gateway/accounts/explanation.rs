@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tokio::time::Instant;
 
-use super::account::AccountAuthKind;
 use super::cooldown::CooldownCause;
 use super::health::HealthStatus;
 use super::pool::{AccountPool, AccountRequirements};
@@ -13,6 +12,7 @@ use super::pool_member::PoolMember;
 use super::selection::AccountCandidate;
 use crate::gateway::config::AccountProtocol;
 use crate::gateway::telemetry::AccountSnapshot;
+use crate::wire::admin::types::AccountKind;
 
 /// One account in an explanation, which lists the accounts in the order in which they would be tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +26,7 @@ pub(crate) struct AccountExplanation {
     /// True if the account is paid for.
     pub(crate) paid: bool,
     /// The kind of its credentials.
-    pub(crate) kind: AccountAuthKind,
+    pub(crate) kind: AccountKind,
     /// The priority that the operator has set.
     pub(crate) priority: i32,
     /// The number of calls in flight.
@@ -154,16 +154,4 @@ impl AccountPool {
 /// Returns the duration in whole seconds, rounded up.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
-impl Serialize for AccountAuthKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl Serialize for CooldownCause {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
 }

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use super::account::AccountAuthKind;
+use crate::wire::admin::types::AccountKind;
 
 /// The properties of an account that decide the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct AccountCandidate {
     /// True if the account is paid for.
     pub(super) is_paid: bool,
     /// The kind of its credentials.
-    pub(super) auth_kind: AccountAuthKind,
+    pub(super) auth_kind: AccountKind,
     /// The priority that the operator has set; the higher one goes first.
     pub(super) priority: i32,
     /// True if the request is sent without translation. A translated request also costs tokens of a text model.
@@ -83,7 +83,7 @@ impl AccountCandidate {
             self.is_ejected,
             Reverse(self.has_free_slot),
             Reverse(self.is_paid),
-            Reverse(self.is_paid && self.auth_kind == AccountAuthKind::Oauth),
+            Reverse(self.is_paid && self.auth_kind == AccountKind::Oauth),
             Reverse(self.priority),
             Reverse(self.needs_no_translation),
             Reverse(self.affinity),
@@ -102,7 +102,7 @@ mod tests {
         is_ejected: false,
         has_free_slot: true,
         is_paid: true,
-        auth_kind: AccountAuthKind::ApiKey,
+        auth_kind: AccountKind::ApiKey,
         priority: 0,
         needs_no_translation: true,
         affinity: 0,
@@ -135,7 +135,7 @@ mod tests {
             is_ejected: true,
             has_free_slot: false,
             is_paid: false,
-            auth_kind: AccountAuthKind::ApiKey,
+            auth_kind: AccountKind::ApiKey,
             priority: -9,
             load: 999,
             ..BASE
@@ -145,14 +145,14 @@ mod tests {
         first_wins(AccountCandidate { is_ejected: false, ..worst }, AccountCandidate { is_ejected: true, ..BASE });
         first_wins(
             AccountCandidate { has_free_slot: true, is_ejected: false, ..worst },
-            AccountCandidate { has_free_slot: false, auth_kind: AccountAuthKind::Oauth, priority: 9, ..BASE },
+            AccountCandidate { has_free_slot: false, auth_kind: AccountKind::Oauth, priority: 9, ..BASE },
         );
         first_wins(
             AccountCandidate { priority: -9, load: 999, ..BASE },
             AccountCandidate { is_paid: false, priority: 9, ..BASE },
         );
         first_wins(
-            AccountCandidate { auth_kind: AccountAuthKind::Oauth, priority: -9, load: 999, ..BASE },
+            AccountCandidate { auth_kind: AccountKind::Oauth, priority: -9, load: 999, ..BASE },
             AccountCandidate { priority: 9, ..BASE },
         );
         first_wins(AccountCandidate { priority: 1, needs_no_translation: false, load: 999, ..BASE }, BASE);
@@ -169,7 +169,7 @@ mod tests {
         let free = AccountCandidate { is_paid: false, ..BASE };
         first_wins(
             AccountCandidate { priority: 1, ..free },
-            AccountCandidate { auth_kind: AccountAuthKind::Oauth, ..free },
+            AccountCandidate { auth_kind: AccountKind::Oauth, ..free },
         );
     }
 

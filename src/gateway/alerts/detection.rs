@@ -1,7 +1,6 @@
 //! The events of a budget. Pure but for the clock and random ids.
 
 use chrono::{DateTime, Utc};
-use serde_json::Map;
 
 use crate::gateway::limits::{LimitAmounts, LimitSubject, LimitUsage};
 use crate::gateway::money::Usd;
@@ -58,8 +57,7 @@ impl BudgetEvent {
     pub(super) fn into_alert(self, subject: &LimitSubject, name: Option<&str>) -> Result<NewAlert, StoreError> {
         let (kind, id) = subject.kind_and_id();
         let name = name.map(str::to_owned);
-        let subject =
-            types::AlertSubject { kind: kind.as_str().to_owned(), id: id.to_owned(), name, extra: Map::new() };
+        let subject = types::AlertSubject { kind: kind.as_str().to_owned(), id: id.to_owned(), name };
         let data = types::AlertData {
             subject: Some(subject),
             limit: Some("budget_usd".to_owned()),
@@ -67,7 +65,6 @@ impl BudgetEvent {
             alert_usd: Some(self.alert.dollars()),
             spent_usd: Some(self.used.dollars()),
             period_ends: Some(self.period_ends),
-            extra: Map::new(),
         };
         let details = serde_json::to_string(&data).unwrap_or_default();
         new_alert(self.event, self.identity, details)

@@ -4,7 +4,6 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::Map;
 
 use super::alert_data;
 use super::delivery::SendResult;
@@ -44,7 +43,6 @@ fn body(alert: &NewAlert) -> String {
         type_: alert.event.clone(),
         timestamp: alert.created_at.into(),
         data: alert_data(&alert.details),
-        extra: Map::new(),
     };
     serde_json::to_string(&message).unwrap_or_default()
 }

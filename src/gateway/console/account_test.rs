@@ -1,6 +1,5 @@
 //! The test of an account: a call that lists models with its credentials, makes no image and costs nothing.
 
-use serde_json::Map;
 use tokio::time::Instant;
 
 use super::{Console, require_admin};
@@ -38,7 +37,6 @@ impl Console {
             status: outcome.status.map(i64::from),
             latency_ms: outcome.latency_ms,
             message: message(outcome.result).to_owned(),
-            extra: Map::new(),
         })
     }
 

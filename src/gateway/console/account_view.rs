@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::gateway::accounts::{CallFailure, LiveAccount, LiveAccountState};
 use crate::gateway::config::{self, AccountProtocol, UpstreamConfig};
-use crate::gateway::manage::{AccountOrigin, AccountStatus, ManagedAccount};
+use crate::gateway::manage::{AccountSource, AccountStatus, ManagedAccount};
 use crate::gateway::store::{AccountRow, Timestamp};
 use crate::wire::Bounded;
 use crate::wire::admin::types;
@@ -44,7 +44,7 @@ pub(super) fn to_wire_account(
 
 /// Returns the settings of an account of the store, without its kind, which never changes.
 pub(super) fn stored_settings(managed: &ManagedAccount) -> Option<Map<String, Value>> {
-    let row = managed.row.as_ref().filter(|_| managed.origin == AccountOrigin::Store)?;
+    let row = managed.row.as_ref().filter(|_| managed.origin == AccountSource::Store)?;
     let mut settings: Map<String, Value> = serde_json::from_str(row.settings.as_deref()?).ok()?;
     settings.remove("kind");
     settings.retain(|_, value| !value.is_null());
@@ -56,10 +56,7 @@ fn from_row(managed: &ManagedAccount, row: &AccountRow) -> Result<types::Account
     Ok(types::Account {
         id: row.id.to_string(),
         name: managed.name.clone(),
-        source: match managed.origin {
-            AccountOrigin::File => types::AccountSource::File,
-            AccountOrigin::Store => types::AccountSource::Store,
-        },
+        source: managed.origin,
         kind: parse_word(&row.kind)?,
         protocol: None,
         base_url: None,
@@ -77,7 +74,6 @@ fn from_row(managed: &ManagedAccount, row: &AccountRow) -> Result<types::Account
         settings: stored_settings(managed).and_then(|settings| serde_json::from_value(Value::Object(settings)).ok()),
         activity: None,
         created_at: DateTime::<Utc>::from(row.created_at),
-        extra: Map::new(),
     })
 }
 
@@ -162,7 +158,6 @@ fn with_activity(
         latency_p95_ms: milliseconds(live.calls.p95),
         last_failure,
         counted_since,
-        extra: Map::new(),
     };
     Ok(types::Account { activity: Some(activity), ..account })
 }
@@ -172,7 +167,6 @@ fn to_wire_failure(failure: &CallFailure) -> Result<types::AccountFailure, Error
         at: failure.at,
         reason: parse_word(failure.reason)?,
         status: failure.status.map(i64::from),
-        extra: Map::new(),
     })
 }
 

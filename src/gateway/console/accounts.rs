@@ -59,7 +59,7 @@ impl Console {
             to_wire_account(account, live, self.accounts.counted_since())
         });
         let data = data.collect::<Result<_, _>>()?;
-        Ok(types::AccountList { object: list_object(), data, extra: Map::new() })
+        Ok(types::AccountList { object: list_object(), data })
     }
 
     /// Returns the account with this name or id.
@@ -194,7 +194,7 @@ impl Console {
         log_change(&deleted, "an account was deleted through the console");
         self.accounts.apply_stored_changes().await;
         let account = self.account_with_activity(&deleted)?;
-        Ok(types::DeletedAccount { id: account.id, name: account.name, deleted: true, extra: Map::new() })
+        Ok(types::DeletedAccount { id: account.id, name: account.name, deleted: true })
     }
 
     pub(super) async fn find_account(&self, handle: &str) -> Result<ManagedAccount, Error> {

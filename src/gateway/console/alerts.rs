@@ -1,7 +1,5 @@
 //! The operation on alerts.
 
-use serde_json::Map;
-
 use super::error_conversion::from_store_error;
 use super::request_fields::page_size;
 use super::{Console, list_object, require_admin};
@@ -24,7 +22,7 @@ impl Console {
         require_admin(actor)?;
         let rows = self.store.list_alerts(page_size(query.limit)).await.map_err(from_store_error)?;
         let data = rows.into_iter().map(to_wire_alert).collect();
-        Ok(types::AlertList { object: list_object(), data, extra: Map::new() })
+        Ok(types::AlertList { object: list_object(), data })
     }
 
     /// True if alerts are delivered by at least one channel.
@@ -40,21 +38,15 @@ fn to_wire_alert(AlertRow { alert, deliveries }: AlertRow) -> types::Alert {
         created_at: alert.created_at.into(),
         data: alert_data(&alert.details),
         deliveries: deliveries.into_iter().map(to_wire_delivery).collect(),
-        extra: Map::new(),
     }
 }
 
 fn to_wire_delivery(row: DeliveryRow) -> types::AlertDelivery {
     types::AlertDelivery {
         channel: row.channel,
-        state: match row.state.as_str() {
-            "delivered" => types::AlertDeliveryState::Delivered,
-            "failed" => types::AlertDeliveryState::Failed,
-            _ => types::AlertDeliveryState::Pending,
-        },
+        state: row.state.parse().unwrap_or(types::AlertDeliveryState::Pending),
         attempts: row.attempts.into(),
         at: row.due_at.into(),
         last_error: row.last_error,
-        extra: Map::new(),
     }
 }

@@ -7,7 +7,7 @@ use super::request_fields::page_size;
 use super::{Console, list_object, require_admin};
 use crate::error::Error;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{ActorKind, AuditFilter, AuditRow};
+use crate::gateway::store::{AuditFilter, AuditRow};
 use crate::wire::admin::server::ListAuditQuery;
 use crate::wire::admin::types;
 
@@ -30,13 +30,7 @@ impl Console {
         };
         let page = self.people.audit_page(&filter).await.map_err(from_identity_error(ErrorSubject::User, ""))?;
         let data: Result<Vec<_>, Error> = page.items.into_iter().map(to_wire_entry).collect();
-        Ok(types::AuditList {
-            object: list_object(),
-            data: data?,
-            has_more: page.has_more,
-            total: page.total,
-            extra: Map::new(),
-        })
+        Ok(types::AuditList { object: list_object(), data: data?, has_more: page.has_more, total: page.total })
     }
 }
 
@@ -51,7 +45,7 @@ fn to_wire_entry(row: AuditRow) -> Result<types::AuditEntry, Error> {
             Error::Internal
         })?,
         at: row.at.into(),
-        actor_kind: to_wire_kind(row.actor_kind),
+        actor_kind: row.actor_kind,
         actor_id: row.actor_id,
         actor_name: row.actor_name,
         address: row.address,
@@ -60,16 +54,5 @@ fn to_wire_entry(row: AuditRow) -> Result<types::AuditEntry, Error> {
         target_id: row.target_id,
         target_name: row.target_name,
         details: types::AuditDetails(details),
-        extra: Map::new(),
     })
-}
-
-const fn to_wire_kind(kind: ActorKind) -> types::ActorKind {
-    match kind {
-        ActorKind::User => types::ActorKind::User,
-        ActorKind::Token => types::ActorKind::Token,
-        ActorKind::Settings => types::ActorKind::Settings,
-        ActorKind::Command => types::ActorKind::Command,
-        ActorKind::System => types::ActorKind::System,
-    }
 }

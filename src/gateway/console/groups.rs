@@ -41,7 +41,7 @@ impl Console {
         }
         let usage = self.limit_usage(data.iter().map(group_subject).collect()).await?;
         data.iter_mut().zip(usage).for_each(|(group, usage)| group.limit_usage = usage);
-        Ok(types::GroupList { object: list_object(), data, extra: Map::new() })
+        Ok(types::GroupList { object: list_object(), data })
     }
 
     /// Returns the group with this name or id. For admins.
@@ -129,7 +129,7 @@ impl Console {
         let group = deleted.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         // The refresh drops the policy, so that a new group with the same name starts without it.
         self.group_refresh.refresh().await;
-        Ok(types::DeletedGroup { name: group.name, deleted: true, extra: Map::new() })
+        Ok(types::DeletedGroup { name: group.name, deleted: true })
     }
 
     /// Returns the values that a setting of groups can have, such as those of `fallback`.
@@ -193,7 +193,6 @@ impl Console {
             policy: policy.and_then(|policy| serde_json::from_value(Value::Object(policy)).ok()),
             problem,
             limit_usage: Vec::new(),
-            extra: Map::new(),
         })
     }
 }

@@ -2,20 +2,16 @@
 
 use std::time::Duration;
 
-use serde_json::Map;
-
 use super::error_conversion::{from_key_error, from_store_error};
 use super::limit_usage::stored_limits;
 use super::request_fields::{page_size, read_body, read_body_with_limits, read_change_body, to_timestamp};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::{Dialect, DialectSet};
-use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
+use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, NewKey};
 use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{
-    KeyChange, KeyFilter, KeyId, KeyLock, KeySort, ReservationSubjectKind, Timestamp, UsageCounters, UserRow,
-};
+use crate::gateway::store::{KeyChange, KeyFilter, KeyId, ReservationSubjectKind, Timestamp, UsageCounters, UserRow};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListKeysQuery;
@@ -37,8 +33,8 @@ impl Console {
             owner: self.owner_filter(actor, query.user.as_deref()).await?,
             group: query.group.clone(),
             search: query.search.clone(),
-            state: query.state.map(from_wire_state),
-            sort: query.sort.map(from_wire_sort).unwrap_or_default(),
+            state: query.state,
+            sort: query.sort,
             before: query.before.as_deref().map(Into::into),
             limit: page_size(query.limit),
         };
@@ -48,7 +44,6 @@ impl Console {
             data: self.keys_with_usage(page.items).await?,
             has_more: page.has_more,
             total: page.total,
-            extra: Map::new(),
         })
     }
 
@@ -108,12 +103,7 @@ impl Console {
     pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
         let deleted = self.keys.change(&actor.audit_context(), handle, actor.restricted_to(), KeyChange::Delete).await;
         let deleted_key = deleted.map_err(from_key_error(handle))?;
-        Ok(types::DeletedKey {
-            id: deleted_key.id.to_string(),
-            name: deleted_key.name,
-            deleted: true,
-            extra: Map::new(),
-        })
+        Ok(types::DeletedKey { id: deleted_key.id.to_string(), name: deleted_key.name, deleted: true })
     }
 
     /// Replaces the secret of a key. Only this answer contains the new secret.
@@ -148,7 +138,7 @@ impl Console {
 
     async fn created_key(&self, actor: &Actor, created: IssuedKey) -> Result<types::CreatedKey, Error> {
         let key = self.retrieve_key(actor, created.id.as_str()).await?;
-        Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()), extra: Map::new() })
+        Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()) })
     }
 
     async fn key_with_usage(&self, row: KeyRow) -> Result<types::Key, Error> {
@@ -197,45 +187,9 @@ fn parse_changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> 
     Ok(changes)
 }
 
-const fn from_wire_sort(sort: types::KeySort) -> KeySort {
-    match sort {
-        types::KeySort::Created => KeySort::Created,
-        types::KeySort::Name => KeySort::Name,
-        types::KeySort::LastUsed => KeySort::LastUsed,
-        types::KeySort::Requests => KeySort::Requests,
-        types::KeySort::Images => KeySort::Images,
-        types::KeySort::Cost => KeySort::Cost,
-    }
-}
-
-const fn from_wire_state(state: types::KeyState) -> KeyState {
-    match state {
-        types::KeyState::Active => KeyState::Active,
-        types::KeyState::Disabled => KeyState::Disabled,
-        types::KeyState::Expired => KeyState::Expired,
-        types::KeyState::UserDisabled => KeyState::UserDisabled,
-    }
-}
-
-const fn to_wire_state(state: KeyState) -> types::KeyState {
-    match state {
-        KeyState::Active => types::KeyState::Active,
-        KeyState::Disabled => types::KeyState::Disabled,
-        KeyState::Expired => types::KeyState::Expired,
-        KeyState::UserDisabled => types::KeyState::UserDisabled,
-    }
-}
-
-const fn to_wire_lock(lock: KeyLock) -> types::KeyLock {
-    match lock {
-        KeyLock::Admin => types::KeyLock::Admin,
-        KeyLock::LeftGroup => types::KeyLock::LeftGroup,
-    }
-}
-
 fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key {
     types::Key {
-        state: to_wire_state(row.state(now)),
+        state: row.state(now),
         id: row.id.to_string(),
         public_id: row.public_id.to_string(),
         name: row.name,
@@ -246,7 +200,7 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         expires_at: row.expires_at.map(Into::into),
         last_used_at: row.last_used_at.map(Into::into),
         disabled_at: row.disabled_at.map(Into::into),
-        locked: row.locked.map(to_wire_lock),
+        locked: row.locked,
         latest_end: row.latest_end.map(Into::into),
         previous_until: row.previous_until.filter(|until| *until > now).map(Into::into),
         requests: usage.requests,
@@ -257,6 +211,5 @@ fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key 
         dialects: row.dialects.iter().collect(),
         limit_usage: Vec::new(),
         refused_work: None,
-        extra: Map::new(),
     }
 }

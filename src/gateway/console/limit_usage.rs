@@ -8,7 +8,7 @@ use super::Console;
 use super::error_conversion::from_store_error;
 use crate::error::Error;
 use crate::gateway::config::limits_from_json;
-use crate::gateway::limits::{LimitAmounts, LimitState, LimitSubject, LimitUsage, SubjectLimits};
+use crate::gateway::limits::{LimitAmounts, LimitSubject, LimitUsage, SubjectLimits};
 use crate::gateway::money::Usd;
 use crate::wire::admin::types;
 
@@ -56,13 +56,8 @@ fn to_wire_limit_usage(usage: LimitUsage) -> types::LimitUsage {
         used,
         reserved,
         alert,
-        state: match usage.state {
-            LimitState::Free => types::LimitUsageState::Free,
-            LimitState::Near => types::LimitUsageState::Near,
-            LimitState::Reached => types::LimitUsageState::Reached,
-        },
+        state: usage.state,
         resets_at: usage.resets_at,
-        extra: Map::new(),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
-use serde_json::Map;
 
 use super::error_conversion::{field_rejection, from_store_error};
 use super::request_fields::read_body;
@@ -12,7 +11,7 @@ use crate::error::{Error, MissingResource, ResourceConflict};
 use crate::gateway::config::{ModelPrice, PriceFault, PriceFigures, PriceInput, PriceTerms, TermsInput};
 use crate::gateway::money::{Factor, Usd};
 use crate::gateway::people::Actor;
-use crate::gateway::prices::{PriceOrigin, PriceTable, TablePrice};
+use crate::gateway::prices::{PriceTable, TablePrice};
 use crate::tables::NEW_PRICE_FIELDS;
 use crate::wire::admin::types;
 
@@ -28,11 +27,7 @@ impl Console {
         require_admin(actor)?;
         let stored = self.store.list_prices().await.map_err(from_store_error)?;
         let table = PriceTable::new(&self.config.prices, &stored);
-        Ok(types::PriceList {
-            object: list_object(),
-            data: table.iter().map(to_wire_price).collect(),
-            extra: Map::new(),
-        })
+        Ok(types::PriceList { object: list_object(), data: table.iter().map(to_wire_price).collect() })
     }
 
     /// Sets a price of the store, and brings it into force.
@@ -89,7 +84,7 @@ impl Console {
             return Err(missing(model, from));
         }
         self.refresh_prices().await?;
-        Ok(types::DeletedPrice { model: model.to_owned(), from, deleted: true, extra: Map::new() })
+        Ok(types::DeletedPrice { model: model.to_owned(), from, deleted: true })
     }
 
     fn check_not_in_file(&self, model: &str, from: NaiveDate) -> Result<(), Error> {
@@ -137,12 +132,7 @@ fn to_wire_price(TablePrice { price, origin, version }: &TablePrice) -> types::P
         tiers: to_wire_map(tiers, Factor::number).map(types::PriceFactors),
         tools: to_wire_map(tools, Usd::dollars).map(types::ToolPrices),
         source: price.source.clone(),
-        origin: match origin {
-            PriceOrigin::File => types::PriceOrigin::File,
-            PriceOrigin::Store => types::PriceOrigin::Store,
-            PriceOrigin::Default => types::PriceOrigin::Default,
-        },
+        origin: *origin,
         version: version.clone(),
-        extra: Map::new(),
     }
 }

@@ -3,18 +3,13 @@
 //! A member sees the records of its own keys, without the accounts that served them; a record of another user is
 //! answered with 404, as if it did not exist.
 
-use serde_json::Map;
-
 use super::error_conversion::from_store_error;
 use super::request_fields::{page_size, to_timestamp};
 use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{
-    AttemptClass, AttemptEntry, CostBasis, CostReason, DeliveredImageEntry, JobState, RecordSort, TokenDetails,
-    TokenUsage,
-};
+use crate::gateway::store::{AttemptEntry, DeliveredImageEntry, JobState, RecordSort, TokenDetails, TokenUsage};
 use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
 use crate::gateway::work::Work;
 use crate::wire::admin::server::ListRecordsQuery;
@@ -43,7 +38,7 @@ impl Console {
         actor.charge(Work::Report);
         let NamedRecordPage { records, has_more } = self.page(actor, query, page_size(query.limit)).await?;
         let data = records.into_iter().map(to_wire_record).collect();
-        Ok(types::RecordList { object: list_object(), data, has_more, extra: Map::new() })
+        Ok(types::RecordList { object: list_object(), data, has_more })
     }
 
     /// Returns the newest records as comma-separated values, at most [`Self::CSV_RECORDS_MAX`]; `limit` is
@@ -74,7 +69,7 @@ impl Console {
         if query.account.is_some() && !actor.is_admin() {
             return Err(Error::Denied);
         }
-        let sort = query.sort.map(from_wire_sort).unwrap_or_default();
+        let sort = query.sort.unwrap_or(RecordSort::Time);
         if sort != RecordSort::Time && query.before.is_some() {
             let message = "Invalid 'before': a list that is sorted by another value than time has one page.";
             return Err(Rejection::new("before", RejectionReason::InvalidValue, message).into());
@@ -92,12 +87,12 @@ impl Console {
             quality: query.quality.clone(),
             error_code: query.error_code.clone(),
             error_reason: query.error_reason.map(|reason| reason.to_string()),
-            state: query.state.map(from_wire_state).or(succeeded),
+            state: query.state.or(succeeded),
             is_unsuccessful: query.outcome == Some(types::RecordOutcome::Unsuccessful),
             since: to_timestamp(query.since),
             until: to_timestamp(query.until),
             before: query.before.as_deref().map(Into::into),
-            sort,
+            sort: Some(sort),
             ..RecordFilter::default()
         };
         // No record has succeeded and is in another state.
@@ -112,15 +107,6 @@ impl Console {
     /// Returns the reader of records and usage counts.
     pub(super) fn usage(&self) -> UsageReader {
         UsageReader::new(self.store.clone())
-    }
-}
-
-const fn from_wire_sort(sort: types::RecordSort) -> RecordSort {
-    match sort {
-        types::RecordSort::Time => RecordSort::Time,
-        types::RecordSort::Cost => RecordSort::Cost,
-        types::RecordSort::Tokens => RecordSort::Tokens,
-        types::RecordSort::Latency => RecordSort::Latency,
     }
 }
 
@@ -159,7 +145,7 @@ fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> t
         operation: record.operation,
         model: record.model,
         stream: record.stream,
-        state: to_wire_state(record.state),
+        state: record.state,
         error_code: record.error_code,
         error_reason: record.error_reason.and_then(|reason| reason.parse().ok()),
         error_detail: record.error_detail,
@@ -187,16 +173,15 @@ fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> t
         host_model: record.host_model,
         host_usage: record.host_usage.map(to_wire_usage),
         maybe_paid_twice: Some(record.maybe_paid_twice),
-        cost_basis: record.cost_basis.map(to_wire_basis),
-        cost_reason: record.cost_reason.map(to_wire_reason),
+        cost_basis: record.cost_basis,
+        cost_reason: record.cost_reason,
         price_version: record.price_version,
         adapted: record.adapted,
-        extra: Map::new(),
     }
 }
 
 fn to_wire_image(DeliveredImageEntry { size, output_format, quality }: DeliveredImageEntry) -> types::RecordImage {
-    types::RecordImage { size, output_format, quality, extra: Map::new() }
+    types::RecordImage { size, output_format, quality }
 }
 
 fn to_wire_usage(tokens: TokenUsage) -> types::RecordUsage {
@@ -207,77 +192,22 @@ fn to_wire_usage(tokens: TokenUsage) -> types::RecordUsage {
         output_tokens_details: tokens.output_tokens_details.map(to_wire_token_details),
         total_tokens: tokens.total_tokens,
         cached_tokens_details: tokens.cached_tokens_details.map(to_wire_token_details),
-        extra: Map::new(),
     }
 }
 
 fn to_wire_token_details(TokenDetails { image_tokens, text_tokens }: TokenDetails) -> types::RecordTokens {
-    types::RecordTokens { image_tokens, text_tokens, extra: Map::new() }
+    types::RecordTokens { image_tokens, text_tokens }
 }
 
 fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
-    let class = attempt.class.map(|class| match class {
-        AttemptClass::N => types::RecordClass::N,
-        AttemptClass::F => types::RecordClass::F,
-        AttemptClass::X => types::RecordClass::X,
-        AttemptClass::R => types::RecordClass::R,
-        AttemptClass::O => types::RecordClass::O,
-    });
     types::RecordAttempt {
         account: Some(attempt.account).filter(|account| !account.is_empty()),
-        class,
+        class: attempt.class,
         status: attempt.status.map(u64::from),
         latency_ms: attempt.latency_ms,
         upstream_request_id: attempt.upstream_request_id,
         start_ms: attempt.start_ms,
         fallback: attempt.fallback,
         max_cost_usd: attempt.max_cost_usd.map(Usd::dollars),
-        extra: Map::new(),
-    }
-}
-
-const fn to_wire_basis(basis: CostBasis) -> types::CostBasis {
-    match basis {
-        CostBasis::Exact => types::CostBasis::Exact,
-        CostBasis::Estimated => types::CostBasis::Estimated,
-        CostBasis::Unknown => types::CostBasis::Unknown,
-    }
-}
-
-const fn to_wire_reason(reason: CostReason) -> types::CostReason {
-    match reason {
-        CostReason::NoPrice => types::CostReason::NoPrice,
-        CostReason::IncompletePrice => types::CostReason::IncompletePrice,
-        CostReason::NoUsage => types::CostReason::NoUsage,
-        CostReason::NoBreakdown => types::CostReason::NoBreakdown,
-        CostReason::Interrupted => types::CostReason::Interrupted,
-        CostReason::AssumedModel => types::CostReason::AssumedModel,
-        CostReason::UnpricedTier => types::CostReason::UnpricedTier,
-        CostReason::UnpricedTool => types::CostReason::UnpricedTool,
-        CostReason::UnpricedCacheWrite => types::CostReason::UnpricedCacheWrite,
-        CostReason::UnpricedUsage => types::CostReason::UnpricedUsage,
-        CostReason::StatedCost => types::CostReason::StatedCost,
-    }
-}
-
-fn from_wire_state(state: types::RecordState) -> JobState {
-    match state {
-        types::RecordState::Running => JobState::Running,
-        types::RecordState::Succeeded => JobState::Succeeded,
-        types::RecordState::Failed => JobState::Failed,
-        types::RecordState::Refused => JobState::Refused,
-        types::RecordState::Cancelled => JobState::Cancelled,
-        types::RecordState::Interrupted => JobState::Interrupted,
-    }
-}
-
-fn to_wire_state(state: JobState) -> types::RecordState {
-    match state {
-        JobState::Running => types::RecordState::Running,
-        JobState::Succeeded => types::RecordState::Succeeded,
-        JobState::Failed => types::RecordState::Failed,
-        JobState::Refused => types::RecordState::Refused,
-        JobState::Cancelled => types::RecordState::Cancelled,
-        JobState::Interrupted => types::RecordState::Interrupted,
     }
 }

@@ -1,7 +1,5 @@
 //! The operations on admin tokens, with which programs authenticate to the admin API.
 
-use serde_json::Map;
-
 use super::error_conversion::{ErrorSubject, from_identity_error};
 use super::request_fields::{read_body, to_timestamp};
 use super::{Console, list_object};
@@ -24,11 +22,7 @@ impl Console {
     pub(crate) async fn list_tokens(&self, actor: &Actor, query: &ListTokensQuery) -> Result<types::TokenList, Error> {
         let owner = self.owner_filter(actor, query.user.as_deref()).await?;
         let tokens = self.people.tokens(owner.as_ref()).await.map_err(from_identity_error(ErrorSubject::Token, ""))?;
-        Ok(types::TokenList {
-            object: list_object(),
-            data: tokens.into_iter().map(to_wire_token).collect(),
-            extra: Map::new(),
-        })
+        Ok(types::TokenList { object: list_object(), data: tokens.into_iter().map(to_wire_token).collect() })
     }
 
     /// Creates an admin token. Only this answer contains its secret.
@@ -48,11 +42,7 @@ impl Console {
         };
         let created = self.people.create_token(&actor.audit_context(), &user, terms).await;
         let (token, secret) = created.map_err(from_identity_error(ErrorSubject::Token, ""))?;
-        Ok(types::CreatedToken {
-            token: to_wire_token(token),
-            secret: Secret::from(secret.expose()),
-            extra: Map::new(),
-        })
+        Ok(types::CreatedToken { token: to_wire_token(token), secret: Secret::from(secret.expose()) })
     }
 
     /// Deletes an admin token, by its id or public id.
@@ -63,12 +53,7 @@ impl Console {
     pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
         let deleted = self.people.revoke_token(&actor.audit_context(), handle, actor.restricted_to()).await;
         let deleted_token = deleted.map_err(from_identity_error(ErrorSubject::Token, handle))?;
-        Ok(types::DeletedToken {
-            id: deleted_token.id.to_string(),
-            name: deleted_token.name,
-            deleted: true,
-            extra: Map::new(),
-        })
+        Ok(types::DeletedToken { id: deleted_token.id.to_string(), name: deleted_token.name, deleted: true })
     }
 }
 
@@ -82,6 +67,5 @@ fn to_wire_token(row: AdminTokenRow) -> types::Token {
         created_at: row.created_at.into(),
         expires_at: row.expires_at.map(Into::into),
         last_used_at: row.last_used_at.map(Into::into),
-        extra: Map::new(),
     }
 }

@@ -1,11 +1,10 @@
 //! The operations on usage counts, by day and by key: admins see all counts, members only their own.
 
 use chrono::NaiveDate;
-use serde_json::Map;
 
 use super::Console;
 use super::error_conversion::from_store_error;
-use super::usage_groups::{from_wire_grouping, with_groups};
+use super::usage_groups::with_groups;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::Timestamp;
@@ -52,7 +51,6 @@ impl Console {
             overall: None,
             pending_records: None,
             undetailed_requests: None,
-            extra: Map::new(),
         };
         if query.group_by.is_none() {
             return Ok(usage);
@@ -69,7 +67,7 @@ impl Console {
         actor.charge(Work::Report);
         if let Some(grouping) = query.group_by {
             let groups = self.usage_groups(actor, query).await?.groups;
-            return Ok(csv::groups(&groups, from_wire_grouping(grouping)));
+            return Ok(csv::groups(&groups, grouping));
         }
         let (first, last) = period(query, Timestamp::now().into())?;
         let days =
@@ -122,7 +120,6 @@ fn to_wire_day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
         total_tokens,
         cost_usd: Some(cost_usd.dollars()),
         cost_unknown: Some(cost_unknown),
-        extra: Map::new(),
     }
 }
 
@@ -145,7 +142,6 @@ fn to_wire_key_usage(NamedCounts { name, user_name, key_counts }: NamedCounts) -
         total_tokens,
         cost_usd: Some(cost_usd.dollars()),
         cost_unknown: Some(cost_unknown),
-        extra: Map::new(),
     }
 }
 
@@ -163,7 +159,6 @@ fn to_wire_counts(counts: UsageCounters) -> types::UsageCounts {
         total_tokens,
         cost_usd: Some(cost_usd.dollars()),
         cost_unknown: Some(cost_unknown),
-        extra: Map::new(),
     }
 }
 

@@ -1,7 +1,5 @@
 //! Usage by one property of requests, as the API shows it.
 
-use serde_json::Map;
-
 use super::Console;
 use super::error_conversion::from_store_error;
 use super::usage::period;
@@ -72,7 +70,7 @@ impl Console {
         actor: &Actor,
         query: &RetrieveUsageQuery,
     ) -> Result<(UsageFilter, UsageGrouping, UsageMeasure), Error> {
-        let grouping = from_wire_grouping(query.group_by.unwrap_or(types::UsageGrouping::Day));
+        let grouping = query.group_by.unwrap_or(UsageGrouping::Day);
         // A member must not learn which account served a request.
         if grouping == UsageGrouping::Account && !actor.is_admin() {
             return Err(Error::Denied);
@@ -80,7 +78,7 @@ impl Console {
         let (first, last) = period(query, Timestamp::now().into())?;
         let filter = self.usage_filter(actor, query, first, last).await?;
         GroupingError::check(grouping, &filter).map_err(to_rejection)?;
-        let measure = from_wire_measure(query.measure.unwrap_or(types::UsageMeasure::Requests));
+        let measure = query.measure.unwrap_or(UsageMeasure::Requests);
         Ok((filter, grouping, measure))
     }
 }
@@ -135,34 +133,5 @@ fn to_wire_group(group: UsageGroup) -> types::UsageGroup {
         saved_unknown: detail(|details| details.saved_unknown),
         p50_ms,
         p95_ms,
-        extra: Map::new(),
-    }
-}
-
-pub(super) const fn from_wire_grouping(grouping: types::UsageGrouping) -> UsageGrouping {
-    match grouping {
-        types::UsageGrouping::Day => UsageGrouping::Day,
-        types::UsageGrouping::Hour => UsageGrouping::Hour,
-        types::UsageGrouping::Key => UsageGrouping::Key,
-        types::UsageGrouping::User => UsageGrouping::User,
-        types::UsageGrouping::Group => UsageGrouping::Group,
-        types::UsageGrouping::Account => UsageGrouping::Account,
-        types::UsageGrouping::Model => UsageGrouping::Model,
-        types::UsageGrouping::Size => UsageGrouping::Size,
-        types::UsageGrouping::Quality => UsageGrouping::Quality,
-        types::UsageGrouping::Reason => UsageGrouping::Reason,
-    }
-}
-
-const fn from_wire_measure(measure: types::UsageMeasure) -> UsageMeasure {
-    match measure {
-        types::UsageMeasure::Requests => UsageMeasure::Requests,
-        types::UsageMeasure::Images => UsageMeasure::Images,
-        types::UsageMeasure::Tokens => UsageMeasure::Tokens,
-        types::UsageMeasure::Cost => UsageMeasure::Cost,
-        types::UsageMeasure::Saved => UsageMeasure::Saved,
-        types::UsageMeasure::P50 => UsageMeasure::P50,
-        types::UsageMeasure::P95 => UsageMeasure::P95,
-        types::UsageMeasure::Success => UsageMeasure::Success,
     }
 }

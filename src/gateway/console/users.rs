@@ -1,7 +1,5 @@
 //! The operations on users, for admins, and the operation with which a member reads its own user.
 
-use serde_json::Map;
-
 use super::error_conversion::{ErrorSubject, from_identity_error};
 use super::limit_usage::stored_limits;
 use super::request_fields::{page_size, read_body_with_limits, read_change_body};
@@ -10,7 +8,7 @@ use crate::error::{Error, MissingResource};
 use crate::gateway::limits::LimitSubject;
 use crate::gateway::people::{Actor, IdentityError, IssuedLink, LastingOperation};
 use crate::gateway::store::{
-    NewUser, OneTimeLinkPurpose, ReservationSubjectKind, UserChange, UserFilter, UserId, UserRole, UserRow, UserSort,
+    NewUser, OneTimeLinkPurpose, ReservationSubjectKind, UserChange, UserFilter, UserId, UserRole, UserRow,
 };
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
 use crate::wire::Secret;
@@ -35,8 +33,8 @@ impl Console {
         let filter = UserFilter {
             search: query.search.clone(),
             group: query.group.clone(),
-            role: query.role.map(from_wire_role),
-            sort: query.sort.map(from_wire_sort).unwrap_or_default(),
+            role: query.role,
+            sort: query.sort,
             before: query.before.as_deref().map(Into::into),
             limit: page_size(query.limit),
         };
@@ -46,7 +44,6 @@ impl Console {
             data: self.users_with_limit_usage(page.items).await?,
             has_more: page.has_more,
             total: page.total,
-            extra: Map::new(),
         })
     }
 
@@ -63,13 +60,13 @@ impl Console {
         }
         let new_user = NewUser {
             name: new.name.to_string(),
-            role: new.role.map_or(UserRole::Member, from_wire_role),
+            role: new.role.unwrap_or(UserRole::Member),
             groups: new.groups.unwrap_or_else(|| vec![DEFAULT_GROUP.to_owned()]),
             limits: limits.flatten(),
         };
         let invited = self.people.invite(&actor.audit_context(), new_user).await;
         let (user, link) = invited.map_err(from_identity_error(ErrorSubject::User, &new.name))?;
-        Ok(types::CreatedUser { user: to_wire_user(user), link: self.to_wire_link(&link), extra: Map::new() })
+        Ok(types::CreatedUser { user: to_wire_user(user), link: self.to_wire_link(&link) })
     }
 
     /// Returns the user with this id or name.
@@ -99,7 +96,7 @@ impl Console {
             self.permit_new_admin(actor, handle, &update).await?;
         }
         let mut changes = Vec::new();
-        changes.extend(update.role.map(|role| UserChange::Role(from_wire_role(role))));
+        changes.extend(update.role.map(UserChange::Role));
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
         changes.extend(limits.map(UserChange::Limit));
@@ -173,13 +170,13 @@ impl Console {
             None => None,
         };
         let name = user.as_ref().map_or_else(|| SETTINGS_ACTOR_NAME.to_owned(), |user| user.name.clone());
-        Ok(types::Me { name, role: to_wire_role(actor.role()), user, extra: Map::new() })
+        Ok(types::Me { name, role: actor.role(), user })
     }
 
     /// Refuses a change that makes a further admin, if the actor may not do that.
     async fn permit_new_admin(&self, actor: &Actor, handle: &str, update: &types::UserUpdate) -> Result<(), Error> {
         let user = self.people.find_user(handle).await.map_err(from_identity_error(ErrorSubject::User, handle))?;
-        let role = update.role.map_or(user.role, from_wire_role);
+        let role = update.role.unwrap_or(user.role);
         let is_admin = user.role == UserRole::Admin && user.disabled_at.is_none();
         let becomes_admin = role == UserRole::Admin && update.enabled.unwrap_or(user.disabled_at.is_none());
         if becomes_admin && !is_admin { permit(actor, LastingOperation::NewAdmin, Some(&user.id)) } else { Ok(()) }
@@ -215,7 +212,6 @@ impl Console {
             path: Secret::from(path),
             url,
             expires_at: link.expires_at.into(),
-            extra: Map::new(),
         }
     }
 
@@ -249,33 +245,11 @@ fn permit(actor: &Actor, operation: LastingOperation, user: Option<&UserId>) -> 
     Err(Error::Denied)
 }
 
-const fn from_wire_sort(sort: types::UserSort) -> UserSort {
-    match sort {
-        types::UserSort::Created => UserSort::Created,
-        types::UserSort::Name => UserSort::Name,
-        types::UserSort::LastSignIn => UserSort::LastSignIn,
-    }
-}
-
-const fn from_wire_role(role: types::Role) -> UserRole {
-    match role {
-        types::Role::Admin => UserRole::Admin,
-        types::Role::Member => UserRole::Member,
-    }
-}
-
-const fn to_wire_role(role: UserRole) -> types::Role {
-    match role {
-        UserRole::Admin => types::Role::Admin,
-        UserRole::Member => types::Role::Member,
-    }
-}
-
 fn to_wire_user(row: UserRow) -> types::User {
     types::User {
         id: row.id.to_string(),
         name: row.name,
-        role: to_wire_role(row.role),
+        role: row.role,
         groups: row.groups,
         has_password: row.has_password,
         has_second_factor: Some(row.has_second_factor),
@@ -287,6 +261,5 @@ fn to_wire_user(row: UserRow) -> types::User {
         limit_usage: Vec::new(),
         refused_work: None,
         stopped_keys: Vec::new(),
-        extra: Map::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CheckResult, InstallationContents, message_of, open_store};
 use crate::gateway::config::{AccountConfig, Config, DEFAULT_GROUP, UpstreamConfig};
-use crate::gateway::manage::{self, AccountOrigin, AccountStatus, ManagedAccount, ProbeOutcome};
+use crate::gateway::manage::{self, AccountSource, AccountStatus, ManagedAccount, ProbeOutcome};
 use crate::gateway::store::{KeyState, Store, StoreError, Timestamp};
 
 const CHECK: &str = "accounts";
@@ -51,7 +51,7 @@ async fn read(installation: &InstallationContents<'_>) -> Result<(Vec<ManagedAcc
     let Some(store) = installation.store else {
         let of_file = |account: &AccountConfig| ManagedAccount {
             name: account.name.clone(),
-            origin: AccountOrigin::File,
+            origin: AccountSource::File,
             account: Ok(account.clone()),
             row: None,
         };

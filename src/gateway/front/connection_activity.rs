@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
+use crate::words::word_enum;
 
 /// Bytes were read in this poll.
 const BYTES_READ: u16 = 1;
@@ -41,21 +42,22 @@ const STALLED_UPLOAD_MILLIS: u64 = 1_000;
 /// byte of the answer during that time (our choice).
 const UNREAD_RESPONSE_MILLIS: u64 = 5_000;
 
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectionState {
-    /// No byte has come yet.
-    New,
-    /// A part of a request's head has come.
-    ReadingHead,
-    /// The last answer has been sent, and no byte of another request has come.
-    Idle,
-    /// The connection waits for more of a request's body.
-    ReadingBody,
-    /// A request is being served, or its answer is being written.
-    Busy,
-    /// The last answer is written, and what the client still sends is discarded.
-    Closing,
+word_enum! {
+    /// The state of a connection.
+    pub(super) enum ConnectionState {
+        /// No byte has come yet.
+        New = "new",
+        /// A part of a request's head has come.
+        ReadingHead = "reading_head",
+        /// The last answer has been sent, and no byte of another request has come.
+        Idle = "idle",
+        /// The connection waits for more of a request's body.
+        ReadingBody = "reading_body",
+        /// A request is being served, or its answer is being written.
+        Busy = "busy",
+        /// The last answer is written, and what the client still sends is discarded.
+        Closing = "closing",
+    }
 }
 
 /// The order in which connections are evicted: connections of the first variant first.
@@ -133,25 +135,6 @@ impl ConnectionDeadlines {
         discard_idle: Duration::from_secs(10),
         discard: Duration::from_secs(30),
     };
-}
-
-// === impl ConnectionState ===
-
-impl ConnectionState {
-    pub(super) const ALL: [Self; 6] =
-        [Self::New, Self::ReadingHead, Self::Idle, Self::ReadingBody, Self::Busy, Self::Closing];
-
-    /// The value of the `state` label in the metrics.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::ReadingHead => "reading_head",
-            Self::Idle => "idle",
-            Self::ReadingBody => "reading_body",
-            Self::Busy => "busy",
-            Self::Closing => "closing",
-        }
-    }
 }
 
 // === impl EvictionRank ===

@@ -10,6 +10,7 @@ use super::counters::{SubjectCounters, next_day, period_begin, period_end};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::work::{WORK_PER_MINUTE, WORK_WINDOW};
+pub(crate) use crate::wire::admin::types::LimitUsageState as LimitState;
 
 /// The share of a limit other than a budget from which it counts as nearly reached, in percent (our choice).
 const NEAR_PERCENT: u64 = 80;
@@ -49,17 +50,6 @@ pub(crate) enum LimitAmounts {
         /// The soft mark: the amount at which an alert is raised.
         alert: Usd,
     },
-}
-
-/// The state of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LimitState {
-    /// Much is left.
-    Free,
-    /// Little is left; for a budget, the soft mark is reached.
-    Near,
-    /// Nothing is left now.
-    Reached,
 }
 
 // === impl LimitAmounts ===

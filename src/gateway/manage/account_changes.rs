@@ -5,7 +5,7 @@ use std::mem::discriminant;
 
 use serde_json::{Map, Value};
 
-use super::{AccountOrigin, ManageError, ManagedAccount, disable_first_key, find, is_billable};
+use super::{AccountSource, ManageError, ManagedAccount, disable_first_key, find, is_billable};
 use crate::gateway::accounts::{credentials_context, secrets_of_row, token_change};
 use crate::gateway::config::{self, AccountCredentials, Config, OauthConfig, UpstreamConfig};
 use crate::gateway::store::{
@@ -75,7 +75,7 @@ pub(crate) async fn add(
         error => error.into(),
     })?;
     let account =
-        ManagedAccount { name: row.name.clone(), origin: AccountOrigin::Store, account: Ok(account), row: Some(row) };
+        ManagedAccount { name: row.name.clone(), origin: AccountSource::Store, account: Ok(account), row: Some(row) };
     Ok(AddedAccount { account, first_key_disabled })
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn delete(
     handle: &str,
 ) -> Result<ManagedAccount, ManageError> {
     let account = find(config, store, handle).await?;
-    if account.origin == AccountOrigin::File {
+    if account.origin == AccountSource::File {
         return Err(ManageError::DefinedInFile(account.name));
     }
     if !store.delete_account(audit, &account.name).await? {
@@ -159,7 +159,7 @@ pub(crate) async fn revise(
     revision: AccountRevision,
 ) -> Result<ManagedAccount, ManageError> {
     let managed = find(config, store, handle).await?;
-    let Some(row) = managed.row.filter(|_| managed.origin == AccountOrigin::Store) else {
+    let Some(row) = managed.row.filter(|_| managed.origin == AccountSource::Store) else {
         return Err(ManageError::DefinedInFile(managed.name));
     };
     let AccountRevision { settings, secrets } = revision;
@@ -196,7 +196,7 @@ pub(crate) async fn revise(
     };
     let row = store.change_account(audit, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
-    Ok(ManagedAccount { name: row.name.clone(), origin: AccountOrigin::Store, account: Ok(account), row: Some(row) })
+    Ok(ManagedAccount { name: row.name.clone(), origin: AccountSource::Store, account: Ok(account), row: Some(row) })
 }
 
 /// Returns the change of the stored token of an account. `before` is `None` if a stored token must not be sent to the

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::model_probe::{self, RefusalSource};
-use super::{AccountOrigin, ManageError, ManagedAccount, find, list};
+use super::{AccountSource, ManageError, ManagedAccount, find, list};
 use crate::gateway::accounts::{
     AccountEndpoint, AccountExplanation, Accounts, CredentialService, Lease, UpstreamAddress,
 };
@@ -156,7 +156,7 @@ async fn open_accounts(
 ) -> Result<Arc<Accounts>, StoreError> {
     let endpoint = Arc::clone(upstream) as Arc<dyn CredentialService>;
     let file_accounts =
-        list(config, &**store).await?.into_iter().filter(|account| account.origin == AccountOrigin::File);
+        list(config, &**store).await?.into_iter().filter(|account| account.origin == AccountSource::File);
     let file_accounts: Vec<config::AccountConfig> = file_accounts.filter_map(|account| account.account.ok()).collect();
     // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.
     let suffix = random_base62::<12>()?;

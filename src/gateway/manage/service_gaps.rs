@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::gateway::config;
-    use crate::gateway::manage::AccountOrigin;
+    use crate::gateway::manage::AccountSource;
 
     fn account(name: &str, protocol: &str, groups: &str) -> ManagedAccount {
         let settings = format!(
@@ -70,7 +70,7 @@ mod tests {
         let secrets = BTreeMap::from([("api_key".to_owned(), "k".to_owned())]);
         let account = config::account_from_json(name, &settings, secrets, true).map_err(|_| String::new());
         assert!(account.is_ok(), "{settings}");
-        ManagedAccount { name: name.to_owned(), origin: AccountOrigin::Store, account, row: None }
+        ManagedAccount { name: name.to_owned(), origin: AccountSource::Store, account, row: None }
     }
 
     fn gap(group: &str, keys: u64, lacks_images: bool, lacks_responses: bool) -> ServiceGap {

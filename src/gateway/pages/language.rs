@@ -7,13 +7,16 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::LazyLock;
 
-/// A language of the pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Language {
-    /// English.
-    En,
-    /// Chinese, in simplified characters.
-    Zh,
+use crate::words::word_enum;
+
+word_enum! {
+    /// A language of the pages.
+    pub(super) enum Language {
+        /// English.
+        En = "en",
+        /// Chinese, in simplified characters.
+        Zh = "zh",
+    }
 }
 
 /// The texts of one language.
@@ -34,25 +37,9 @@ fn parse_catalogue(json: &str) -> TextCatalogue {
 // === impl Language ===
 
 impl Language {
-    /// All languages, in the order in which they are offered.
-    pub(super) const ALL: [Self; 2] = [Self::En, Self::Zh];
-
     /// The language for a request: the chosen language, else the language that the browser prefers, else English.
     pub(super) fn choose(chosen: Option<&str>, accepted: &str) -> Self {
-        chosen.and_then(Self::from_code).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
-    }
-
-    /// The language with this code.
-    pub(super) fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|language| language.code() == code)
-    }
-
-    /// The code, as in a cookie and in a form.
-    pub(super) const fn code(self) -> &'static str {
-        match self {
-            Self::En => "en",
-            Self::Zh => "zh",
-        }
+        chosen.and_then(|code| code.parse().ok()).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
     }
 
     /// The tag, as in `<html lang>`.
@@ -79,7 +66,7 @@ impl Language {
             let weight = weight.trim().strip_prefix("q=").and_then(|text| text.parse().ok()).unwrap_or(0.0_f32);
             let primary = tag.trim().split('-').next().unwrap_or_default().to_ascii_lowercase();
             let is_better = best.is_none_or(|(highest, _)| weight > highest);
-            if let Some(language) = Self::from_code(&primary).filter(|_| weight > 0.0 && is_better) {
+            if let Some(language) = primary.parse().ok().filter(|_| weight > 0.0 && is_better) {
                 best = Some((weight, language));
             }
         }

@@ -3,14 +3,16 @@
 use super::assets::{AssetLinks, LINKS};
 use super::format::CountValue;
 use super::language::{Language, PageTexts};
+use crate::words::word_enum;
 
-/// The color theme.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Theme {
-    /// The setting of the device.
-    Auto,
-    Light,
-    Dark,
+word_enum! {
+    /// The color theme.
+    pub(super) enum Theme {
+        /// The setting of the device.
+        Auto = "auto",
+        Light = "light",
+        Dark = "dark",
+    }
 }
 
 /// The signed-in user as the layout shows it.
@@ -80,21 +82,9 @@ const NAV_FOR_VISITORS: [(&str, &str, &str); 2] =
 // === impl Theme ===
 
 impl Theme {
-    /// All themes, in the order in which they are offered.
-    pub(super) const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
-
     /// The theme with this code; [`Theme::Auto`] for any other text.
     pub(super) fn from_code_or_auto(code: Option<&str>) -> Self {
-        Self::ALL.into_iter().find(|theme| Some(theme.code()) == code).unwrap_or(Self::Auto)
-    }
-
-    /// The code of the theme, as in a cookie and in a form.
-    pub(super) const fn code(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
+        code.and_then(|code| code.parse().ok()).unwrap_or(Self::Auto)
     }
 
     /// The key of the text for the theme.
@@ -108,7 +98,7 @@ impl Theme {
 
     /// The code of the theme, unless it is [`Theme::Auto`].
     pub(super) fn forced(self) -> Option<&'static str> {
-        (self != Self::Auto).then(|| self.code())
+        (self != Self::Auto).then(|| self.as_str())
     }
 }
 

@@ -15,15 +15,15 @@ pub(super) const THEME_COOKIE: &str = "imagate_theme";
 /// Stores the choice in cookies, and redirects to the page where the choice was made.
 pub(super) fn change(context: &PageContext<'_>) -> PageResponse {
     let mut response = PageResponse::redirect(&safe_redirect_path(context.request.form_field("back")));
-    if let Some(language) = Language::from_code(context.request.form_field("language")) {
-        response = response.with_cookie(&preference_cookie(context, LANGUAGE_COOKIE, language.code()));
+    if let Ok(language) = context.request.form_field("language").parse::<Language>() {
+        response = response.with_cookie(&preference_cookie(context, LANGUAGE_COOKIE, language.as_str()));
     }
     let theme = context.request.form_field("theme");
     if !theme.is_empty() {
         response = response.with_cookie(&preference_cookie(
             context,
             THEME_COOKIE,
-            Theme::from_code_or_auto(Some(theme)).code(),
+            Theme::from_code_or_auto(Some(theme)).as_str(),
         ));
     }
     response

@@ -93,14 +93,14 @@ pub(super) fn group_rows(
 /// The cards of the view: its most expensive users and keys, and its most frequent reasons of failures.
 pub(super) fn card_queries(context: &PageContext<'_>, view: &UsageView) -> Vec<CardQuery> {
     let wanted = [
-        ("top-users", "usage.top_users", types::UsageGrouping::User, types::UsageMeasure::Cost),
-        ("top-keys", "usage.top_keys", types::UsageGrouping::Key, types::UsageMeasure::Cost),
-        ("top-reasons", "usage.top_reasons", types::UsageGrouping::Reason, types::UsageMeasure::Requests),
+        ("top-users", "usage.top_users", UsageGrouping::User, UsageMeasure::Cost),
+        ("top-keys", "usage.top_keys", UsageGrouping::Key, UsageMeasure::Cost),
+        ("top-reasons", "usage.top_reasons", UsageGrouping::Reason, UsageMeasure::Requests),
     ];
     let mut cards = Vec::new();
     for (id, title, grouping, measure) in wanted {
-        let is_of_others = grouping == types::UsageGrouping::User && !context.is_admin();
-        if is_of_others || (grouping == types::UsageGrouping::Reason && view.query.end_user.is_some()) {
+        let is_of_others = grouping == UsageGrouping::User && !context.is_admin();
+        if is_of_others || (grouping == UsageGrouping::Reason && view.query.end_user.is_some()) {
             continue;
         }
         let query = RetrieveUsageQuery { group_by: Some(grouping), measure: Some(measure), ..view.query.clone() };

@@ -10,11 +10,6 @@ const MILLIONTHS_OF_PERCENT: f64 = 10_000.0;
 /// The quotient from which a change is shown as a multiple and not in percent (our choice).
 const MULTIPLE_MIN: f64 = 10.0;
 
-/// The measure with this word; `None` if there is none.
-pub(super) fn from_code(code: &str) -> Option<UsageMeasure> {
-    UsageMeasure::ALL.into_iter().find(|measure| measure.as_str() == code)
-}
-
 /// The key of the text for a measure.
 pub(super) const fn label(measure: UsageMeasure) -> &'static str {
     match measure {

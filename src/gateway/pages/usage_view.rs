@@ -69,7 +69,7 @@ impl UsageView {
         if grouping.as_ref().is_some_and(Result::is_err) {
             form = form.with_error("group_by", texts.get("usage.unknown_grouping"));
         }
-        let measure = request.query_param("measure").map(usage_measure::from_code);
+        let measure = request.query_param("measure").map(|word| word.parse::<UsageMeasure>().ok());
         if measure == Some(None) {
             form = form.with_error("measure", texts.get("usage.unknown_measure"));
         }
@@ -83,8 +83,8 @@ impl UsageView {
             since: Some(since),
             until: Some(until),
             user: query_param("user").filter(|_| context.is_admin()),
-            group_by: grouping.as_str().parse().ok(),
-            measure: measure.as_str().parse().ok(),
+            group_by: Some(grouping),
+            measure: Some(measure),
         };
         form = form.with_value("group_by", grouping.as_str()).with_value("measure", measure.as_str());
         let is_filtered = FILTER_FIELDS.iter().any(|name| request.query_param(name).is_some());
@@ -117,13 +117,11 @@ impl UsageView {
 
     /// The same period and filters with the grouping and the measure of a query.
     pub(super) fn with_grouping(&self, query: &RetrieveUsageQuery) -> Self {
-        let grouping = query.group_by.and_then(|grouping| grouping.to_string().parse().ok());
-        let measure = query.measure.and_then(|measure| usage_measure::from_code(&measure.to_string()));
         Self {
             query: query.clone(),
             form: PageForm::default(),
-            grouping: grouping.unwrap_or(self.grouping),
-            measure: measure.unwrap_or(self.measure),
+            grouping: query.group_by.unwrap_or(self.grouping),
+            measure: query.measure.unwrap_or(self.measure),
             ..*self
         }
     }

@@ -45,8 +45,8 @@ struct CostSum {
     usd: Usd,
     /// The part that is the most that broken calls can cost.
     broken: Usd,
-    basis: CostBasis,
-    reason: Option<CostReason>,
+    /// How unsure the sum is, and why; `None` if it is exact.
+    doubt: Option<(CostBasis, CostReason)>,
     versions: Vec<String>,
 }
 
@@ -194,7 +194,7 @@ impl PriceFigures {
         };
         let mut sum = CostSum::default();
         let tokens = sum.price_image_tokens(self, usage, is_text_only);
-        (sum.basis < CostBasis::Unknown).then(|| all_images.unwrap_or_default().plus(tokens))
+        (!sum.is_unknown()).then(|| all_images.unwrap_or_default().plus(tokens))
     }
 }
 
@@ -231,15 +231,17 @@ impl CostSum {
     }
 
     fn set_estimated(&mut self, reason: CostReason) {
-        if self.basis < CostBasis::Estimated {
-            (self.basis, self.reason) = (CostBasis::Estimated, Some(reason));
-        }
+        self.doubt.get_or_insert((CostBasis::Estimated, reason));
     }
 
     fn set_unknown(&mut self, reason: CostReason) {
-        if self.basis < CostBasis::Unknown {
-            (self.basis, self.reason) = (CostBasis::Unknown, Some(reason));
+        if !self.is_unknown() {
+            self.doubt = Some((CostBasis::Unknown, reason));
         }
+    }
+
+    fn is_unknown(&self) -> bool {
+        matches!(self.doubt, Some((CostBasis::Unknown, _)))
     }
 
     fn add_estimate(&mut self, most: Option<Usd>, reason: CostReason) {
@@ -349,17 +351,16 @@ impl CostSum {
             self.usd = self.usd.min(reserved.max(certain));
         }
         if let Some(stated) = record.charges.stated_cost.filter(|stated| *stated > self.usd) {
-            if self.basis == CostBasis::Unknown {
-                (self.basis, self.reason) = (CostBasis::Exact, None);
-            }
+            self.doubt = self.doubt.filter(|(basis, _)| *basis != CostBasis::Unknown);
             self.usd = stated;
             self.set_estimated(CostReason::StatedCost);
         }
-        let Self { usd, basis, reason, versions, .. } = self;
+        let Self { usd, doubt, versions, .. } = self;
+        let basis = doubt.map_or(CostBasis::Exact, |(basis, _)| basis);
         Cost {
             usd: (basis != CostBasis::Unknown).then_some(usd),
             basis,
-            reason,
+            reason: doubt.map(|(_, reason)| reason),
             price_version: (!versions.is_empty()).then(|| versions.join(" ")),
         }
     }

@@ -6,6 +6,7 @@ use chrono::NaiveDate;
 
 use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures, PriceTerms};
 use crate::gateway::money::Usd;
+pub(crate) use crate::wire::admin::types::PriceOrigin;
 
 /// The prices that the provider of the built-in image model publishes. They apply to a model for which neither the
 /// configuration nor the store has a price.
@@ -58,30 +59,6 @@ pub(crate) struct TablePrice {
     pub(crate) origin: PriceOrigin,
     /// A name that changes with every figure, such as `gpt-image-2@2026-04-21#1f0c93ab`.
     pub(crate) version: String,
-}
-
-/// The place where a price was set. A later one takes precedence for the same model and day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PriceOrigin {
-    /// In the program. Such a price applies only to a model that has no other price.
-    Default,
-    /// In the store, by a command or an admin.
-    Store,
-    /// In the configuration file.
-    File,
-}
-
-// === impl PriceOrigin ===
-
-impl PriceOrigin {
-    /// Returns the word for it in lists.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Store => "store",
-            Self::File => "file",
-        }
-    }
 }
 
 // === impl PriceTable ===

@@ -1,9 +1,6 @@
 //! The actor of a change, and the rows of the audit trail. Plain data; it must contain no secret.
 
-use std::fmt;
-use std::str::FromStr;
-
-use super::{Timestamp, UserId};
+use super::{ActorKind, Timestamp, UserId};
 
 /// The actor of a change. Every change names one, so that its row of the audit trail is written with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,21 +15,6 @@ pub(crate) struct AuditContext {
     pub(crate) address: Option<String>,
     /// The time of the change.
     pub(crate) at: Timestamp,
-}
-
-/// The kinds of actors that can make changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ActorKind {
-    /// A person in a browser.
-    User,
-    /// A program with the admin token of a user.
-    Token,
-    /// A program with the admin token of the settings.
-    Settings,
-    /// A command on the machine itself.
-    Command,
-    /// The gateway itself.
-    System,
 }
 
 /// One row of the audit trail.
@@ -110,40 +92,3 @@ impl AuditContext {
         Self { kind, user: None, name: name.to_owned(), address: None, at: Timestamp::now() }
     }
 }
-
-// === impl ActorKind ===
-
-impl ActorKind {
-    const ALL: [Self; 5] = [Self::User, Self::Token, Self::Settings, Self::Command, Self::System];
-
-    /// The word for this kind in the audit trail.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Token => "token",
-            Self::Settings => "settings",
-            Self::Command => "command",
-            Self::System => "system",
-        }
-    }
-}
-
-impl FromStr for ActorKind {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or(UnknownWord)
-    }
-}
-
-/// The error for a column value that this program does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnknownWord;
-
-impl fmt::Display for UnknownWord {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an unknown word")
-    }
-}
-
-impl std::error::Error for UnknownWord {}

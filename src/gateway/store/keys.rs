@@ -1,12 +1,13 @@
 //! Keys as they are stored, and the database operations on them.
 
 use std::fmt;
-use std::str::FromStr;
 
 use async_trait::async_trait;
 
-use super::audit::UnknownWord;
-use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, RefusalCount, StoreError, Timestamp, UserId};
+use super::{
+    AuditContext, GroupId, KeyId, KeyLock, KeySort, KeyState, ListPage, PublicId, RefusalCount, StoreError, Timestamp,
+    UserId,
+};
 use crate::gateway::config::DialectSet;
 
 /// The database operations on keys. Every change writes its row of the audit trail with it.
@@ -108,28 +109,6 @@ pub(crate) struct KeyRow {
     pub(crate) dialects: DialectSet,
 }
 
-/// The state of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyState {
-    /// The key is valid.
-    Active,
-    /// The key was disabled.
-    Disabled,
-    /// The key has expired.
-    Expired,
-    /// The user of the key was disabled.
-    UserDisabled,
-}
-
-/// The reason why only an admin can enable a disabled key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyLock {
-    /// An admin or a command disabled it.
-    Admin,
-    /// Its owner left the group of the key.
-    LeftGroup,
-}
-
 /// The result of a change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyChangeOutcome {
@@ -174,24 +153,6 @@ pub(crate) struct KeyCheck {
     pub(crate) revision: i64,
 }
 
-/// The order of a list of keys. Equal keys are listed newest first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum KeySort {
-    /// Newest first.
-    #[default]
-    Created,
-    /// In the order of the alphabet; those of one name oldest first.
-    Name,
-    /// The latest use first; keys without a use last.
-    LastUsed,
-    /// The most finished requests first.
-    Requests,
-    /// The most delivered images first.
-    Images,
-    /// The highest known cost first.
-    Cost,
-}
-
 /// A filter for keys, and their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyFilter {
@@ -204,7 +165,7 @@ pub(crate) struct KeyFilter {
     /// The state of the keys.
     pub(crate) state: Option<KeyState>,
     /// The order of the keys.
-    pub(crate) sort: KeySort,
+    pub(crate) sort: Option<KeySort>,
     /// Only keys after the key with this id, in this order.
     pub(crate) before: Option<KeyId>,
     /// The most keys to return.
@@ -266,26 +227,6 @@ impl KeyRow {
     }
 }
 
-// === impl KeyLock ===
-
-impl KeyLock {
-    /// The word for this reason in the database and the API.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::LeftGroup => "left_group",
-        }
-    }
-}
-
-impl FromStr for KeyLock {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        [Self::Admin, Self::LeftGroup].into_iter().find(|lock| lock.as_str() == text).ok_or(UnknownWord)
-    }
-}
-
 // === impl KeyChangeOutcome ===
 
 #[cfg(test)]
@@ -295,20 +236,6 @@ impl KeyChangeOutcome {
         match self {
             Self::Done(key) => Some(*key),
             Self::Unknown | Self::Locked(_) | Self::PastLatestEnd(_) => None,
-        }
-    }
-}
-
-// === impl KeyState ===
-
-impl KeyState {
-    /// The word for this state.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Disabled => "disabled",
-            Self::Expired => "expired",
-            Self::UserDisabled => "user_disabled",
         }
     }
 }

@@ -1,14 +1,13 @@
 //! People, their credentials, and the audit trail of their actions, as they are stored.
 
-use std::str::FromStr;
-
 use async_trait::async_trait;
 
-use super::audit::UnknownWord;
 use super::{
     AuditContext, AuditFilter, AuditRow, GroupId, IdentityStore, KeyRow, ListPage, NewSession, PasswordHash, PublicId,
     SecondFactorStore, SecretHash, SessionId, SessionStore, SharedAttempts, StoreError, Timestamp, TokenId, UserId,
+    UserRole, UserSort,
 };
+use crate::words::word_enum;
 
 /// The database operations on people. Every change writes its row of the audit trail with it.
 #[async_trait]
@@ -167,15 +166,6 @@ pub(crate) struct UserRow {
     pub(crate) limits: Option<String>,
 }
 
-/// The role of a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UserRole {
-    /// May see and change everything.
-    Admin,
-    /// May see and change only the user's own data.
-    Member,
-}
-
 /// A group of keys with the same accounts, models and policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupRow {
@@ -244,18 +234,6 @@ pub(crate) enum GroupDeletionOutcome {
     InUse(GroupRow),
 }
 
-/// The order of a list of users. Equal users are listed newest first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum UserSort {
-    /// Newest first.
-    #[default]
-    Created,
-    /// In the order of the alphabet.
-    Name,
-    /// The latest sign-in first; users who never signed in last.
-    LastSignIn,
-}
-
 /// A filter for users, and their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UserFilter {
@@ -266,22 +244,23 @@ pub(crate) struct UserFilter {
     /// The role of the users.
     pub(crate) role: Option<UserRole>,
     /// The order of the users.
-    pub(crate) sort: UserSort,
+    pub(crate) sort: Option<UserSort>,
     /// Only users after the user with this id, in this order.
     pub(crate) before: Option<UserId>,
     /// The most users to return.
     pub(crate) limit: u32,
 }
 
-/// The purpose of a one-time link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OneTimeLinkPurpose {
-    /// To create the first admin.
-    Setup,
-    /// To choose the first password of an invited user.
-    Invitation,
-    /// To choose a new password.
-    Reset,
+word_enum! {
+    /// The purpose of a one-time link.
+    pub(crate) enum OneTimeLinkPurpose {
+        /// To create the first admin.
+        Setup = "setup",
+        /// To choose the first password of an invited user.
+        Invitation = "invitation",
+        /// To choose a new password.
+        Reset = "reset",
+    }
 }
 
 /// A link to be stored.
@@ -361,49 +340,5 @@ impl UserRow {
     /// Returns the name, if it belongs to a person.
     pub(crate) fn display_name(&self) -> Option<String> {
         (!self.id.is_nobody()).then(|| self.name.clone())
-    }
-}
-
-// === impl UserRole ===
-
-impl UserRole {
-    /// The word for this role in the database.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Member => "member",
-        }
-    }
-}
-
-impl FromStr for UserRole {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        [Self::Admin, Self::Member].into_iter().find(|role| role.as_str() == text).ok_or(UnknownWord)
-    }
-}
-
-// === impl OneTimeLinkPurpose ===
-
-impl OneTimeLinkPurpose {
-    /// The word for this purpose in the database.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Setup => "setup",
-            Self::Invitation => "invitation",
-            Self::Reset => "reset",
-        }
-    }
-}
-
-impl FromStr for OneTimeLinkPurpose {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        [Self::Setup, Self::Invitation, Self::Reset]
-            .into_iter()
-            .find(|purpose| purpose.as_str() == text)
-            .ok_or(UnknownWord)
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! The order and the names of the fields must not change: they are those of the JSON line.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-use super::{AnswerCharges, BindingDigest, CostBasis, CostReason, KeyId, RequestId, Timestamp, UserId};
+use super::{
+    AnswerCharges, AttemptClass, BindingDigest, CostBasis, CostReason, JobState, KeyId, RecordSort, RequestId,
+    Timestamp, UserId,
+};
 use crate::gateway::money::Usd;
 
 /// All data that is stored about one job.
@@ -129,50 +130,6 @@ impl Record {
     }
 }
 
-/// The state of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum JobState {
-    /// The job has not ended, or its process has ended and the record is not closed yet.
-    Running,
-    /// The caller got the image.
-    Succeeded,
-    /// No image was made, and the reason is known.
-    Failed,
-    /// The upstream refused the content.
-    Refused,
-    /// The caller left.
-    Cancelled,
-    /// The job broke off: an image may have been made and charged.
-    Interrupted,
-}
-
-impl JobState {
-    const ALL: [Self; 6] =
-        [Self::Running, Self::Succeeded, Self::Failed, Self::Refused, Self::Cancelled, Self::Interrupted];
-
-    /// Returns the word for this state in rows and records.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Refused => "refused",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-impl FromStr for JobState {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let state = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        state.ok_or_else(|| format!("`{text}` is not the state of a record"))
-    }
-}
-
 /// One image as it was in the answer. A property that could not be read from its first bytes is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveredImageEntry {
@@ -258,35 +215,6 @@ pub(crate) struct AttemptEntry {
     pub(crate) max_cost_usd: Option<Usd>,
 }
 
-/// The class of a failed attempt: may an image have been made and charged?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum AttemptClass {
-    /// Nothing was done.
-    N,
-    /// The upstream reports that it failed.
-    F,
-    /// Ambiguous: an image may exist.
-    X,
-    /// The upstream refused the request: its content or a parameter.
-    R,
-    /// The answer broke off after its output had begun.
-    O,
-}
-
-/// The order of a list of records.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum RecordSort {
-    /// Newest first.
-    #[default]
-    Time,
-    /// The highest known cost first, of the newest [`RecordFilter::SORTED_MAX`] records that pass the filter.
-    Cost,
-    /// The most tokens first, of the same records.
-    Tokens,
-    /// The longest time first, of the same records.
-    Latency,
-}
-
 /// A filter for records. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
@@ -324,8 +252,8 @@ pub(crate) struct RecordFilter {
     pub(crate) before: Option<RequestId>,
     /// The most records to return. The first ones in the order are returned.
     pub(crate) limit: Option<u32>,
-    /// The order of the records.
-    pub(crate) sort: RecordSort,
+    /// The order of the records; by default the newest first.
+    pub(crate) sort: Option<RecordSort>,
 }
 
 // === impl RecordFilter ===

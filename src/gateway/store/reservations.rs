@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::{RequestId, StoreError, UtcDay};
 use crate::gateway::money::Usd;
+use crate::words::word_enum;
 
 /// The reservations of all nodes that share a database.
 ///
@@ -98,15 +99,16 @@ pub(crate) struct ReservationSubject {
     pub(crate) needs_last_minute: bool,
 }
 
-/// The kinds of subjects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReservationSubjectKind {
-    /// One key.
-    Key,
-    /// All keys of a user.
-    User,
-    /// All keys of a group.
-    Group,
+word_enum! {
+    /// The kinds of subjects.
+    pub(crate) enum ReservationSubjectKind {
+        /// One key.
+        Key = "key",
+        /// All keys of a user.
+        User = "user",
+        /// All keys of a group.
+        Group = "group",
+    }
 }
 
 /// The usage of a subject on all nodes.
@@ -139,17 +141,6 @@ pub(crate) struct RecentRequests {
     pub(crate) requests: u32,
     /// The images that they asked for.
     pub(crate) images: u32,
-}
-
-impl ReservationSubjectKind {
-    /// The word for the kind in the rows of reservations.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Key => "key",
-            Self::User => "user",
-            Self::Group => "group",
-        }
-    }
 }
 
 // === impl OpenMoney ===

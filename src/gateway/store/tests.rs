@@ -295,7 +295,7 @@ async fn records_are_sorted_by_cost_tokens_and_latency() {
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
         let sorted = async |sort, limit| {
-            let filter = RecordFilter { sort, limit, ..RecordFilter::default() };
+            let filter = RecordFilter { sort: Some(sort), limit, ..RecordFilter::default() };
             let found = store.list_records(&filter).await.unwrap();
             ids(&found).into_iter().rev().collect::<String>()
         };

@@ -3,26 +3,9 @@
 //! No request waits for them: a task counts records after they were closed, up to a sequence number that the database
 //! keeps ([`UsageDetailStore::fold_records`]). A read adds the records after that number, so it is exact at any time.
 
-use std::str::FromStr;
-
 use async_trait::async_trait;
 
-use super::{KeyId, RequestId, StoreError, UsageFilter, UserId};
-
-/// The property of a record by which counts are grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum UsageGrouping {
-    Day,
-    Hour,
-    Key,
-    User,
-    Group,
-    Account,
-    Model,
-    Size,
-    Quality,
-    Reason,
-}
+use super::{KeyId, RequestId, StoreError, UsageFilter, UsageGrouping, UserId};
 
 /// The lower bounds of all buckets of durations but the first, in milliseconds: 250 ms, and then three in each octave.
 const BUCKET_BOUNDS_MS: [u64; DurationCounts::BUCKETS - 1] = [
@@ -123,35 +106,6 @@ pub(crate) trait UsageDetailStore: Send + Sync {
 // === impl UsageGrouping ===
 
 impl UsageGrouping {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Day,
-        Self::Hour,
-        Self::Key,
-        Self::User,
-        Self::Group,
-        Self::Account,
-        Self::Model,
-        Self::Size,
-        Self::Quality,
-        Self::Reason,
-    ];
-
-    /// Returns the word for the grouping in addresses, commands and the API.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Hour => "hour",
-            Self::Key => "key",
-            Self::User => "user",
-            Self::Group => "group",
-            Self::Account => "account",
-            Self::Model => "model",
-            Self::Size => "size",
-            Self::Quality => "quality",
-            Self::Reason => "reason",
-        }
-    }
-
     /// True if the values are times.
     pub(crate) const fn is_time(self) -> bool {
         matches!(self, Self::Day | Self::Hour)
@@ -160,18 +114,6 @@ impl UsageGrouping {
     /// True if the counts that are made when a record is closed have this property too.
     pub(crate) const fn is_of_days(self) -> bool {
         matches!(self, Self::Day | Self::Key | Self::User | Self::Group)
-    }
-}
-
-impl FromStr for UsageGrouping {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let grouping = Self::ALL.into_iter().find(|grouping| grouping.as_str() == text);
-        grouping.ok_or_else(|| {
-            let words = Self::ALL.map(Self::as_str).join(", ");
-            format!("`{text}` is none of {words}")
-        })
     }
 }
 
@@ -357,13 +299,5 @@ mod tests {
         let mut huge = UsageDetails { requests: u64::MAX, ..details };
         huge.add(&details);
         assert_eq!((huge.requests, huge.succeeded), (i64::MAX as u64, 4));
-    }
-
-    #[test]
-    fn each_grouping_has_its_word() {
-        for grouping in UsageGrouping::ALL {
-            assert_eq!(grouping.as_str().parse(), Ok(grouping));
-        }
-        assert!("colour".parse::<UsageGrouping>().unwrap_err().contains("day, hour, key"));
     }
 }

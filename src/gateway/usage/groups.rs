@@ -10,22 +10,10 @@ use serde::Serialize;
 use super::{UsageCounters, UsageFilter, UsageReader};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{KeyCounts, KeyDisplayNames, KeyId, StoreError, UsageDetails, UsageGrouping};
+pub(crate) use crate::wire::admin::types::UsageMeasure;
 
 /// The longest period whose hours are listed, in days (our choice).
 pub(crate) const HOUR_DAYS_MAX: u32 = 31;
-
-/// A quantity of usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UsageMeasure {
-    Requests,
-    Images,
-    Tokens,
-    Cost,
-    Saved,
-    P50,
-    P95,
-    Success,
-}
 
 /// The counts of one value of a property.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,23 +102,6 @@ pub(crate) enum GroupingError {
 // === impl UsageMeasure ===
 
 impl UsageMeasure {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Requests, Self::Images, Self::Tokens, Self::Cost, Self::Saved, Self::P50, Self::P95, Self::Success];
-
-    /// Returns the word for the measure in addresses and the API.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Images => "images",
-            Self::Tokens => "tokens",
-            Self::Cost => "cost",
-            Self::Saved => "saved",
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::Success => "success",
-        }
-    }
-
     /// Returns the amount of a group; `None` if it is not known.
     pub(crate) fn of_group(self, group: &UsageGroup) -> Option<u64> {
         let UsageGroup { counts, details, .. } = group;

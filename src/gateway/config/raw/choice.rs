@@ -87,17 +87,13 @@ pub(crate) enum LogFormat {
 // === impl Dialect ===
 
 impl Dialect {
-    /// Every dialect, in the order in which lists have them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Sizes, Self::LegacyFields, Self::Url, Self::Azure, Self::Models, Self::Gif];
-
     /// Returns the dialect of a word.
     ///
     /// # Errors
     ///
     /// Returns an error with all words if there is no such dialect.
     pub(crate) fn from_word(word: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|dialect| dialect.as_str() == word).ok_or_else(|| {
+        word.parse().map_err(|_| {
             let words: Vec<_> = Self::ALL.into_iter().map(Self::as_str).collect();
             format!("expected one of {}", words.join(", "))
         })

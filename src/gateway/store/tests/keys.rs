@@ -204,7 +204,7 @@ async fn pages_of_keys_follow_their_order() {
         let all_pages = async |sort| {
             let (mut names, mut before) = (String::new(), None);
             loop {
-                let filter = KeyFilter { sort, before, limit: 1, ..KeyFilter::default() };
+                let filter = KeyFilter { sort: Some(sort), before, limit: 1, ..KeyFilter::default() };
                 let page = store.list_keys_page(&filter, Timestamp::now()).await.unwrap();
                 names += &key_names(&page.items).concat();
                 before = page.items.last().filter(|_| page.has_more).map(|key| key.id.clone());

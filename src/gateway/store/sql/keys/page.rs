@@ -26,7 +26,7 @@ pub(super) async fn page(pool: &DbPool, filter: &KeyFilter, now: Timestamp) -> s
 pub(in super::super::super) fn rows_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {
     let mut rows = QueryBuilder::new(select_keys!("WHERE keys.deleted_at IS NULL"));
     push_conditions(&mut rows, filter, now);
-    list_order(filter.sort).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
+    list_order(filter.sort.unwrap_or(KeySort::Created)).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
     rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
     rows
 }

@@ -51,7 +51,7 @@ pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx
 }
 
 pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Db> {
-    let value = sort_value(filter.sort);
+    let value = sort_value(filter.sort.unwrap_or(RecordSort::Time));
     // No index has these values, so a bounded number of records is read for them.
     let is_bounded = value.is_some() || filter.size.is_some() || filter.quality.is_some();
     let mut query = QueryBuilder::new(if is_bounded { "SELECT * FROM (" } else { "" });
