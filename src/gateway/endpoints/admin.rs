@@ -1,6 +1,10 @@
 //! Implements the generated trait of the admin API. Each method authenticates the actor, makes one call to the console,
 //! and converts the result to an HTTP response.
+//!
+//! Two servers have these methods: the gateway, and a command that has opened the store ([`AdminServer`]).
 
+use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,15 +15,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::gateway::admission::{Admission, Principal};
+use crate::gateway::CurrentGateway;
+use crate::gateway::admission::Principal;
 use crate::gateway::console::Console;
 use crate::gateway::flow;
 use crate::gateway::front::{
-    HandlerResponse, JsonBody, PathParameters, Query, RequestHead, TypedResponse, check_query, run_handler,
+    AdmittingServer, HandlerResponse, JsonBody, PathParameters, Query, RequestHead, ResponseCounter, TypedResponse,
+    check_query, run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::gateway::work::{RequestWork, Work};
-use crate::gateway::{CurrentGateway, Gateway};
 use crate::wire::admin::server::{
     AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeletePricePath, DeleteTokenPath, DisconnectUserPath,
     ListAlertsQuery, ListAuditQuery, ListKeysQuery, ListRecordsQuery, ListTokensQuery, ListUsersQuery,
@@ -29,19 +34,38 @@ use crate::wire::admin::server::{
 };
 use crate::wire::admin::types;
 
-/// The type that implements the generated trait of the admin API. It has no values.
-pub(super) enum AdminEndpoints {}
+/// The type that implements the generated trait of the admin API for a server. It has no values.
+pub(super) struct AdminEndpoints<S>(PhantomData<S>);
 
-type AdminRequest = RequestHead<CurrentGateway>;
+/// A server of the admin API.
+pub(super) trait AdminServer: AdmittingServer + ResponseCounter {
+    /// Authenticates the actor of a request, and begins the work of the request. Returns the console that answers.
+    fn admit_actor(
+        &self,
+        authorization: Option<&[u8]>,
+        address: IpAddr,
+    ) -> impl Future<Output = Result<(Arc<Console>, Actor), Error>> + Send;
+}
 
-impl AdminApi for AdminEndpoints {
-    type Context = CurrentGateway;
+type AdminRequest<S> = RequestHead<S>;
 
-    async fn list_keys(head: AdminRequest, query: Query<ListKeysQuery>) -> TypedResponse<types::KeyList> {
+impl AdminServer for CurrentGateway {
+    async fn admit_actor(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<(Arc<Console>, Actor), Error> {
+        let gateway = self.get();
+        let actor = gateway.console().authenticate(authorization, address).await?;
+        let work = flow::begin_of_actor(&gateway, &actor)?;
+        Ok((Arc::clone(gateway.console()), actor.with_work(work)))
+    }
+}
+
+impl<S: AdminServer> AdminApi for AdminEndpoints<S> {
+    type Context = S;
+
+    async fn list_keys(head: AdminRequest<S>, query: Query<ListKeysQuery>) -> TypedResponse<types::KeyList> {
         run_operation(&head, |console, actor| async move { console.list_keys(&actor, &query.parse()?).await }).await
     }
 
-    async fn create_key(head: AdminRequest, body: JsonBody<types::NewKey>) -> TypedResponse<types::CreatedKey> {
+    async fn create_key(head: AdminRequest<S>, body: JsonBody<types::NewKey>) -> TypedResponse<types::CreatedKey> {
         run_operation_with_body(
             &head,
             body,
@@ -50,13 +74,13 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn retrieve_key(head: AdminRequest, path: PathParameters<RetrieveKeyPath>) -> TypedResponse<types::Key> {
+    async fn retrieve_key(head: AdminRequest<S>, path: PathParameters<RetrieveKeyPath>) -> TypedResponse<types::Key> {
         run_operation(&head, |console, actor| async move { console.retrieve_key(&actor, &path.into_value()?.id).await })
             .await
     }
 
     async fn update_key(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<UpdateKeyPath>,
         body: JsonBody<types::KeyUpdate>,
     ) -> TypedResponse<types::Key> {
@@ -66,13 +90,16 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn delete_key(head: AdminRequest, path: PathParameters<DeleteKeyPath>) -> TypedResponse<types::DeletedKey> {
+    async fn delete_key(
+        head: AdminRequest<S>,
+        path: PathParameters<DeleteKeyPath>,
+    ) -> TypedResponse<types::DeletedKey> {
         run_operation(&head, |console, actor| async move { console.delete_key(&actor, &path.into_value()?.id).await })
             .await
     }
 
     async fn rotate_key(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<RotateKeyPath>,
         body: JsonBody<types::KeyRotation>,
     ) -> TypedResponse<types::CreatedKey> {
@@ -82,11 +109,11 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn list_users(head: AdminRequest, query: Query<ListUsersQuery>) -> TypedResponse<types::UserList> {
+    async fn list_users(head: AdminRequest<S>, query: Query<ListUsersQuery>) -> TypedResponse<types::UserList> {
         run_operation(&head, |console, actor| async move { console.list_users(&actor, &query.parse()?).await }).await
     }
 
-    async fn create_user(head: AdminRequest, body: JsonBody<types::NewUser>) -> TypedResponse<types::CreatedUser> {
+    async fn create_user(head: AdminRequest<S>, body: JsonBody<types::NewUser>) -> TypedResponse<types::CreatedUser> {
         run_operation_with_body(
             &head,
             body,
@@ -95,7 +122,10 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn retrieve_user(head: AdminRequest, path: PathParameters<RetrieveUserPath>) -> TypedResponse<types::User> {
+    async fn retrieve_user(
+        head: AdminRequest<S>,
+        path: PathParameters<RetrieveUserPath>,
+    ) -> TypedResponse<types::User> {
         run_operation(
             &head,
             |console, actor| async move { console.retrieve_user(&actor, &path.into_value()?.id).await },
@@ -104,7 +134,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn update_user(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<UpdateUserPath>,
         body: JsonBody<types::UserUpdate>,
     ) -> TypedResponse<types::User> {
@@ -114,13 +144,16 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn reset_user(head: AdminRequest, path: PathParameters<ResetUserPath>) -> TypedResponse<types::OneTimeLink> {
+    async fn reset_user(
+        head: AdminRequest<S>,
+        path: PathParameters<ResetUserPath>,
+    ) -> TypedResponse<types::OneTimeLink> {
         run_operation(&head, |console, actor| async move { console.reset_user(&actor, &path.into_value()?.id).await })
             .await
     }
 
     async fn reset_user_factor(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<ResetUserFactorPath>,
     ) -> TypedResponse<types::User> {
         run_operation(
@@ -131,7 +164,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn disconnect_user(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<DisconnectUserPath>,
     ) -> TypedResponse<types::User> {
         run_operation(
@@ -141,7 +174,7 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn sign_out_user(head: AdminRequest, path: PathParameters<SignOutUserPath>) -> TypedResponse<types::User> {
+    async fn sign_out_user(head: AdminRequest<S>, path: PathParameters<SignOutUserPath>) -> TypedResponse<types::User> {
         run_operation(
             &head,
             |console, actor| async move { console.sign_out_user(&actor, &path.into_value()?.id).await },
@@ -149,15 +182,18 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn retrieve_me(head: AdminRequest) -> TypedResponse<types::Me> {
+    async fn retrieve_me(head: AdminRequest<S>) -> TypedResponse<types::Me> {
         run_operation(&head, |console, actor| async move { console.retrieve_me(&actor).await }).await
     }
 
-    async fn list_tokens(head: AdminRequest, query: Query<ListTokensQuery>) -> TypedResponse<types::TokenList> {
+    async fn list_tokens(head: AdminRequest<S>, query: Query<ListTokensQuery>) -> TypedResponse<types::TokenList> {
         run_operation(&head, |console, actor| async move { console.list_tokens(&actor, &query.parse()?).await }).await
     }
 
-    async fn create_token(head: AdminRequest, body: JsonBody<types::NewToken>) -> TypedResponse<types::CreatedToken> {
+    async fn create_token(
+        head: AdminRequest<S>,
+        body: JsonBody<types::NewToken>,
+    ) -> TypedResponse<types::CreatedToken> {
         run_operation_with_body(
             &head,
             body,
@@ -167,18 +203,18 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_token(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<DeleteTokenPath>,
     ) -> TypedResponse<types::DeletedToken> {
         run_operation(&head, |console, actor| async move { console.delete_token(&actor, &path.into_value()?.id).await })
             .await
     }
 
-    async fn list_groups(head: AdminRequest) -> TypedResponse<types::GroupList> {
+    async fn list_groups(head: AdminRequest<S>) -> TypedResponse<types::GroupList> {
         run_operation(&head, |console, actor| async move { console.list_groups(&actor).await }).await
     }
 
-    async fn create_group(head: AdminRequest, body: JsonBody<types::NewGroup>) -> TypedResponse<types::Group> {
+    async fn create_group(head: AdminRequest<S>, body: JsonBody<types::NewGroup>) -> TypedResponse<types::Group> {
         run_operation_with_body(
             &head,
             body,
@@ -188,7 +224,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn retrieve_group(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<RetrieveGroupPath>,
     ) -> TypedResponse<types::Group> {
         run_operation(
@@ -199,7 +235,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn update_group(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<UpdateGroupPath>,
         body: JsonBody<types::GroupUpdate>,
     ) -> TypedResponse<types::Group> {
@@ -210,7 +246,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_group(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<DeleteGroupPath>,
     ) -> TypedResponse<types::DeletedGroup> {
         run_operation(
@@ -220,15 +256,15 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn list_alerts(head: AdminRequest, query: Query<ListAlertsQuery>) -> TypedResponse<types::AlertList> {
+    async fn list_alerts(head: AdminRequest<S>, query: Query<ListAlertsQuery>) -> TypedResponse<types::AlertList> {
         run_operation(&head, |console, actor| async move { console.list_alerts(&actor, &query.parse()?).await }).await
     }
 
-    async fn list_prices(head: AdminRequest) -> TypedResponse<types::PriceList> {
+    async fn list_prices(head: AdminRequest<S>) -> TypedResponse<types::PriceList> {
         run_operation(&head, |console, actor| async move { console.list_prices(&actor).await }).await
     }
 
-    async fn set_price(head: AdminRequest, body: JsonBody<types::NewPrice>) -> TypedResponse<types::Price> {
+    async fn set_price(head: AdminRequest<S>, body: JsonBody<types::NewPrice>) -> TypedResponse<types::Price> {
         run_operation_with_body(
             &head,
             body,
@@ -238,7 +274,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_price(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<DeletePricePath>,
     ) -> TypedResponse<types::DeletedPrice> {
         run_operation(&head, |console, actor| async move {
@@ -248,12 +284,12 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn list_records(head: AdminRequest, query: Query<ListRecordsQuery>) -> TypedResponse<types::RecordList> {
+    async fn list_records(head: AdminRequest<S>, query: Query<ListRecordsQuery>) -> TypedResponse<types::RecordList> {
         run_operation(&head, |console, actor| async move { console.list_records(&actor, &query.parse()?).await }).await
     }
 
     async fn retrieve_record(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<RetrieveRecordPath>,
     ) -> TypedResponse<types::Record> {
         run_operation(&head, |console, actor| async move {
@@ -262,20 +298,20 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn retrieve_usage(head: AdminRequest, query: Query<RetrieveUsageQuery>) -> TypedResponse<types::Usage> {
+    async fn retrieve_usage(head: AdminRequest<S>, query: Query<RetrieveUsageQuery>) -> TypedResponse<types::Usage> {
         run_operation(&head, |console, actor| async move { console.retrieve_usage(&actor, &query.parse()?).await })
             .await
     }
 
-    async fn list_audit(head: AdminRequest, query: Query<ListAuditQuery>) -> TypedResponse<types::AuditList> {
+    async fn list_audit(head: AdminRequest<S>, query: Query<ListAuditQuery>) -> TypedResponse<types::AuditList> {
         run_operation(&head, |console, actor| async move { console.list_audit(&actor, &query.parse()?).await }).await
     }
 
-    async fn list_accounts(head: AdminRequest) -> TypedResponse<types::AccountList> {
+    async fn list_accounts(head: AdminRequest<S>) -> TypedResponse<types::AccountList> {
         run_operation(&head, |console, actor| async move { console.list_accounts(&actor).await }).await
     }
 
-    async fn create_account(head: AdminRequest, body: JsonBody<types::NewAccount>) -> TypedResponse<types::Account> {
+    async fn create_account(head: AdminRequest<S>, body: JsonBody<types::NewAccount>) -> TypedResponse<types::Account> {
         run_operation_with_body(&head, body, |console, actor, body| async move {
             console.create_account(&actor, &body).await
         })
@@ -283,7 +319,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn retrieve_account(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<RetrieveAccountPath>,
     ) -> TypedResponse<types::Account> {
         run_operation(&head, |console, actor| async move {
@@ -293,7 +329,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn update_account(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<UpdateAccountPath>,
         body: JsonBody<types::AccountChange>,
     ) -> TypedResponse<types::Account> {
@@ -304,7 +340,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_account(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<DeleteAccountPath>,
     ) -> TypedResponse<types::DeletedAccount> {
         run_operation(
@@ -315,7 +351,7 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn test_account(
-        head: AdminRequest,
+        head: AdminRequest<S>,
         path: PathParameters<TestAccountPath>,
     ) -> TypedResponse<types::AccountTest> {
         run_operation(
@@ -327,14 +363,12 @@ impl AdminApi for AdminEndpoints {
 }
 
 /// Authenticates the actor, calls the console, and returns the result with `Cache-Control: no-store`.
-async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
-    head: &AdminRequest,
+async fn run_operation<S: AdminServer, T: Serialize, F: Future<Output = Result<T, Error>>>(
+    head: &AdminRequest<S>,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
 ) -> TypedResponse<T> {
     let reply = run_handler(head, async {
-        let gateway = head.server().get();
-        let console = Arc::clone(gateway.console());
-        let (actor, _) = admit(&gateway, head).await?;
+        let (console, actor) = admit(head).await?;
         let work = actor.work().clone();
         charged_answer(&work, operation(console, actor).await)
     });
@@ -342,22 +376,21 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
 }
 
 /// Does the same as [`run_operation`] for an operation with a body, which is read after authentication.
-async fn run_operation_with_body<T, B, F>(
-    head: &AdminRequest,
+async fn run_operation_with_body<S, T, B, F>(
+    head: &AdminRequest<S>,
     body: JsonBody<B>,
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> TypedResponse<T>
 where
+    S: AdminServer,
     T: Serialize + Send + 'static,
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     let reply = run_handler(head, async {
-        let gateway = head.server().get();
-        let console = Arc::clone(gateway.console());
-        let (actor, admission) = admit(&gateway, head).await?;
+        let (console, actor) = admit(head).await?;
         let work = actor.work().clone();
-        let body = body.read(&admission).await?;
+        let body = body.read(head.admission()).await?;
         let answer = body.run_parsing(Box::pin(operation(console, actor, body.text().clone()))).await;
         charged_answer(&work, answer)
     });
@@ -372,14 +405,14 @@ fn charged_answer<T: Serialize>(work: &RequestWork, result: Result<T, Error>) ->
 }
 
 /// Authenticates the actor, and begins the work of the request. Query parameters are refused if the operation has none.
-async fn admit(gateway: &Gateway, head: &AdminRequest) -> Result<(Actor, Admission), Error> {
+async fn admit<S: AdminServer>(head: &AdminRequest<S>) -> Result<(Arc<Console>, Actor), Error> {
     let authorization = head.headers().get(AUTHORIZATION);
-    let admission = head.admission().clone();
+    let admission = head.admission();
     let authorization = authorization.map(HeaderValue::as_bytes);
-    let actor = gateway.console().authenticate(authorization, admission.address()).await?;
-    let work = flow::begin_of_actor(gateway, &actor)?;
+    let (console, actor) = head.server().admit_actor(authorization, admission.address()).await?;
+    let work = actor.work();
     work.charge(Work::Operation);
     admission.set_principal(Principal::of_actor(actor.user().map(|user| &user.id)).with_work(work.clone()));
     check_query(head).inspect_err(|_| work.charge(Work::Refusal))?;
-    Ok((actor.with_work(work), admission))
+    Ok((console, actor))
 }
