@@ -17,7 +17,7 @@ mod model_probe;
 mod service_gaps;
 
 pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
-pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change, delete, revise, rotate};
+pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change, delete, revise};
 pub(crate) use account_status::AccountStatus;
 pub(crate) use first_key::{disable_first_key, first_key_expiry, has_first_key_file, is_billable, is_first_key_active};
 pub(crate) use group_policy::{PolicyEnvironment, check_policy, configured_policy, policy_in_force, with_store_groups};
@@ -195,16 +195,4 @@ pub(crate) async fn find(config: &Config, store: &dyn Store, handle: &str) -> Re
     };
     let found = list(config, store).await?.into_iter().find(matches_handle);
     found.ok_or_else(|| ManageError::Unknown(handle.to_owned()))
-}
-
-// === impl AccountOrigin ===
-
-impl AccountOrigin {
-    /// The name of the origin: `file` or `store`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Store => STORE_SOURCE,
-        }
-    }
 }

@@ -126,11 +126,10 @@ impl Console {
         let added =
             manage::add(&self.config, &*self.store, &actor.audit_context(), AccountDraft { name, settings, secrets })
                 .await;
-        let added = added.map_err(|error| match error {
+        let account = added.map_err(|error| match error {
             ManageError::InvalidSettings(problems) => account_rejection("", &problems, &secret_settings).into(),
             other => from_manage_error(other),
         })?;
-        let account = added.account;
         log_change(&account, "an account was added through the console");
         self.apply_account_changes().await;
         self.account_with_activity(&account)

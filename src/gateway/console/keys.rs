@@ -160,7 +160,7 @@ impl Console {
     }
 
     async fn created_key(&self, actor: &Actor, created: IssuedKey) -> Result<types::CreatedKey, Error> {
-        let key = self.retrieve_key(actor, created.id.as_str()).await?;
+        let key = self.retrieve_key(actor, created.row.id.as_str()).await?;
         Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()), extra: Map::new() })
     }
 

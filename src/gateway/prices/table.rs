@@ -71,19 +71,6 @@ pub(crate) enum PriceOrigin {
     File,
 }
 
-// === impl PriceOrigin ===
-
-impl PriceOrigin {
-    /// Returns the word for it in lists.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Store => "store",
-            Self::File => "file",
-        }
-    }
-}
-
 // === impl PriceTable ===
 
 impl PriceTable {

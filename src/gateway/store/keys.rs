@@ -298,17 +298,3 @@ impl KeyChangeOutcome {
         }
     }
 }
-
-// === impl KeyState ===
-
-impl KeyState {
-    /// The word for this state.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Disabled => "disabled",
-            Self::Expired => "expired",
-            Self::UserDisabled => "user_disabled",
-        }
-    }
-}
