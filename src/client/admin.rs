@@ -114,7 +114,9 @@ pub fn builder(address: impl Into<String>, token: impl Into<String>) -> Builder 
 pub(crate) fn connect_locally(handler: LocalHandler) -> Result<Client, Error> {
     let credentials = BearerCredentials::new("admin token", LOCAL_TOKEN)?;
     let session = AdminSession { credentials, retry: Retry::new(), handler: Some(handler) };
-    Ok(Client::new_with_client(LOCAL_ADDRESS, build_http_client(http_builder(true))?, session))
+    // A machine without certificates has local commands too.
+    let http = build_http_client(http_builder(true).tls_certs_only([]))?;
+    Ok(Client::new_with_client(LOCAL_ADDRESS, http, session))
 }
 
 // === impl Builder ===

@@ -11,6 +11,7 @@ use crate::cli::installation::{InstallationArgs, pages_base_url};
 use crate::client;
 use crate::client::admin::{LocalHandler, connect_locally};
 use crate::client::reqwest::{self, Response};
+use crate::gateway;
 use crate::gateway::config::Config;
 use crate::gateway::endpoints::{LocalAdmin, open_local_admin};
 use crate::gateway::store::Store;
@@ -28,12 +29,13 @@ pub(super) fn run<T>(
     command: impl AsyncFnOnce(&ManagedGateway) -> Result<T, CommandFailure>,
 ) -> Result<T, CommandFailure> {
     installation.with_store(async |config, store| {
-        let admin = connect_locally(handler(open_local_admin(config, store)?))?;
+        let (keys, people) = (gateway::open_keys(store), gateway::open_people(config, store));
+        let admin = connect_locally(handler(open_local_admin(config, store, keys, people)?))?;
         let local = LocalInstallation { config: config.clone(), store: Arc::clone(store) };
-        let gateway = ManagedGateway { admin, address: pages_base_url(config), local: Some(local) };
+        let managed = ManagedGateway { admin, address: pages_base_url(config), local: Some(local) };
         let capture = ErrorCapture::default();
         let _guard = capture.start();
-        command(&gateway).await.map_err(|failure| explained(failure, &capture))
+        command(&managed).await.map_err(|failure| explained(failure, &capture))
     })
 }
 

@@ -15,11 +15,11 @@ use crate::gateway::admission::{Admission, RequestBudgets};
 use crate::gateway::config::{Config, CorsOrigins};
 use crate::gateway::console::{Console, ConsoleServices};
 use crate::gateway::front::{AdmittingServer, CorsSettings, LocalDispatcher, ResponseCounter, ServerError};
+use crate::gateway::keys::ApiKeys;
 use crate::gateway::limits::RequestLimiter;
-use crate::gateway::people::Actor;
+use crate::gateway::people::{Actor, IdentityService};
 use crate::gateway::prices::CurrentPrices;
 use crate::gateway::store::Store;
-use crate::gateway::{open_keys, open_people};
 use crate::wire::admin::server;
 
 /// The admin API of a command.
@@ -37,11 +37,16 @@ pub(crate) struct CommandServer {
 /// # Errors
 ///
 /// Returns an error if two routes contradict each other.
-pub(crate) fn open_local_admin(config: &Config, store: &Arc<dyn Store>) -> Result<LocalAdmin, ServerError> {
+pub(crate) fn open_local_admin(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    keys: Arc<ApiKeys>,
+    people: Arc<IdentityService>,
+) -> Result<LocalAdmin, ServerError> {
     let services = ConsoleServices {
         store: Arc::clone(store),
-        keys: open_keys(store),
-        people: open_people(config, store),
+        keys,
+        people,
         prices: Arc::new(CurrentPrices::new(&config.prices, Vec::new())),
         limiter: Arc::new(RequestLimiter::new(Arc::clone(store) as _)),
     };
