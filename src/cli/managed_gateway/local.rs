@@ -63,16 +63,34 @@ fn explained(failure: CommandFailure, capture: &ErrorCapture) -> CommandFailure 
     let CommandFailure::Failed(error) = failure else { return failure };
     let Some(cause) = error.downcast_ref::<client::Error>() else { return CommandFailure::Failed(error) };
     let logged = capture.first_error().filter(|_| cause.status().is_some_and(|status| status >= 500));
-    CommandFailure::Failed(logged.map_or_else(|| anyhow!(clause(cause)), |logged| anyhow!(logged)))
+    CommandFailure::Failed(
+        logged.map_or_else(|| anyhow!(clause(cause.message(), cause.param())), |logged| anyhow!(logged)),
+    )
 }
 
 /// Returns the message of an answer in the form of the other messages of commands: no sentence, names without quotes, and
 /// no name of a field of the API.
-fn clause(error: &client::Error) -> String {
-    let message = error.message();
-    let field = error.param().map(|param| format!("Invalid '{param}': ")).unwrap_or_default();
+fn clause(message: &str, param: Option<&str>) -> String {
+    let field = param.map(|param| format!("Invalid '{param}': ")).unwrap_or_default();
     let message = message.strip_prefix(&field).unwrap_or(message);
     let message = message.strip_suffix('.').unwrap_or(message).replace(" '", " ").replace("' ", " ");
     let mut letters = message.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_the_api_becomes_one_of_a_command() {
+        for (message, param, expected) in [
+            ("The user 'eve' does not exist.", None, "the user eve does not exist"),
+            ("Invalid 'name': it is blank.", Some("name"), "it is blank"),
+            ("the store is full", None, "the store is full"),
+            ("", None, ""),
+        ] {
+            assert_eq!(clause(message, param), expected);
+        }
+    }
 }
