@@ -63,9 +63,10 @@ fn explained(failure: CommandFailure, capture: &ErrorCapture) -> CommandFailure 
     let CommandFailure::Failed(error) = failure else { return failure };
     let Some(cause) = error.downcast_ref::<client::Error>() else { return CommandFailure::Failed(error) };
     let logged = capture.first_error().filter(|_| cause.status().is_some_and(|status| status >= 500));
-    CommandFailure::Failed(
-        logged.map_or_else(|| anyhow!(clause(cause.message(), cause.param())), |logged| anyhow!(logged)),
-    )
+    // A deleted key is still in the store, and its id in records.
+    let note = if cause.code() == Some("key_not_found") { " or is deleted" } else { "" };
+    let answered = || format!("{}{note}", clause(cause.message(), cause.param()));
+    CommandFailure::Failed(anyhow!(logged.unwrap_or_else(answered)))
 }
 
 /// Returns the message of an answer in the form of the other messages of commands: no sentence, names without quotes, and
