@@ -64,7 +64,7 @@ use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
 use config::{AddressPolicy, Config, DeadlineConfig, GroupConfig, SecondFactorPolicy, TrustedProxies};
-use console::{Console, ConsoleServices};
+use console::{Console, ConsoleServices, ServerParts};
 use filter::PromptFilters;
 use front::ConnectionTable;
 use group_refresh::{GroupRefreshHandle, merge_stored_groups, needs_tls};
@@ -163,10 +163,11 @@ impl Gateway {
             keys: Arc::clone(&keys),
             people: Arc::clone(&people),
             prices: Arc::clone(&prices),
-            accounts: Arc::clone(&accounts),
             limiter: Arc::clone(&limiter),
         };
-        let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
+        let server_parts =
+            ServerParts { accounts: Arc::clone(&accounts), upstream: Arc::clone(&upstream), group_refresh };
+        let console = Arc::new(Console::new(&config, console_services, server_parts)?);
         accounts.start_tasks().await?;
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
         let ledger =

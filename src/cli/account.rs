@@ -2,24 +2,25 @@
 
 mod add;
 mod explain;
-mod remote;
 mod secrets;
 mod test;
 mod view;
 
 use std::collections::BTreeMap;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
-use super::remote::GatewayArgs;
-use crate::gateway::manage::{self, ManageError, ManagedAccount};
-use crate::gateway::store::{AccountChange, AuditContext};
+use super::managed_gateway::{GatewayArgs, ManagedGateway};
+use crate::client::admin::Error;
+use crate::client::admin::types::{self, AccountChange, DisabledReason};
 use add::AccountAddCommand;
 use explain::AccountExplainCommand;
 use secrets::AccountSecretArgs;
-use view::{AccountView, print_list};
+use view::{account_view, print_list};
 
 /// The recorded reason if `account disable` is called without one.
 const NO_REASON: &str = "disabled by command";
@@ -86,7 +87,7 @@ impl AccountCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
         // The question comes after the name of another gateway.
-        let remote = gateway.remote()?;
+        let gateway = gateway.find()?;
         if let AccountAction::Delete { id, confirmation } = &action {
             confirmation.ask(&format!("the account {id}"))?;
         }
@@ -95,40 +96,19 @@ impl AccountCommand {
             AccountAction::Add(add) => PreparedAccountAction::Add(add.prepare()?),
             AccountAction::List => PreparedAccountAction::List,
             AccountAction::Disable { id, reason } => {
-                PreparedAccountAction::Change(id, AccountChange::Disable { reason }, "disabled")
+                let reason = DisabledReason::try_from(reason).map_err(Error::from)?;
+                let change = AccountChange::builder().enabled(Some(false)).reason(Some(reason));
+                PreparedAccountAction::Change(id, change, "disabled")
             }
-            AccountAction::Enable { id } => PreparedAccountAction::Change(id, AccountChange::Enable, "enabled"),
+            AccountAction::Enable { id } => {
+                PreparedAccountAction::Change(id, AccountChange::builder().enabled(Some(true)), "enabled")
+            }
             AccountAction::Rotate { id, secrets } => PreparedAccountAction::Rotate(id, read_given_secrets(&secrets)?),
             AccountAction::Delete { id, .. } => PreparedAccountAction::Delete(id),
             AccountAction::Test { id } => PreparedAccountAction::Test(id),
             AccountAction::Explain(explain) => PreparedAccountAction::Explain(explain),
         };
-        if let Some(gateway) = remote {
-            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
-        }
-        gateway.installation.with_store(async |config, store| match action {
-            PreparedAccountAction::List => {
-                let accounts = manage::list(config, &**store).await?;
-                print_list(&accounts.iter().map(AccountView::from).collect::<Vec<_>>(), json)
-            }
-            PreparedAccountAction::Add(pending_account) => add::add(pending_account, config, store, json).await,
-            PreparedAccountAction::Change(id, change, outcome) => print_change(
-                manage::change(config, &**store, &AuditContext::command(), &id, change).await,
-                outcome,
-                json,
-            ),
-            PreparedAccountAction::Test(id) => test::test(&id, config, store, json).await,
-            PreparedAccountAction::Explain(explain) => explain.run(config, store, json).await,
-            PreparedAccountAction::Rotate(id, secrets) => {
-                match manage::rotate(config, &**store, &AuditContext::command(), &id, secrets).await {
-                    Err(ManageError::InvalidSettings(problems)) => Err(add::invalid_settings_failure(&problems)),
-                    rotated => print_change(rotated, "rotated", json),
-                }
-            }
-            PreparedAccountAction::Delete(id) => {
-                print_change(manage::delete(config, &**store, &AuditContext::command(), &id).await, "deleted", json)
-            }
-        })
+        gateway.run(async |gateway| action.run(gateway, json).await)
     }
 }
 
@@ -136,11 +116,45 @@ impl AccountCommand {
 enum PreparedAccountAction {
     List,
     Add(add::PendingAccount),
-    Change(String, AccountChange, &'static str),
+    Change(String, types::builder::AccountChange, &'static str),
     Rotate(String, BTreeMap<String, String>),
     Delete(String),
     Test(String),
     Explain(AccountExplainCommand),
+}
+
+// === impl PreparedAccountAction ===
+
+impl PreparedAccountAction {
+    async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let admin = &gateway.admin;
+        match self {
+            Self::List => {
+                let accounts = admin.list_accounts().send().await?;
+                print_list(&accounts.data.iter().map(account_view).collect::<Result<Vec<_>, _>>()?, json)
+            }
+            Self::Add(pending) => add::add(pending, gateway, json).await,
+            Self::Change(name, change, outcome) => {
+                let account = admin.update_account().name(name).body(change).send().await?;
+                account_view(&account)?.print_change(outcome, json)
+            }
+            Self::Rotate(name, secrets) => {
+                let secrets: Map<String, Value> =
+                    secrets.into_iter().map(|(name, secret)| (name, secret.into())).collect();
+                let change: AccountChange = serde_json::from_value(secrets.into())?;
+                let rotated = admin.update_account().name(&name).body(change).send().await;
+                let account = rotated.map_err(|error| rotation_failure(error, &name))?;
+                account_view(&account)?.print_change("rotated", json)
+            }
+            Self::Delete(name) => {
+                let account = account_view(&admin.retrieve_account().name(name).send().await?)?;
+                admin.delete_account().name(&account.name).send().await?;
+                account.print_change("deleted", json)
+            }
+            Self::Test(name) => test::test(&name, gateway, json).await,
+            Self::Explain(explain) => explain.run(gateway, json).await,
+        }
+    }
 }
 
 /// Returns the secrets that were given; there must be at least one.
@@ -154,6 +168,13 @@ fn read_given_secrets(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, St
     Ok(secrets)
 }
 
-fn print_change(change: Result<ManagedAccount, ManageError>, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-    AccountView::from(&change?).print_change(outcome, json)
+/// Returns the failure of new secrets. Those that do not fit the account are wrong arguments.
+fn rotation_failure(error: Error, name: &str) -> CommandFailure {
+    match (error.status(), error.code()) {
+        (Some(400), _) => CommandFailure::Input(vec![error.message().to_owned()]),
+        (_, Some("account_read_only")) => CommandFailure::Failed(anyhow!(
+            "the account {name} is defined in the settings file and can only be changed there"
+        )),
+        _ => error.into(),
+    }
 }

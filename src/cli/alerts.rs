@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::failure::CommandFailure;
 use super::installation::block_on;
+use super::managed_gateway::{GatewayArgs, ManagedGateway, view};
 use super::output::{Column, print, print_json, table};
-use super::remote::{GatewayArgs, RemoteGateway, view};
 use crate::client::admin::types::PageLimit;
 use crate::gateway::alerts;
-use crate::gateway::store::{AlertRow, DeliveryRow, Timestamp};
+use crate::gateway::store::Timestamp;
 
 /// The number of alerts that are listed (our choice).
-const LISTED: u32 = 100;
+const LISTED: i64 = 100;
 
 /// Arguments of `alerts`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ enum AlertsAction {
     Test,
 }
 
-/// An alert, of the store or of the admin API.
+/// An alert, as it is printed.
 #[derive(Serialize, Deserialize)]
 struct AlertView {
     id: String,
@@ -63,27 +63,18 @@ impl AlertsCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
         match action {
-            AlertsAction::List => {
-                let alerts = match gateway.remote()? {
-                    Some(gateway) => gateway.run(async |gateway| read_remote(gateway).await)?,
-                    None => gateway.installation.with_store(async |_, store| {
-                        Ok(store.list_alerts(LISTED).await?.into_iter().map(AlertView::from).collect())
-                    })?,
-                };
-                list(&alerts, json)
-            }
+            AlertsAction::List => gateway.find()?.run(async |gateway| list(&read(gateway).await?, json)),
             AlertsAction::Test => {
-                gateway.only_local("alerts test", "the channels are settings of that machine")?;
-                let config = gateway.installation.load(None)?;
+                let installation = gateway.only_local("alerts test", "the channels are settings of that machine")?;
+                let config = installation.load(None)?;
                 block_on(async { report(&alerts::send_test(&config.alerts).await?, json) })
             }
         }
     }
 }
 
-async fn read_remote(gateway: &RemoteGateway) -> Result<Vec<AlertView>, CommandFailure> {
-    let limit = PageLimit::new(LISTED.into())?;
-    let alerts = gateway.admin.list_alerts().limit(limit).send().await?;
+async fn read(gateway: &ManagedGateway) -> Result<Vec<AlertView>, CommandFailure> {
+    let alerts = gateway.admin.list_alerts().limit(PageLimit::new(LISTED)?).send().await?;
     alerts.data.iter().map(view).collect()
 }
 
@@ -94,27 +85,6 @@ fn list(alerts: &[AlertView], json: bool) -> Result<(), CommandFailure> {
     let rows: Vec<_> = alerts.iter().map(table_row).collect();
     let columns = [Column::moment("TIME"), "EVENT".into(), Column::name("SUBJECT"), "DELIVERY".into()];
     Ok(print(&table(columns, &rows))?)
-}
-
-// === impl AlertView ===
-
-impl From<AlertRow> for AlertView {
-    fn from(row: AlertRow) -> Self {
-        let delivery = |delivery: DeliveryRow| DeliveryView {
-            channel: delivery.channel,
-            state: delivery.state,
-            attempts: delivery.attempts.into(),
-            at: delivery.due_at,
-            last_error: delivery.last_error,
-        };
-        Self {
-            id: row.alert.id,
-            event: row.alert.event,
-            created_at: row.alert.created_at,
-            data: serde_json::from_str(&row.alert.details).unwrap_or_default(),
-            deliveries: row.deliveries.into_iter().map(delivery).collect(),
-        }
-    }
 }
 
 fn table_row(alert: &AlertView) -> [String; 4] {

@@ -1,7 +1,5 @@
 //! The command `imagate group list|show|create|change|delete`.
 
-mod remote;
-
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -11,14 +9,13 @@ use serde_json::{Map, Value};
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
+use super::managed_gateway::{GatewayArgs, ManagedGateway, view, with_plain_numbers};
 use super::output::{Column, cell, print, print_json, print_message, table};
-use super::remote::{GatewayArgs, with_plain_numbers};
 use super::secret::STDIN;
-use crate::gateway;
+use crate::client::admin::Error;
+use crate::client::admin::types::{Group, GroupName, GroupPolicy, GroupUpdate, NewGroup};
 use crate::gateway::config::{Config, HostEnvironment as _, SystemEnvironment};
 use crate::gateway::manage::{self, PolicyEnvironment};
-use crate::gateway::people::{IdentityError, IdentityService, KeyGroup};
-use crate::gateway::store::AuditContext;
 
 /// Arguments of `group`.
 #[derive(Debug, Args)]
@@ -67,7 +64,7 @@ enum GroupAction {
     },
 }
 
-/// A group, of the store or of the admin API. Scripts rely on the fields and their order.
+/// A group, as it is printed. Scripts rely on the fields and their order.
 #[derive(Serialize, Deserialize)]
 struct GroupView {
     name: String,
@@ -86,45 +83,52 @@ impl GroupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
         // The question comes after the name of another gateway.
-        let remote = gateway.remote()?;
+        let gateway = gateway.find()?;
         if let GroupAction::Delete { name, confirmation } = &action {
             confirmation.ask(&format!("the group {name}"))?;
         }
-        if let Some(gateway) = remote {
-            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
-        }
-        gateway.installation.with_store(async |config, store| {
-            let (people, audit) = (gateway::open_people(config, store), AuditContext::command());
-            match action {
-                GroupAction::List => list(config, &people, json).await,
-                GroupAction::Show { name } => {
-                    let group = people.find_group(&name).await.map_err(|error| group_failure(error, &name))?;
-                    group_view(config, group).print(json)
-                }
-                GroupAction::Create { name, policy } => {
-                    let policy = policy.map(|file| read_checked_policy(config, &name, &file)).transpose()?;
-                    print_change(
-                        config,
-                        people.create_group(&audit, &name, policy.as_deref()).await,
-                        &name,
-                        "made",
-                        json,
-                    )
-                }
-                GroupAction::Change { name, policy } => {
-                    let policy = read_checked_policy(config, &name, &policy)?;
-                    print_change(config, people.change_group(&audit, &name, &policy).await, &name, "changed", json)
-                }
-                GroupAction::Delete { name, .. } => delete(&people, &name, json).await,
-            }
-        })
+        gateway.run(async |gateway| action.run(gateway, json).await)
     }
 }
 
-/// Reads the policy from a file, checks it, and returns it as the JSON text that is stored.
-fn read_checked_policy(config: &Config, name: &str, file: &Path) -> Result<String, CommandFailure> {
+// === impl GroupAction ===
+
+impl GroupAction {
+    async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let admin = &gateway.admin;
+        match self {
+            Self::List => {
+                let groups = admin.list_groups().send().await?;
+                print_list(&groups.data.iter().map(group_view).collect::<Result<Vec<_>, _>>()?, json)
+            }
+            Self::Show { name } => group_view(&admin.retrieve_group().name(name).send().await?)?.print(json),
+            Self::Create { name, policy } => {
+                let policy = policy.map(|file| read_checked_policy(gateway, &name, &file)).transpose()?;
+                let new = NewGroup::builder().name(GroupName::try_from(name).map_err(Error::from)?).policy(policy);
+                group_view(&admin.create_group().body(new).send().await?)?.print_change("made", json)
+            }
+            Self::Change { name, policy } => {
+                let change = GroupUpdate::builder().policy(read_checked_policy(gateway, &name, &policy)?);
+                group_view(&admin.update_group().name(name).body(change).send().await?)?.print_change("changed", json)
+            }
+            Self::Delete { name, .. } => print_deleted(&admin.delete_group().name(name).send().await?.name, json),
+        }
+    }
+}
+
+/// Reads the policy from a file. The installation on this machine checks it here, so that all its problems are printed.
+/// For another gateway, a setting that this version does not know is sent all the same, because the gateway may be newer.
+fn read_checked_policy(gateway: &ManagedGateway, name: &str, file: &Path) -> Result<GroupPolicy, CommandFailure> {
     let policy = read_policy(file)?;
-    let group = manage::check_policy(config, name, &policy, PolicyEnvironment::OtherProcess).map_err(|problems| {
+    if let Some(local) = &gateway.local {
+        check_policy(&local.config, name, &policy)?;
+    }
+    let policy = serde_json::from_value(policy.into());
+    policy.map_err(|error| CommandFailure::Usage(format!("{} is not a valid policy: {error}", file.display())))
+}
+
+fn check_policy(config: &Config, name: &str, policy: &Map<String, Value>) -> Result<(), CommandFailure> {
+    let group = manage::check_policy(config, name, policy, PolicyEnvironment::OtherProcess).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         CommandFailure::Usage(lines.join("\n"))
     })?;
@@ -133,7 +137,7 @@ fn read_checked_policy(config: &Config, name: &str, file: &Path) -> Result<Strin
     if let Some(variable) = variable.filter(|variable| SystemEnvironment.variable(variable).is_none()) {
         print_message(&format!("the environment variable {variable} is not set here; it must be set for the gateway"));
     }
-    Ok(policy.to_string())
+    Ok(())
 }
 
 fn read_policy(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
@@ -154,12 +158,6 @@ fn read_policy(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
     policy.map_err(|error| CommandFailure::Usage(format!("{} is not a valid policy: {error}", file.display())))
 }
 
-async fn delete(people: &IdentityService, name: &str, json: bool) -> Result<(), CommandFailure> {
-    let deleted =
-        people.delete_group(&AuditContext::command(), name).await.map_err(|error| group_failure(error, name))?;
-    print_deleted(&deleted.name, json)
-}
-
 fn print_deleted(name: &str, json: bool) -> Result<(), CommandFailure> {
     if json {
         print_json(&serde_json::json!({ "name": name, "deleted": true }))?;
@@ -167,11 +165,6 @@ fn print_deleted(name: &str, json: bool) -> Result<(), CommandFailure> {
         print(&format!("{name} deleted\n"))?;
     }
     Ok(())
-}
-
-async fn list(config: &Config, people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
-    let groups: Vec<GroupView> = people.groups().await?.into_iter().map(|group| group_view(config, group)).collect();
-    print_list(&groups, json)
 }
 
 fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
@@ -183,29 +176,14 @@ fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
     Ok(print(&table(["NAME".into(), "SOURCE".into(), "KEYS".into(), policy, problem], &rows))?)
 }
 
-fn print_change(
-    config: &Config,
-    result: Result<KeyGroup, IdentityError>,
-    name: &str,
-    outcome: &str,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    let group = result.map_err(|error| group_failure(error, name))?;
-    group_view(config, group).print_change(outcome, json)
-}
-
-fn group_view(config: &Config, group: KeyGroup) -> GroupView {
-    let (policy, problem) =
-        manage::configured_policy(config, &group.row, group.is_in_file, PolicyEnvironment::OtherProcess);
-    let source = if group.is_in_file { "file" } else { "store" };
-    GroupView { name: group.row.name, source: source.to_owned(), keys: group.row.key_count, policy, problem }
-        .with_plain_numbers()
+fn group_view(group: &Group) -> Result<GroupView, CommandFailure> {
+    Ok(view::<GroupView>(group)?.with_plain_numbers())
 }
 
 // === impl GroupView ===
 
 impl GroupView {
-    /// Writes amounts as the admin API and the store both do.
+    /// Writes whole amounts without decimals.
     fn with_plain_numbers(self) -> Self {
         let policy = self.policy.into_iter().map(|(name, value)| (name, with_plain_numbers(value))).collect();
         Self { policy, ..self }
@@ -225,18 +203,4 @@ fn table_row(group: &GroupView) -> [String; 5] {
     let fields: Vec<&str> = group.policy.keys().map(String::as_str).collect();
     let fields = Some(fields.join(", ")).filter(|fields| !fields.is_empty());
     [group.name.clone(), group.source.clone(), group.keys.to_string(), cell(fields), cell(group.problem.as_ref())]
-}
-
-fn group_failure(error: IdentityError, name: &str) -> CommandFailure {
-    CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("the group {name} does not exist"),
-        IdentityError::NameTaken => anyhow::anyhow!("the group {name} already exists"),
-        IdentityError::DefinedInFile => {
-            anyhow::anyhow!("the group {name} is defined in the settings file and can only be changed there")
-        }
-        IdentityError::InUse => {
-            anyhow::anyhow!("the group {name} cannot be deleted: it has keys, or it is the group `default`")
-        }
-        error => error.into(),
-    })
 }

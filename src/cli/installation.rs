@@ -62,6 +62,11 @@ impl InstallationArgs {
     }
 }
 
+/// Returns the base URL of the pages: `public_url`, or the listen address if it is not set.
+pub(super) fn pages_base_url(config: &Config) -> String {
+    config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
+}
+
 /// Converts problems of the settings into a failure.
 pub(super) fn settings_failure(problems: Vec<ConfigProblem>) -> CommandFailure {
     CommandFailure::Settings(problems.iter().map(ToString::to_string).collect())

@@ -1,23 +1,25 @@
 //! The command `imagate key create|dialects|limit|list|rotate|disable|enable|delete`.
 
-mod remote;
-mod view;
-
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
-use super::limit_arg::{LimitArg, stored_limits};
-use super::output::print_message;
-use super::remote::GatewayArgs;
+use super::limit_arg::{LimitArg, all_request_limits, request_limits};
+use super::managed_gateway::{GatewayArgs, ManagedGateway, limits_view, page_size, view};
+use super::output::{Column, cell, print, print_json, print_message, table};
 use super::time_span::{parse_duration, parse_end};
-use crate::gateway;
-use crate::gateway::config::{Config, DEFAULT_GROUP, Dialect};
-use crate::gateway::keys::{ApiKeys, KeyError, NewKey};
-use crate::gateway::store::{AuditContext, KeyChange, Timestamp};
-use view::{KeyView, NewKeyView, print_list};
+use crate::client::admin::types::{GraceSeconds, Key, KeyName, KeyRotation, KeyUpdate, NewKey, builder};
+use crate::client::admin::{Error, types};
+use crate::gateway::config::{DEFAULT_GROUP, Dialect};
+use crate::gateway::store::Timestamp;
+
+/// The text that is shown as the owner of a key without a user.
+const NO_OWNER: &str = "no user yet (the first admin will own it)";
 
 /// Arguments of `key`.
 #[derive(Debug, Args)]
@@ -102,80 +104,215 @@ enum KeyAction {
     },
 }
 
+/// A new key. Scripts rely on the fields and their order.
+#[derive(Serialize, Deserialize)]
+struct NewKeyView {
+    id: String,
+    name: String,
+    user: String,
+    #[serde(skip_serializing)]
+    user_name: Option<String>,
+    group: String,
+    #[serde(default)]
+    secret: String,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_until: Option<Timestamp>,
+}
+
+/// An existing key.
+#[derive(Serialize, Deserialize)]
+struct KeyView {
+    id: String,
+    name: String,
+    user: String,
+    user_name: Option<String>,
+    group: String,
+    public_id: String,
+    state: String,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
+    disabled_at: Option<Timestamp>,
+    locked: Option<String>,
+    latest_end: Option<Timestamp>,
+    previous_until: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits_view")]
+    limits: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dialects: Vec<String>,
+}
+
 // === impl KeyCommand ===
 
 impl KeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
         // The question comes after the name of another gateway.
-        let remote = gateway.remote()?;
+        let gateway = gateway.find()?;
         if let KeyAction::Delete { id, confirmation } = &action {
             confirmation.ask(&format!("the key {id}"))?;
         }
-        if let Some(gateway) = remote {
-            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
-        }
-        gateway.installation.with_store(async |config, store| {
-            let keys = gateway::open_keys(store);
-            match action {
-                KeyAction::Create { name, user, group, expires, limits, dialects } => {
-                    let (audit, limits) = (AuditContext::command(), stored_limits(limits)?);
-                    let people = gateway::open_people(config, store);
-                    let user = match user {
-                        Some(user) => people.find_or_create_user(&audit, &user).await?,
-                        None => people.default_owner().await?,
-                    };
-                    let dialects = dialects.into_iter().collect();
-                    let (name, group) = (name.as_str(), group.as_str());
-                    let new =
-                        NewKey { name, user: &user, group, expires_at: expires, limits, dialects, max_keys: None };
-                    let key = keys.create(&audit, new).await?;
-                    let key = NewKeyView::from(key);
-                    key.print(json)?;
-                    warn_if_group_has_no_account(&key, config);
-                    Ok(())
-                }
-                KeyAction::Rotate { id, grace } => {
-                    let key = keys.rotate(&AuditContext::command(), &id, None, grace).await;
-                    NewKeyView::from(key.map_err(|error| key_failure(error, &id))?).print(json)
-                }
-                KeyAction::Limit { id, limits } => {
-                    let limits = KeyChange::Limit(stored_limits(limits)?);
-                    change(&keys, &id, limits, "limited", json).await
-                }
-                KeyAction::Dialects { id, dialects } => {
-                    let dialects = KeyChange::SetDialects(dialects.into_iter().collect());
-                    change(&keys, &id, dialects, "changed", json).await
-                }
-                KeyAction::List => list(&keys, json).await,
-                KeyAction::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
-                KeyAction::Enable { id } => change(&keys, &id, KeyChange::Enable, "enabled", json).await,
-                KeyAction::Delete { id, .. } => change(&keys, &id, KeyChange::Delete, "deleted", json).await,
-            }
-        })
+        gateway.run(async |gateway| action.run(gateway, json).await)
     }
 }
 
-/// Warns if no account of the settings serves the group of the key. Accounts of the store are not considered.
-fn warn_if_group_has_no_account(key: &NewKeyView, config: &Config) {
-    if !config.accounts.iter().any(|account| account.groups.contains(&key.group)) {
+// === impl KeyAction ===
+
+impl KeyAction {
+    async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let admin = &gateway.admin;
+        match self {
+            Self::Create { name, user, group, expires, limits, dialects } => {
+                let new = NewKey::builder()
+                    .name(KeyName::try_from(name).map_err(Error::from)?)
+                    .user(user)
+                    .group(group)
+                    .expires_at(expires.map(chrono::DateTime::from))
+                    .limits(request_limits(limits)?)
+                    .dialects(Some(words(&dialects)?).filter(|dialects| !dialects.is_empty()));
+                let key = new_key(&admin.create_key().body(new).send().await?)?;
+                key.print(json)?;
+                warn_if_group_has_no_account(&key, gateway);
+                Ok(())
+            }
+            Self::Rotate { id, grace } => {
+                let grace = i64::try_from(grace.as_secs()).ok().and_then(|seconds| GraceSeconds::new(seconds).ok());
+                let grace = grace.ok_or_else(|| anyhow!("the former secret can stay valid for at most 30 days"))?;
+                let rotation = KeyRotation::builder().grace_seconds(Some(grace));
+                new_key(&admin.rotate_key().id(id).body(rotation).send().await?)?.print(json)
+            }
+            Self::Limit { id, limits } => {
+                let limits = all_request_limits(limits)?;
+                update(gateway, &id, KeyUpdate::builder().limits(Some(limits)), "limited", json).await
+            }
+            Self::Dialects { id, dialects } => {
+                update(gateway, &id, KeyUpdate::builder().dialects(Some(words(&dialects)?)), "changed", json).await
+            }
+            Self::List => print_list(&list(gateway).await?, json),
+            Self::Disable { id } => {
+                update(gateway, &id, KeyUpdate::builder().enabled(Some(false)), "disabled", json).await
+            }
+            Self::Enable { id } => {
+                update(gateway, &id, KeyUpdate::builder().enabled(Some(true)), "enabled", json).await
+            }
+            Self::Delete { id, .. } => {
+                let key: KeyView = view(&admin.retrieve_key().id(id).send().await?)?;
+                admin.delete_key().id(&key.id).send().await?;
+                key.print_change("deleted", json)
+            }
+        }
+    }
+}
+
+/// Warns if no account of the settings on this machine serves the group of the key. Accounts of the store are not
+/// considered.
+fn warn_if_group_has_no_account(key: &NewKeyView, gateway: &ManagedGateway) {
+    let Some(local) = &gateway.local else { return };
+    if !local.config.accounts.iter().any(|account| account.groups.contains(&key.group)) {
         print_message(&format!("no upstream account serves the group {} yet", key.group));
     }
 }
 
-async fn list(keys: &ApiKeys, json: bool) -> Result<(), CommandFailure> {
-    let keys: Vec<KeyView> = keys.list().await?.into_iter().map(KeyView::from).collect();
-    print_list(&keys, json)
+/// The words, as the types of the client have them. Both come from the same document.
+fn words(dialects: &[Dialect]) -> Result<Vec<types::Dialect>, Error> {
+    dialects.iter().map(|dialect| dialect.as_str().parse().map_err(Error::from)).collect()
 }
 
-async fn change(keys: &ApiKeys, id: &str, change: KeyChange, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-    let key = keys.change(&AuditContext::command(), id, None, change).await.map_err(|error| key_failure(error, id))?;
-    KeyView::from(key).print_change(outcome, json)
+async fn update(
+    gateway: &ManagedGateway,
+    id: &str,
+    change: builder::KeyUpdate,
+    outcome: &str,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    view::<KeyView>(&gateway.admin.update_key().id(id).body(change).send().await?)?.print_change(outcome, json)
 }
 
-fn key_failure(error: KeyError, id: &str) -> CommandFailure {
-    CommandFailure::Failed(match error {
-        KeyError::Unknown => anyhow::anyhow!("the key {id} does not exist or is deleted"),
-        error => error.into(),
-    })
+fn new_key(created: &types::CreatedKey) -> Result<NewKeyView, CommandFailure> {
+    Ok(view::<NewKeyView>(&created.key)?.with_secret(created.secret.expose()))
+}
+
+/// Returns all keys, oldest first.
+async fn list(gateway: &ManagedGateway) -> Result<Vec<KeyView>, CommandFailure> {
+    let mut keys: Vec<Key> = Vec::new();
+    loop {
+        let mut request = gateway.admin.list_keys().limit(page_size()?);
+        if let Some(last) = keys.last() {
+            request = request.before(&last.id);
+        }
+        let page = request.send().await?;
+        let has_more = page.has_more && !page.data.is_empty();
+        keys.extend(page.data);
+        if !has_more {
+            break;
+        }
+    }
+    keys.iter().rev().map(view).collect()
+}
+
+// === impl NewKeyView ===
+
+impl NewKeyView {
+    /// Adds the secret, which the admin API sends beside the key.
+    fn with_secret(self, secret: &str) -> Self {
+        Self { secret: secret.to_owned(), ..self }
+    }
+
+    fn print(&self, json: bool) -> Result<(), CommandFailure> {
+        if json {
+            // The fields match the usage records: a user by id, a group by name.
+            return Ok(print_json(self)?);
+        }
+        // The secret is alone on its line, so that a script can read the line unchanged.
+        print(&format!("{}\n", self.secret))?;
+        let owner = self.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
+        print_message(&format!("key {} of {owner} in group {}; its secret is shown only once", self.id, self.group));
+        if let Some(until) = self.previous_until {
+            print_message(&format!("the previous secret is valid until {until}"));
+        }
+        Ok(())
+    }
+}
+
+// === impl KeyView ===
+
+impl KeyView {
+    /// Prints the key after a change.
+    fn print_change(&self, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+        if json {
+            print_json(self)?;
+        } else {
+            print(&format!("{} {outcome}\n", self.id))?;
+        }
+        Ok(())
+    }
+
+    fn table_row(&self) -> [String; 9] {
+        let state = self.locked.as_ref().map_or_else(|| self.state.clone(), |lock| format!("{} ({lock})", self.state));
+        [
+            self.id.clone(),
+            self.name.clone(),
+            cell(self.user_name.as_ref()),
+            self.group.clone(),
+            self.public_id.clone(),
+            state,
+            self.created_at.to_string(),
+            cell(self.expires_at),
+            cell(self.last_used_at),
+        ]
+    }
+}
+
+fn print_list(keys: &[KeyView], json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return Ok(print_json(&keys)?);
+    }
+    let rows: Vec<[String; 9]> = keys.iter().map(KeyView::table_row).collect();
+    let [name, user, group] = ["NAME", "USER", "GROUP"].map(Column::name);
+    let state = Column::state("STATE");
+    let [created, expires, used] = ["CREATED", "EXPIRES", "LAST USED"].map(Column::moment);
+    Ok(print(&table(["ID".into(), name, user, group, "PUBLIC ID".into(), state, created, expires, used], &rows))?)
 }

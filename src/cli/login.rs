@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::failure::CommandFailure;
 use super::hidden_line::read_hidden_line;
+use super::managed_gateway::connect;
+use super::managed_gateway::profile::{Profile, ProfileName};
 use super::output::{print, print_message};
-use super::remote::connect;
-use super::remote::profile::{Profile, ProfileName};
 use super::secret::{STDIN, read_secret};
 
 /// Arguments of `login`.

@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 use clap::Args;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
+use super::installation::{InstallationArgs, pages_base_url};
 use super::output::{print, print_message};
-use super::user::pages_base_url;
 use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
 
 /// The program that opens an address in the browser of the user.

@@ -1,7 +1,5 @@
 //! The command `imagate price list|set|delete`.
 
-mod remote;
-
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -12,12 +10,11 @@ use serde_json::json;
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
+use super::managed_gateway::{GatewayArgs, ManagedGateway, view};
 use super::output::{cell, print, print_json, print_message, table};
-use super::remote::GatewayArgs;
-use crate::gateway::config::{Config, ModelPrice, PriceFault, PriceFigures, PriceInput, TermsInput};
+use crate::client::admin::types::NewPrice;
+use crate::gateway::config::{ModelPrice, PriceFault, PriceFigures, PriceInput, TermsInput};
 use crate::gateway::money::Usd;
-use crate::gateway::prices::{PriceTable, TablePrice};
-use crate::gateway::store::{AuditContext, Store};
 
 /// Arguments of `price`.
 #[derive(Debug, Args)]
@@ -106,7 +103,7 @@ struct SetArgs {
 #[derive(Clone, Debug)]
 struct TermArg(String, f64);
 
-/// A price, of the store or of the admin API. Scripts rely on the fields.
+/// A price, as it is printed. Scripts rely on the fields.
 #[derive(Serialize, Deserialize)]
 struct PriceView {
     model: String,
@@ -137,26 +134,35 @@ impl PriceCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
         // The question comes after the name of another gateway.
-        let remote = gateway.remote()?;
+        let gateway = gateway.find()?;
         if let PriceAction::Delete { model, from, confirmation } = &action {
             confirmation.ask(&format!("the price of {model} from {from}"))?;
         }
-        if let Some(gateway) = remote {
-            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
-        }
-        gateway.installation.with_store(async |config, store| match action {
-            PriceAction::List => {
-                let prices: Vec<_> = price_table(config, &**store).await?.iter().map(PriceView::from).collect();
-                list(&prices, json)
-            }
-            PriceAction::Set(arguments) => set(config, &**store, &arguments, json).await,
-            PriceAction::Delete { model, from, .. } => delete(config, &**store, &model, from, json).await,
-        })
+        gateway.run(async |gateway| action.run(gateway, json).await)
     }
 }
 
-async fn price_table(config: &Config, store: &dyn Store) -> Result<PriceTable, CommandFailure> {
-    Ok(PriceTable::new(&config.prices, &store.list_prices().await?))
+// === impl PriceAction ===
+
+impl PriceAction {
+    async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let admin = &gateway.admin;
+        match self {
+            Self::List => {
+                let prices = admin.list_prices().send().await?;
+                list(&prices.data.iter().map(view).collect::<Result<Vec<PriceView>, _>>()?, json)
+            }
+            Self::Set(arguments) => {
+                // The figures are checked here, so that a message names the option.
+                arguments.check()?;
+                print_set(&view(&admin.set_price().body(arguments.into_request()?).send().await?)?, json)
+            }
+            Self::Delete { model, from, .. } => {
+                let deleted = admin.delete_price().model(model).from(from.to_string()).send().await?;
+                print_deleted(&deleted.model, deleted.from, json)
+            }
+        }
+    }
 }
 
 fn list(prices: &[PriceView], json: bool) -> Result<(), CommandFailure> {
@@ -179,65 +185,72 @@ fn list(prices: &[PriceView], json: bool) -> Result<(), CommandFailure> {
     Ok(print(&table(headings, &rows))?)
 }
 
-async fn set(config: &Config, store: &dyn Store, arguments: &SetArgs, json: bool) -> Result<(), CommandFailure> {
-    let price = checked_price(arguments)?;
-    check_not_in_file(config, &price.model, price.from)?;
-    store.set_price(&AuditContext::command(), &price).await?;
-    let prices = price_table(config, store).await?;
-    print_set(prices.iter().find(|set| set.price == price).map(PriceView::from).as_ref(), json)
-}
-
-fn print_set(set: Option<&PriceView>, json: bool) -> Result<(), CommandFailure> {
+fn print_set(set: &PriceView, json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&set)?);
+        return Ok(print_json(set)?);
     }
-    print(&format!("{}\n", cell(set.map(|set| &set.version))))?;
+    print(&format!("{}\n", set.version))?;
     print_message("finished requests keep their cost");
     Ok(())
 }
 
-/// Checks the figures of the arguments.
-fn checked_price(arguments: &SetArgs) -> Result<ModelPrice, CommandFailure> {
-    let names = |terms: &[TermArg]| terms.iter().map(|TermArg(name, value)| (name.clone(), *value)).collect();
-    let input = PriceInput {
-        model: &arguments.model,
-        from: arguments.from,
-        figures: PriceFigures {
-            text_input: arguments.text_input,
-            cached_text_input: arguments.cached_text_input,
-            image_input: arguments.image_input,
-            cached_image_input: arguments.cached_image_input,
-            image_output: arguments.image_output,
-            text_output: arguments.text_output,
-            per_image: arguments.per_image,
-            cache_write: arguments.cache_write,
-            cache_write_1h: arguments.cache_write_1h,
-        },
-        terms: TermsInput {
-            context_tokens: arguments.context_tokens,
-            max_output_tokens: arguments.max_output_tokens,
-            tiers: names(&arguments.tiers),
-            tools: names(&arguments.tools),
-        },
-        source: arguments.source.as_deref(),
-    };
-    ModelPrice::new(input).map_err(|PriceFault { field, reason }| {
-        CommandFailure::Usage(format!("`{}` {}", field.replace('_', "-"), reason.replace('_', "-")))
-    })
+// === impl SetArgs ===
+
+impl SetArgs {
+    /// Checks the figures.
+    fn check(&self) -> Result<(), CommandFailure> {
+        let input = PriceInput {
+            model: &self.model,
+            from: self.from,
+            figures: PriceFigures {
+                text_input: self.text_input,
+                cached_text_input: self.cached_text_input,
+                image_input: self.image_input,
+                cached_image_input: self.cached_image_input,
+                image_output: self.image_output,
+                text_output: self.text_output,
+                per_image: self.per_image,
+                cache_write: self.cache_write,
+                cache_write_1h: self.cache_write_1h,
+            },
+            terms: TermsInput {
+                context_tokens: self.context_tokens,
+                max_output_tokens: self.max_output_tokens,
+                tiers: by_name(&self.tiers),
+                tools: by_name(&self.tools),
+            },
+            source: self.source.as_deref(),
+        };
+        ModelPrice::new(input).map(drop).map_err(|PriceFault { field, reason }| {
+            CommandFailure::Usage(format!("`{}` {}", field.replace('_', "-"), reason.replace('_', "-")))
+        })
+    }
+
+    fn into_request(self) -> Result<NewPrice, CommandFailure> {
+        let request = json!({
+            "model": self.model,
+            "from": self.from,
+            "text_input": self.text_input,
+            "cached_text_input": self.cached_text_input,
+            "image_input": self.image_input,
+            "cached_image_input": self.cached_image_input,
+            "image_output": self.image_output,
+            "text_output": self.text_output,
+            "per_image": self.per_image,
+            "cache_write": self.cache_write,
+            "cache_write_1h": self.cache_write_1h,
+            "tiers": by_name(&self.tiers),
+            "tools": by_name(&self.tools),
+            "context_tokens": self.context_tokens,
+            "max_output_tokens": self.max_output_tokens,
+            "source": self.source,
+        });
+        Ok(serde_json::from_value(request)?)
+    }
 }
 
-async fn delete(
-    config: &Config,
-    store: &dyn Store,
-    model: &str,
-    from: NaiveDate,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    check_not_in_file(config, model, from)?;
-    if !store.delete_price(&AuditContext::command(), model, from).await? {
-        return Err(CommandFailure::Failed(anyhow::anyhow!("the store has no price of {model} from {from} on")));
-    }
-    print_deleted(model, from, json)
+fn by_name(terms: &[TermArg]) -> BTreeMap<String, f64> {
+    terms.iter().map(|TermArg(name, value)| (name.clone(), *value)).collect()
 }
 
 fn print_deleted(model: &str, from: NaiveDate, json: bool) -> Result<(), CommandFailure> {
@@ -249,52 +262,12 @@ fn print_deleted(model: &str, from: NaiveDate, json: bool) -> Result<(), Command
     Ok(())
 }
 
-fn check_not_in_file(config: &Config, model: &str, from: NaiveDate) -> Result<(), CommandFailure> {
-    if config.prices.iter().any(|price| price.model == model && price.from == from) {
-        return Err(CommandFailure::Failed(anyhow::anyhow!(
-            "the price of {model} from {from} on is defined in the settings file: change or remove it there"
-        )));
-    }
-    Ok(())
-}
-
 impl FromStr for TermArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, value) = text.split_once('=').ok_or("expected NAME=NUMBER, such as flex=0.5")?;
         Ok(Self(name.to_owned(), value.parse().map_err(|_| format!("`{value}` is not a number"))?))
-    }
-}
-
-// === impl PriceView ===
-
-impl From<&TablePrice> for PriceView {
-    fn from(TablePrice { price, origin, version }: &TablePrice) -> Self {
-        let figures = price.figures.values().map(|figure| figure.map(Usd::dollars));
-        let [text_input, cached_text_input, image_input, cached_image_input, image_output, text_output, ..] = figures;
-        let [.., per_image, cache_write, cache_write_1h] = figures;
-        let terms = &price.terms;
-        Self {
-            model: price.model.clone(),
-            from: price.from,
-            text_input,
-            cached_text_input,
-            image_input,
-            cached_image_input,
-            image_output,
-            text_output,
-            per_image,
-            cache_write,
-            cache_write_1h,
-            tiers: terms.tiers.iter().map(|(name, factor)| (name.clone(), factor.number())).collect(),
-            tools: terms.tools.iter().map(|(name, usd)| (name.clone(), usd.dollars())).collect(),
-            context_tokens: terms.context_tokens,
-            max_output_tokens: terms.max_output_tokens,
-            source: price.source.clone(),
-            origin: origin.as_str().to_owned(),
-            version: version.clone(),
-        }
     }
 }
 

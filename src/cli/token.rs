@@ -1,18 +1,17 @@
 //! The command `imagate token create|list|delete`.
 
-mod remote;
-mod view;
-
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
-use super::remote::GatewayArgs;
+use super::managed_gateway::{GatewayArgs, ManagedGateway, view};
+use super::output::{Column, cell, print, print_json, print_message, table};
 use super::time_span::parse_end;
-use crate::gateway;
-use crate::gateway::people::{IdentityError, IdentityService, NewToken};
-use crate::gateway::store::{AuditContext, Timestamp};
-use view::{TokenView, print_list};
+use crate::client::admin::Error;
+use crate::client::admin::types::{KeyName, NewToken};
+use crate::gateway::store::Timestamp;
 
 /// Arguments of `token`.
 #[derive(Debug, Args)]
@@ -52,56 +51,109 @@ enum TokenAction {
     },
 }
 
+/// A token, as it is printed; the secret is present only if the token is new. Scripts rely on the fields and their order.
+#[derive(Serialize, Deserialize)]
+struct TokenView {
+    id: String,
+    name: String,
+    user: String,
+    user_name: String,
+    public_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    last_used_at: Option<Timestamp>,
+}
+
 // === impl TokenCommand ===
 
 impl TokenCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
         // The question comes after the name of another gateway.
-        let remote = gateway.remote()?;
+        let gateway = gateway.find()?;
         if let TokenAction::Delete { id, confirmation } = &action {
             confirmation.ask(&format!("the token {id}"))?;
         }
-        if let Some(gateway) = remote {
-            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
-        }
-        gateway.installation.with_store(async |config, store| {
-            let people = gateway::open_people(config, store);
-            match action {
-                TokenAction::Create { name, user, expires } => {
-                    let (expires_at, max_tokens) = (expires, config.max_tokens_per_user);
-                    create(&people, &user, NewToken { name: &name, expires_at, maker: None, max_tokens }, json).await
-                }
-                TokenAction::List => list(&people, json).await,
-                TokenAction::Delete { id, .. } => delete(&people, &id, json).await,
-            }
-        })
+        gateway.run(async |gateway| action.run(gateway, json).await)
     }
 }
 
-async fn create(people: &IdentityService, user: &str, new: NewToken<'_>, json: bool) -> Result<(), CommandFailure> {
-    let user = people.find_user(user).await.map_err(|error| token_failure(error, &format!("user {user}")))?;
-    let (token, secret) = people.create_token(&AuditContext::command(), &user, new).await?;
-    let role = user.role.as_str();
-    TokenView::from(token).with_secret(secret.expose()).print_new(role, json)
+// === impl TokenAction ===
+
+impl TokenAction {
+    async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let admin = &gateway.admin;
+        match self {
+            Self::Create { name, user, expires } => {
+                let new = NewToken::builder()
+                    .name(KeyName::try_from(name).map_err(Error::from)?)
+                    .user(Some(user))
+                    .expires_at(expires.map(chrono::DateTime::from));
+                let created = admin.create_token().body(new).send().await?;
+                let token: TokenView = view(&created.token)?;
+                let role = admin.retrieve_user().id(&token.user).send().await?.role.to_string();
+                token.with_secret(created.secret.expose()).print_new(&role, json)
+            }
+            Self::List => print_list(&list(gateway).await?, json),
+            Self::Delete { id, .. } => {
+                let tokens = list(gateway).await?;
+                let token = tokens.into_iter().find(|token| token.id == id || token.public_id == id);
+                let token = token.ok_or_else(|| anyhow!("the token {id} does not exist"))?;
+                admin.delete_token().id(&token.id).send().await?;
+                token.print_deleted(json)
+            }
+        }
+    }
 }
 
-async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
-    let mut tokens = people.tokens(None).await?;
-    tokens.reverse();
-    let tokens: Vec<TokenView> = tokens.into_iter().map(TokenView::from).collect();
-    print_list(&tokens, json)
+/// Returns all tokens, oldest first.
+async fn list(gateway: &ManagedGateway) -> Result<Vec<TokenView>, CommandFailure> {
+    let tokens = gateway.admin.list_tokens().send().await?;
+    tokens.data.iter().rev().map(view).collect()
 }
 
-async fn delete(people: &IdentityService, id: &str, json: bool) -> Result<(), CommandFailure> {
-    let token = people.revoke_token(&AuditContext::command(), id, None).await;
-    let token = token.map_err(|error| token_failure(error, &format!("token {id}")))?;
-    TokenView::from(token).print_deleted(json)
+// === impl TokenView ===
+
+impl TokenView {
+    /// Adds the secret of a new token.
+    fn with_secret(self, secret: &str) -> Self {
+        Self { secret: Some(secret.to_owned()), ..self }
+    }
+
+    /// Prints a new token. `role` is that of its user.
+    fn print_new(&self, role: &str, json: bool) -> Result<(), CommandFailure> {
+        if json {
+            return Ok(print_json(self)?);
+        }
+        // The secret is alone on its line, so that a script can read the line unchanged.
+        print(&format!("{}\n", self.secret.as_deref().unwrap_or_default()))?;
+        print_message(&format!("token {} of {role} {}; it is shown only once", self.id, self.user_name));
+        Ok(())
+    }
+
+    fn print_deleted(&self, json: bool) -> Result<(), CommandFailure> {
+        if json {
+            print_json(self)?;
+        } else {
+            print(&format!("{} deleted\n", self.id))?;
+        }
+        Ok(())
+    }
+
+    fn table_row(&self) -> [String; 7] {
+        let [id, name, user, public_id] = [&self.id, &self.name, &self.user_name, &self.public_id].map(Clone::clone);
+        [id, name, user, public_id, self.created_at.to_string(), cell(self.expires_at), cell(self.last_used_at)]
+    }
 }
 
-fn token_failure(error: IdentityError, subject: &str) -> CommandFailure {
-    CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("the {subject} does not exist"),
-        error => error.into(),
-    })
+fn print_list(tokens: &[TokenView], json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return Ok(print_json(&tokens)?);
+    }
+    let rows: Vec<[String; 7]> = tokens.iter().map(TokenView::table_row).collect();
+    let [name, user] = ["NAME", "USER"].map(Column::name);
+    let [created, expires, used] = ["CREATED", "EXPIRES", "LAST USED"].map(Column::moment);
+    Ok(print(&table(["ID".into(), name, user, "PUBLIC ID".into(), created, expires, used], &rows))?)
 }

@@ -3,19 +3,16 @@
 mod counts;
 mod follow;
 mod records;
-mod remote;
-
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
+use super::managed_gateway::GatewayArgs;
 use super::moment_arg::MomentArg;
 use super::output::print;
-use super::remote::GatewayArgs;
-use crate::gateway::store::{self, JobState, UsageStore};
-use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
-use records::{MAX_TABLE_ROWS, RecordRow};
+use crate::gateway::store::{self, JobState};
+use crate::gateway::usage::{self, RecordFilter, UsageFilter};
+use records::MAX_TABLE_ROWS;
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
@@ -136,25 +133,12 @@ impl UsageCommand {
             (_, true) => UsageFormat::Csv,
             _ => UsageFormat::Table { cost: self.cost },
         };
-        if self.follow {
-            self.gateway.only_local("usage --follow", "the admin API does not say when a request ends")?;
-        }
-        let (by, follows, remote) = (self.by, self.follow, self.gateway.remote()?);
-        let (installation, counts, records) =
-            (self.gateway.installation.clone(), self.counts(), self.into_records(format));
-        if let Some(gateway) = remote {
-            return gateway.run(async |gateway| match by {
-                Some(by) => Ok(print(&remote::read_counts(gateway, by, &counts).await?.render(format)?)?),
-                None => remote::list_records(gateway, &records, format).await,
-            });
-        }
-        installation.with_store(async |_, store| {
-            let usage = usage::UsageReader::new(Arc::clone(store) as Arc<dyn UsageStore>);
-            match by {
-                Some(by) => Ok(print(&counts::read_counts(&usage, by, &counts).await?.render(format)?)?),
-                None if follows => follow::follow(&usage, records, format).await,
-                None => list(&usage.all_records(&records).await?, format),
-            }
+        let (by, follows, gateway) = (self.by, self.follow, self.gateway.find()?);
+        let (counts, records) = (self.counts(), self.into_records(format));
+        gateway.run(async |gateway| match by {
+            Some(by) => Ok(print(&counts::read_counts(gateway, by, &counts).await?.render(format)?)?),
+            None if follows => follow::follow(gateway, records, format).await,
+            None => records::list_records(gateway, &records, format).await,
         })
     }
 
@@ -211,21 +195,6 @@ impl UsageGrouping {
             Self::Size => store::UsageGrouping::Size,
             Self::Quality => store::UsageGrouping::Quality,
             Self::Reason => store::UsageGrouping::Reason,
-        }
-    }
-}
-
-fn parse_state(word: &str) -> Result<JobState, String> {
-    word.parse().map_err(|_| format!("`{word}` is not the state of a record"))
-}
-
-fn list(records: &[NamedRecord], format: UsageFormat) -> Result<(), CommandFailure> {
-    match format {
-        UsageFormat::Json => Ok(print(&json_lines(records.iter().map(|named| &named.record))?)?),
-        UsageFormat::Csv => Ok(print(&(csv::record_heading() + &csv::records(records)))?),
-        UsageFormat::Table { cost } => {
-            let rows: Vec<_> = records.iter().map(|named| RecordRow::from(&named.record)).collect();
-            records::print_table(&rows, cost)
         }
     }
 }

@@ -1,22 +1,19 @@
 //! The command `imagate user list|invite|setup-link|reset|reset-factor|disconnect|limit|disable|enable|groups|role`.
 
-mod remote;
-mod view;
-
 use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::failure::CommandFailure;
-use super::limit_arg::{LimitArg, stored_limits};
-use super::output::print_message;
-use super::remote::GatewayArgs;
-use crate::gateway;
-use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::people::{IdentityError, IdentityService, IssuedLink};
-use crate::gateway::store::{AuditContext, NewUser, UserChange, UserFilter, UserRole, UserRow};
-use view::{LinkView, UserView, print_list, print_stopped_key};
-
-/// The number of users that are read at once.
-const PAGE_SIZE: u32 = 1000;
+use super::installation::{InstallationArgs, pages_base_url};
+use super::limit_arg::{LimitArg, all_request_limits, request_limits};
+use super::managed_gateway::{GatewayArgs, ManagedGateway, limits_view, page_size, view};
+use super::output::{Column, cell, print, print_json, print_message, table};
+use crate::client::admin::Error;
+use crate::client::admin::types::{NewUser, OneTimeLink, Role, User, UserName, UserUpdate, builder};
+use crate::gateway::config::DEFAULT_GROUP;
+use crate::gateway::store::Timestamp;
+use crate::gateway::{self, names};
 
 /// Arguments of `user`.
 #[derive(Debug, Args)]
@@ -107,137 +104,215 @@ enum RoleArg {
     Member,
 }
 
+/// A user. Scripts rely on the fields and their order.
+#[derive(Serialize, Deserialize)]
+struct UserView {
+    id: String,
+    name: String,
+    role: String,
+    groups: Vec<String>,
+    has_password: bool,
+    #[serde(default)]
+    has_second_factor: bool,
+    #[serde(default)]
+    has_identity: bool,
+    created_at: Timestamp,
+    disabled_at: Option<Timestamp>,
+    last_sign_in_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits_view")]
+    limits: Option<Value>,
+}
+
+/// A one-time link; one for the first admin has no user.
+#[derive(Serialize)]
+struct LinkView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    link: &'a str,
+    expires_at: Timestamp,
+}
+
 // === impl UserCommand ===
 
 impl UserCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
-        if let Some(gateway) = gateway.remote()? {
-            return gateway.run(async |gateway| remote::run(gateway, action, json).await);
+        if matches!(action, UserAction::SetupLink) {
+            let reason = "a gateway with an admin token has an admin already, or gets its first one there";
+            return print_setup_link(gateway.only_local("user setup-link", reason)?, json);
         }
-        gateway
-            .installation
-            .with_store(async |config, store| action.run(&gateway::open_people(config, store), config, json).await)
+        gateway.find()?.run(async |gateway| action.run(gateway, json).await)
+    }
+}
+
+/// Prints a link for the first admin. The admin API has none, because no token exists before the first admin.
+fn print_setup_link(installation: InstallationArgs, json: bool) -> Result<(), CommandFailure> {
+    installation.with_store(async |config, store| {
+        let Some(one_time_link) = gateway::open_people(config, store).create_setup_link().await? else {
+            let error =
+                anyhow::anyhow!("there is an admin already; `imagate user reset NAME` prints a link for a user");
+            return Err(CommandFailure::Failed(error));
+        };
+        let link = format!("{}{}", pages_base_url(config), one_time_link.path());
+        LinkView { id: None, name: None, link: &link, expires_at: one_time_link.expires_at }.print(json)?;
+        warn_without_public_url(config.public_url.is_some());
+        Ok(())
+    })
+}
+
+fn warn_without_public_url(has_public_url: bool) {
+    if !has_public_url {
+        print_message("set `public_url` to the address at which users reach the gateway");
     }
 }
 
 // === impl UserAction ===
 
 impl UserAction {
-    async fn run(self, people: &IdentityService, config: &Config, json: bool) -> Result<(), CommandFailure> {
-        let audit = AuditContext::command();
+    async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let admin = &gateway.admin;
         let (name, change, outcome) = match self {
-            Self::List => return list(people, json).await,
-            Self::Invite { name, admin, group: groups, limits } => {
-                let role = if admin { UserRole::Admin } else { UserRole::Member };
-                let new_user = NewUser { name: name.clone(), role, groups, limits: stored_limits(limits)? };
-                return print_link(people.invite(&audit, new_user).await, &name, config, json);
+            Self::List => return print_list(&list(gateway).await?, json),
+            Self::Invite { name, admin: is_admin, group, limits } => {
+                let new = NewUser::builder()
+                    .name(UserName::try_from(name).map_err(Error::from)?)
+                    .role(Some(if is_admin { Role::Admin } else { Role::Member }))
+                    .groups(Some(group))
+                    .limits(request_limits(limits)?);
+                let created = admin.create_user().body(new).send().await?;
+                return print_link(gateway, &created.user, &created.link, json);
             }
-            Self::SetupLink => return print_setup_link(people.create_setup_link().await?, config, json),
+            // It needs no admin API.
+            Self::SetupLink => return Ok(()),
             Self::Reset { name } => {
-                return print_link(people.create_reset_link(&audit, &name).await, &name, config, json);
+                let user = admin.retrieve_user().id(name).send().await?;
+                let link = admin.reset_user().id(&user.id).send().await?;
+                return print_link(gateway, &user, &link, json);
             }
             Self::ResetFactor { name } => {
-                let reset = people.remove_second_factor(&audit, &name).await;
-                return print_change(reset, &name, "has no second factor", json);
+                let user = admin.reset_user_factor().id(name).send().await?;
+                return view::<UserView>(&user)?.print_change("has no second factor", json);
             }
             Self::Disconnect { name } => {
-                let disconnected = people.disconnect_provider(&audit, &name).await;
-                return print_change(disconnected, &name, "is not connected with the provider any more", json);
+                let user = admin.disconnect_user().id(name).send().await?;
+                return view::<UserView>(&user)?.print_change("is not connected with the provider any more", json);
             }
-            Self::Groups { name, group } => return change_groups(people, &audit, &name, group, json).await,
-            Self::Limit { name, limits } => (name, UserChange::Limit(stored_limits(limits)?), "limited"),
-            Self::Disable { name } => (name, UserChange::Disable, "disabled"),
-            Self::Enable { name } => (name, UserChange::Enable, "enabled"),
-            Self::Role { name, role: RoleArg::Admin } => (name, UserChange::Role(UserRole::Admin), "is an admin"),
-            Self::Role { name, role: RoleArg::Member } => (name, UserChange::Role(UserRole::Member), "is a member"),
+            Self::Groups { name, group } => {
+                let change = UserUpdate::builder().groups(Some(group));
+                return print_groups(&admin.update_user().id(name).body(change).send().await?, json);
+            }
+            Self::Limit { name, limits } => {
+                (name, UserUpdate::builder().limits(Some(all_request_limits(limits)?)), "limited")
+            }
+            Self::Disable { name } => (name, UserUpdate::builder().enabled(Some(false)), "disabled"),
+            Self::Enable { name } => (name, UserUpdate::builder().enabled(Some(true)), "enabled"),
+            Self::Role { name, role: RoleArg::Admin } => (name, with_role(Role::Admin), "is an admin"),
+            Self::Role { name, role: RoleArg::Member } => (name, with_role(Role::Member), "is a member"),
         };
-        print_change(people.change_user(&audit, &name, change).await, &name, outcome, json)
+        let user = admin.update_user().id(name).body(change).send().await?;
+        view::<UserView>(&user)?.print_change(outcome, json)
     }
 }
 
-async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
-    let mut filter = UserFilter { limit: PAGE_SIZE, ..UserFilter::default() };
-    let mut users = Vec::new();
+fn with_role(role: Role) -> builder::UserUpdate {
+    UserUpdate::builder().role(Some(role))
+}
+
+fn print_groups(user: &User, json: bool) -> Result<(), CommandFailure> {
+    let changed: UserView = view(user)?;
+    changed.print_change(&changed.groups_outcome(), json)?;
+    for key in &user.stopped_keys {
+        print_stopped_key(&key.id, &key.name, &key.group, &user.name);
+    }
+    Ok(())
+}
+
+/// Prints a link. A gateway without `public_url` names only the path, which is then below its address.
+fn print_link(gateway: &ManagedGateway, user: &User, link: &OneTimeLink, json: bool) -> Result<(), CommandFailure> {
+    let below = || format!("{}{}", gateway.address, link.path.expose());
+    let url = link.url.as_ref().map_or_else(below, |url| url.expose().to_owned());
+    let view = LinkView { id: Some(&user.id), name: Some(&user.name), link: &url, expires_at: link.expires_at.into() };
+    view.print(json)?;
+    warn_without_public_url(link.url.is_some());
+    Ok(())
+}
+
+/// Returns all users, oldest first.
+async fn list(gateway: &ManagedGateway) -> Result<Vec<UserView>, CommandFailure> {
+    let mut users: Vec<User> = Vec::new();
     loop {
-        let page = people.user_page(&filter).await?;
-        filter.before = page.items.last().map(|user| user.id.clone());
-        users.extend(page.items);
-        if !page.has_more {
+        let mut request = gateway.admin.list_users().limit(page_size()?);
+        if let Some(last) = users.last() {
+            request = request.before(&last.id);
+        }
+        let page = request.send().await?;
+        let has_more = page.has_more && !page.data.is_empty();
+        users.extend(page.data);
+        if !has_more {
             break;
         }
     }
-    // The oldest user comes first, as everywhere on the command line.
-    let users: Vec<UserView> = users.into_iter().rev().map(UserView::from).collect();
-    print_list(&users, json)
+    users.iter().rev().map(view).collect()
 }
 
-fn print_link(
-    result: Result<(UserRow, IssuedLink), IdentityError>,
-    name: &str,
-    config: &Config,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    let (user, one_time_link) = result.map_err(|error| user_failure(error, name))?;
-    let link = format!("{}{}", pages_base_url(config), one_time_link.path());
-    let (id, expires_at) = (user.id.to_string(), one_time_link.expires_at);
-    LinkView { id: Some(&id), name: Some(&user.name), link: &link, expires_at }.print(json)?;
-    warn_without_public_url(config);
-    Ok(())
-}
+// === impl UserView ===
 
-fn print_setup_link(one_time_link: Option<IssuedLink>, config: &Config, json: bool) -> Result<(), CommandFailure> {
-    let Some(one_time_link) = one_time_link else {
-        let error = anyhow::anyhow!("there is an admin already; `imagate user reset NAME` prints a link for a user");
-        return Err(CommandFailure::Failed(error));
-    };
-    let link = format!("{}{}", pages_base_url(config), one_time_link.path());
-    LinkView { id: None, name: None, link: &link, expires_at: one_time_link.expires_at }.print(json)?;
-    warn_without_public_url(config);
-    Ok(())
-}
+impl UserView {
+    /// Prints the user after a change.
+    fn print_change(&self, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+        if json {
+            print_json(self)?;
+        } else {
+            print(&format!("{} {outcome}\n", names::escape_hidden(&self.name)))?;
+        }
+        Ok(())
+    }
 
-fn warn_without_public_url(config: &Config) {
-    if config.public_url.is_none() {
-        print_message("set `public_url` to the address at which users reach the gateway");
+    /// The outcome of a change of the groups.
+    fn groups_outcome(&self) -> String {
+        format!("is in {}", if self.groups.is_empty() { "no group".to_owned() } else { self.groups.join(", ") })
+    }
+
+    fn table_row(&self) -> [String; 6] {
+        let state = match (self.disabled_at, self.has_password || self.has_identity) {
+            (Some(_), _) => "disabled",
+            (None, true) => "active",
+            (None, false) => "no password",
+        };
+        let groups = cell(Some(self.groups.join(",")).filter(|groups| !groups.is_empty()));
+        let [id, name, role] = [&self.id, &self.name, &self.role].map(Clone::clone);
+        [id, name, role, groups, state.to_owned(), cell(self.last_sign_in_at)]
     }
 }
 
-/// Returns the base URL of the pages: `public_url`, or the listen address if it is not set.
-pub(super) fn pages_base_url(config: &Config) -> String {
-    config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
-}
+// === impl LinkView ===
 
-fn print_change(
-    change: Result<UserRow, IdentityError>,
-    name: &str,
-    outcome: &str,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    UserView::from(change.map_err(|error| user_failure(error, name))?).print_change(outcome, json)
-}
-
-async fn change_groups(
-    people: &IdentityService,
-    audit: &AuditContext,
-    name: &str,
-    groups: Vec<String>,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    let changed = people.apply_user_changes_and_list_stopped_keys(audit, name, &[UserChange::Groups(groups)]).await;
-    let (user, disabled_keys) = changed.map_err(|error| user_failure(error, name))?;
-    let user = UserView::from(user);
-    user.print_change(&user.groups_outcome(), json)?;
-    for key in disabled_keys {
-        print_stopped_key(key.id.as_str(), &key.name, &key.group_name, &user.name);
+impl LinkView<'_> {
+    /// Prints the link alone on its line, so that a script can read the line unchanged.
+    fn print(&self, json: bool) -> Result<(), CommandFailure> {
+        if json {
+            return Ok(print_json(self)?);
+        }
+        print(&format!("{}\n", self.link))?;
+        let name = self.name.unwrap_or("the first admin");
+        print_message(&format!("one-time link for {name}, valid until {}", self.expires_at));
+        Ok(())
     }
-    Ok(())
 }
 
-fn user_failure(error: IdentityError, name: &str) -> CommandFailure {
-    CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("the user {name} does not exist"),
-        IdentityError::NameTaken => anyhow::anyhow!("the user {name} already exists"),
-        error => error.into(),
-    })
+fn print_list(users: &[UserView], json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return Ok(print_json(&users)?);
+    }
+    let rows: Vec<[String; 6]> = users.iter().map(UserView::table_row).collect();
+    let (name, groups) = (Column::from("NAME"), Column::name("GROUPS"));
+    let (state, signed_in) = (Column::state("STATE"), Column::moment("LAST SIGN-IN"));
+    Ok(print(&table(["ID".into(), name, "ROLE".into(), groups, state, signed_in], &rows))?)
+}
+
+/// Prints which key is disabled because its user left its group.
+fn print_stopped_key(id: &str, key: &str, group: &str, user: &str) {
+    print_message(&format!("key {id} ({key}) in group {group} is disabled: {user} left the group"));
 }

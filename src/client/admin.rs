@@ -41,6 +41,10 @@ pub use crate::wire::admin::client::Client;
 pub use crate::wire::admin::open::types;
 
 use std::fmt;
+#[cfg(feature = "cli")]
+use std::pin::Pin;
+#[cfg(feature = "cli")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use progenitor_client::{ClientHooks, ClientInfo as _, Error as WireError, OperationInfo, ResponseValue};
@@ -53,6 +57,11 @@ use super::session::{AGENT, BearerCredentials};
 
 /// The time limit of a request (our choice): generous, because the store answers in milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The address and the token of requests that do not leave the process. Nothing reads them.
+#[cfg(feature = "cli")]
+const LOCAL_ADDRESS: &str = "http://localhost";
+#[cfg(feature = "cli")]
+const LOCAL_TOKEN: &str = "local";
 
 /// The settings of a client of the admin API; from [`builder`].
 #[must_use = "it does nothing until `build` is called"]
@@ -69,7 +78,18 @@ pub struct Builder {
 pub struct AdminSession {
     credentials: BearerCredentials,
     retry: Retry,
+    /// Answers the requests in place of a gateway at an address.
+    #[cfg(feature = "cli")]
+    handler: Option<LocalHandler>,
 }
+
+/// The admin API of an installation that is open in this process: answers a request without a connection.
+#[cfg(feature = "cli")]
+pub(crate) type LocalHandler = Arc<dyn Fn(Request) -> LocalAnswer + Send + Sync>;
+
+/// The answer of a [`LocalHandler`].
+#[cfg(feature = "cli")]
+pub(crate) type LocalAnswer = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Creates a client for the gateway at this address, with the admin token of a user or of the settings. A `/v1` at the
 /// end of the address is left out.
@@ -87,6 +107,16 @@ pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
 /// Returns the settings of a client for the gateway at this address, with an admin token.
 pub fn builder(address: impl Into<String>, token: impl Into<String>) -> Builder {
     Builder { address: address.into(), token: token.into(), allows_http: false, retry: Retry::new() }
+}
+
+/// Creates a client whose requests this handler answers. It needs no token, because nothing leaves the process.
+#[cfg(feature = "cli")]
+pub(crate) fn connect_locally(handler: LocalHandler) -> Result<Client, Error> {
+    let credentials = BearerCredentials::new("admin token", LOCAL_TOKEN)?;
+    let session = AdminSession { credentials, retry: Retry::new(), handler: Some(handler) };
+    // A machine without certificates has local commands too.
+    let http = build_http_client(http_builder(true).tls_certs_only([]))?;
+    Ok(Client::new_with_client(LOCAL_ADDRESS, http, session))
 }
 
 // === impl Builder ===
@@ -114,8 +144,12 @@ impl Builder {
         if !is_encrypted && !is_local && !self.allows_http {
             return Err(unencrypted_error("the address", "the token"));
         }
-        let session =
-            AdminSession { credentials: BearerCredentials::new("admin token", &self.token)?, retry: self.retry };
+        let session = AdminSession {
+            credentials: BearerCredentials::new("admin token", &self.token)?,
+            retry: self.retry,
+            #[cfg(feature = "cli")]
+            handler: None,
+        };
         let http = build_http_client(http_builder(is_local).timeout(REQUEST_TIMEOUT))?;
         // The paths of the admin API do not begin with that of the public one.
         let prefix = base_path.strip_suffix(DEFAULT_BASE_PATH).unwrap_or(&base_path);
@@ -159,6 +193,10 @@ impl ClientHooks<AdminSession> for Client {
     }
 
     async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
+        #[cfg(feature = "cli")]
+        if let Some(handler) = &self.inner().handler {
+            return Ok(handler(request).await);
+        }
         let policy = self.inner().retry;
         let only_reads = request.method() == Method::GET;
         let mut retries = 0;

@@ -3,8 +3,8 @@
 //! This module decides what each operation of the document `openapi/admin.json` does, who may call it, what it returns,
 //! and which answer each error becomes. It does not know HTTP or pages: the API and the browser pages call the same
 //! methods, which have the names of the operations and take the [`Actor`] first. Changes are written to the store,
-//! where the running gateway finds them within a second. Commands do not use this module, but the modules that it
-//! calls: `keys`, `people` and `manage`.
+//! where the running gateway finds them within a second. The commands that manage an installation on this machine use the
+//! same operations, without a running gateway ([`Console::for_command`]).
 //!
 //! It implements these rules: an actor is authenticated before anything else is read; an operation for admins is
 //! answered with 403 for a member, and an object of another user with 404; no answer contains the credentials of an
@@ -59,15 +59,14 @@ pub(crate) struct Console {
     keys: Arc<ApiKeys>,
     people: Arc<IdentityService>,
     prices: Arc<CurrentPrices>,
-    accounts: Arc<Accounts>,
     limiter: Arc<RequestLimiter>,
-    upstream: Arc<UpstreamClient>,
-    group_refresh: GroupRefreshHandle,
+    /// The running gateway; `None` in a command, which only has the store.
+    server: Option<ServerParts>,
     /// The admin token of the settings, if there is one.
     token: Option<ConfigAdminToken>,
 }
 
-/// The parts of the gateway that the console changes.
+/// The parts of an installation that the console changes.
 pub(crate) struct ConsoleServices {
     /// The store of the installation.
     pub(crate) store: Arc<dyn Store>,
@@ -77,17 +76,25 @@ pub(crate) struct ConsoleServices {
     pub(crate) people: Arc<IdentityService>,
     /// The prices in force.
     pub(crate) prices: Arc<CurrentPrices>,
-    /// The upstream accounts as this process uses them.
-    pub(crate) accounts: Arc<Accounts>,
     /// The limits of groups, users and keys.
     pub(crate) limiter: Arc<RequestLimiter>,
+}
+
+/// The parts of a running gateway that the console uses.
+#[derive(Clone)]
+pub(crate) struct ServerParts {
+    /// The upstream accounts as this process uses them.
+    pub(crate) accounts: Arc<Accounts>,
+    /// Makes the calls of account tests, and checks if a policy can be used.
+    pub(crate) upstream: Arc<UpstreamClient>,
+    /// Brings changed groups into force.
+    pub(crate) group_refresh: GroupRefreshHandle,
 }
 
 // === impl Console ===
 
 impl Console {
-    /// Creates the console of an installation. The check of a policy uses `upstream`; `group_refresh` brings changed
-    /// groups into force.
+    /// Creates the console of a running gateway.
     ///
     /// # Errors
     ///
@@ -95,13 +102,16 @@ impl Console {
     pub(crate) fn new(
         config: &Arc<Config>,
         services: ConsoleServices,
-        upstream: Arc<UpstreamClient>,
-        group_refresh: GroupRefreshHandle,
+        server: ServerParts,
     ) -> Result<Self, AdminTokenError> {
         let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        let ConsoleServices { store, keys, people, prices, accounts, limiter } = services;
-        let config = Arc::clone(config);
-        Ok(Self { config, store, keys, people, prices, accounts, limiter, upstream, group_refresh, token })
+        Ok(Self { server: Some(server), token, ..Self::for_command(config, services) })
+    }
+
+    /// Creates the console of a command, which a gateway with the same store may run beside. It accepts no token.
+    pub(crate) fn for_command(config: &Arc<Config>, services: ConsoleServices) -> Self {
+        let ConsoleServices { store, keys, people, prices, limiter } = services;
+        Self { config: Arc::clone(config), store, keys, people, prices, limiter, server: None, token: None }
     }
 
     /// Returns the same console with other settings.
@@ -115,10 +125,10 @@ impl Console {
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
             prices: Arc::clone(&self.prices),
-            accounts: Arc::clone(&self.accounts),
             limiter: Arc::clone(&self.limiter),
         };
-        Self::new(config, services, Arc::clone(&self.upstream), self.group_refresh.clone())
+        let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
+        Ok(Self { server: self.server.clone(), token, ..Self::for_command(config, services) })
     }
 
     /// Checks the value of an `Authorization` header: the admin token of the settings, or the admin token of a user.

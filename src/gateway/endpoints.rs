@@ -8,6 +8,7 @@ mod admin;
 mod azure;
 mod health;
 mod image_files;
+mod local_admin;
 mod mcp;
 mod openapi;
 mod pages;
@@ -37,6 +38,7 @@ use crate::wire::types;
 use admin::AdminEndpoints;
 use azure::AzurePath;
 pub(crate) use health::metrics_api;
+pub(crate) use local_admin::{LocalAdmin, open_local_admin};
 
 /// The type that implements the generated trait of the public API. It has no values.
 pub(crate) enum GatewayEndpoints {}
@@ -53,7 +55,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// API document and the skills.
 pub(crate) fn routes() -> Vec<Route<CurrentGateway>> {
     let mut routes = Vec::from(server::routes::<GatewayEndpoints>());
-    routes.extend(admin_server::routes::<AdminEndpoints>());
+    routes.extend(admin_server::routes::<AdminEndpoints<CurrentGateway>>());
     routes.extend(pages::routes());
     routes.extend(azure::routes());
     routes.extend(health::routes());
@@ -86,7 +88,7 @@ pub(crate) fn public_api() -> Result<ApiDescription<CurrentGateway>, ApiDescript
 /// Returns the errors of the registration.
 #[cfg(feature = "testing")]
 pub(crate) fn admin_api() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionBuildErrors> {
-    admin_server::admin_api_mod::api_description::<AdminEndpoints>()
+    admin_server::admin_api_mod::api_description::<AdminEndpoints<CurrentGateway>>()
 }
 
 impl AdmittingServer for CurrentGateway {

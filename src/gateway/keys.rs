@@ -68,24 +68,10 @@ pub(crate) struct NewKey<'a> {
 /// A key with a new secret. The secret cannot be read again later.
 #[derive(Debug)]
 pub(crate) struct IssuedKey {
-    /// The id of the key.
-    pub(crate) id: KeyId,
-    /// The name that its owner gave it.
-    pub(crate) name: String,
-    /// The id of the owner.
-    pub(crate) user: UserId,
-    /// The display name of the owner, if there is one.
-    pub(crate) user_name: Option<String>,
-    /// The name of the group.
-    pub(crate) group_name: String,
+    /// The key.
+    pub(crate) row: KeyRow,
     /// The secret.
     pub(crate) secret: BearerSecret,
-    /// The time at which the key was created.
-    pub(crate) created_at: Timestamp,
-    /// The time at which the key expires.
-    pub(crate) expires_at: Option<Timestamp>,
-    /// The time until which the former secret is valid.
-    pub(crate) previous_until: Option<Timestamp>,
 }
 
 /// The keys of an installation.
@@ -200,7 +186,7 @@ impl ApiKeys {
             return Err(KeyError::TooMany(max_keys.unwrap_or_default()));
         }
         self.refresh_cache().await;
-        Ok(IssuedKey::from_row(key, secret))
+        Ok(IssuedKey { row: key, secret })
     }
 
     /// Creates the key that the first start prints; `None` if there is a key, or there was a first key, or an account
@@ -216,7 +202,7 @@ impl ApiKeys {
         let (key, secret) = self.prepare_key(audit, new_key).await?;
         let is_inserted = self.store.insert_first_key(audit, &key).await?;
         self.refresh_cache().await;
-        Ok(is_inserted.then(|| IssuedKey::from_row(key, secret)))
+        Ok(is_inserted.then(|| IssuedKey { row: key, secret }))
     }
 
     async fn prepare_key(&self, audit: &AuditContext, new_key: NewKey<'_>) -> Result<(KeyRow, BearerSecret), KeyError> {
@@ -282,14 +268,6 @@ impl ApiKeys {
         let groups = self.people.list_groups().await?;
         let group = groups.into_iter().find(|group| group.name == new_key.group && is_allowed);
         group.ok_or_else(|| KeyError::field("group", "the group does not exist"))
-    }
-
-    /// Returns all keys that are not deleted, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be read.
-    pub(crate) async fn list(&self) -> Result<Vec<KeyRow>, StoreError> {
-        self.store.list_keys().await
     }
 
     /// Returns a page of the keys that are not deleted, newest first.
@@ -377,7 +355,7 @@ impl ApiKeys {
         let rotation = SecretRotation { hash: self.pepper.hash(&secret), previous_until };
         let key = change_result(self.store.rotate_key(audit, &key.id, owner, rotation).await?)?;
         self.refresh_cache().await;
-        Ok(IssuedKey::from_row(key, secret))
+        Ok(IssuedKey { row: key, secret })
     }
 
     /// Brings the key cache up to date after a change by this process. If this fails, the refresh task tries again and
@@ -435,11 +413,4 @@ pub(crate) fn bearer_token(header: &[u8]) -> Option<&[u8]> {
 
 fn is_valid(entry: &KeyCacheEntry, now: Timestamp) -> bool {
     !entry.refused && entry.expires_at.is_none_or(|end| now < end)
-}
-
-impl IssuedKey {
-    fn from_row(key: KeyRow, secret: BearerSecret) -> Self {
-        let KeyRow { id, name, user, user_name, group_name, created_at, expires_at, previous_until, .. } = key;
-        Self { id, name, user, user_name, group_name, secret, created_at, expires_at, previous_until }
-    }
 }

@@ -5,11 +5,13 @@
 //! answers and records.
 
 mod connections;
+mod error_capture;
 mod log;
 mod log_throttle;
 mod metrics;
 
 pub(crate) use connections::ConnectionMetrics;
+pub(crate) use error_capture::ErrorCapture;
 pub(crate) use log::LogGuard;
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use metrics::{AccountSnapshot, Metrics, MetricsSnapshot};

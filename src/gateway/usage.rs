@@ -102,14 +102,6 @@ impl UsageReader {
         Ok(counts.into_iter().map(named).collect())
     }
 
-    /// Returns the sum of all counts.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
-    pub(crate) async fn totals(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
-        self.store.total_usage(filter).await
-    }
-
     /// Returns the total usage of each of these keys. A key that is missing was never used.
     ///
     /// # Errors
@@ -140,16 +132,6 @@ impl UsageReader {
             records: records.into_iter().map(|record| with_names(record, &names)).collect(),
             has_more,
         })
-    }
-
-    /// Returns the records that pass the filter: the newest ones up to its limit, ordered from oldest to newest.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
-    pub(crate) async fn all_records(&self, filter: &RecordFilter) -> Result<Vec<NamedRecord>, StoreError> {
-        let records = self.store.list_records(filter).await?;
-        let names = self.load_names(records.iter().map(|record| &record.key)).await?;
-        Ok(records.into_iter().map(|record| with_names(record, &names)).collect())
     }
 
     /// Returns one record, in any state. If `owner` is given, records of other users are treated as missing.

@@ -110,8 +110,8 @@ fn every_list_is_the_same_as_on_the_store() {
     ] {
         assert_same(&gateway, &desk, args);
     }
-    for by in ["day", "key"] {
-        let args = ["usage", "--csv", "--by", by];
+    for by in [&[][..], &["--by", "day"], &["--by", "key"], &["--by", "model"]] {
+        let args = [&["usage", "--csv"], by].concat();
         let (local, remote) = (gateway.run_command(&args), desk.run(&url(&gateway), TOKEN, &args));
         assert_eq!(local.ok_stdout(), remote.ok_stdout());
     }
@@ -283,7 +283,6 @@ fn arguments_that_contradict_each_other_are_refused_before_anything_is_done() {
         (&["user", "setup-link", "--url", "https://a.example"], "works only on the gateway's own machine, because"),
         (&["account", "explain", "--url", "https://a.example"], "works only on the gateway's own machine, because"),
         (&["alerts", "test", "--url", "https://a.example"], "works only on the gateway's own machine, because"),
-        (&["usage", "--csv", "--url", "https://a.example"], "works only on the gateway's own machine, because"),
     ] {
         let output = desk.program(args).env("IMAGATE_ADMIN_TOKEN", TOKEN).run();
         assert!(output.code == USAGE && output.stderr.contains(message), "{args:?}: {output:?}");

@@ -9,8 +9,8 @@ pub(crate) struct Api {
     pub(crate) prefix: &'static str,
     /// The name of the server trait.
     pub(crate) trait_name: &'static str,
-    /// The type for which an implementation of the trait is generated, if there is one.
-    pub(crate) endpoints: Option<&'static str>,
+    /// The generic type for which an implementation of the trait is generated, and the bound of its parameter, the server.
+    pub(crate) endpoints: Option<(&'static str, &'static str)>,
     /// The type of the state that the generated client passes to every call, if there is one.
     pub(crate) inner: Option<&'static str>,
     /// The default timeout of the generated client.
@@ -46,7 +46,7 @@ pub(crate) const ADMIN: Api = Api {
     document: "openapi/admin.json",
     prefix: "admin_",
     trait_name: "AdminApi",
-    endpoints: Some("AdminEndpoints"),
+    endpoints: Some(("AdminEndpoints", "AdminServer")),
     inner: Some("crate::client::admin::AdminSession"),
     timeout_seconds: 30,
     client_types: ClientTypes::Own("crate::wire::admin::open::types"),

@@ -79,12 +79,12 @@ fn method(document: &Document, operation: &Operation<'_>) -> Result<TokenStream>
 
 /// Generates the implementation of the trait for an API whose operations are methods of one value: each method passes the
 /// parameters to the method of the same name. The file that includes the code has the functions that do the rest.
-pub(crate) fn endpoints(api: &Api, endpoints: &str, document: &Document) -> Result<File> {
+pub(crate) fn endpoints(api: &Api, (endpoints, bound): (&str, &str), document: &Document) -> Result<File> {
     let methods = document.operations()?.iter().map(endpoint_method).collect::<Result<Vec<_>>>()?;
-    let (name, endpoints) = (ident(api.trait_name), ident(endpoints));
+    let (name, endpoints, bound) = (ident(api.trait_name), ident(endpoints), ident(bound));
     let file = quote! {
-        impl server::#name for #endpoints {
-            type Context = CurrentGateway;
+        impl<S: #bound> server::#name for #endpoints<S> {
+            type Context = S;
 
             #(#methods)*
         }
@@ -118,7 +118,7 @@ fn endpoint_method(operation: &Operation<'_>) -> Result<TokenStream> {
         None => (quote! { run_operation }, None),
     };
     Ok(quote! {
-        async fn #name(head: front::RequestHead<CurrentGateway>, #(#parameters),*) -> front::TypedResponse<types::#answer> {
+        async fn #name(head: front::RequestHead<S>, #(#parameters),*) -> front::TypedResponse<types::#answer> {
             #function(&head, #body |operations, actor, #body| async move {
                 #(#reads)*
                 operations.#name(&actor, #(#values),*).await
@@ -408,7 +408,7 @@ mod tests {
     }
 
     const FEED_PET_METHOD: &str = r##"    async fn feed_pet(
-        head: front::RequestHead<CurrentGateway>,
+        head: front::RequestHead<S>,
         path: front::PathParameters<server::FeedPetPath>,
         body: front::JsonBody<types::Food>,
     ) -> front::TypedResponse<types::Pet> {
@@ -426,9 +426,9 @@ mod tests {
 
     #[test]
     fn an_operation_can_become_a_call_of_the_method_of_its_name() {
-        let file = endpoints(&GATEWAY, "PetEndpoints", &Document::parse(PETS).unwrap()).unwrap();
+        let file = endpoints(&GATEWAY, ("PetEndpoints", "PetServer"), &Document::parse(PETS).unwrap()).unwrap();
         let printed = prettyplease::unparse(&file);
-        assert!(printed.starts_with("impl server::GatewayApi for PetEndpoints {\n"), "{printed}");
+        assert!(printed.starts_with("impl<S: PetServer> server::GatewayApi for PetEndpoints<S> {\n"), "{printed}");
         assert!(printed.contains(FEED_PET_METHOD), "{printed}");
     }
 

@@ -1,18 +1,18 @@
 //! The command `imagate account add`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
 use super::secrets::AccountSecretArgs;
-use super::view::AccountView;
+use super::view::account_view;
 use crate::cli::failure::CommandFailure;
+use crate::cli::managed_gateway::{LocalInstallation, ManagedGateway};
 use crate::cli::output::print_message;
-use crate::gateway::config::{Config, ConfigProblem};
-use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
-use crate::gateway::store::{AuditContext, Store};
+use crate::client::admin::types::{Account, NewAccount};
+use crate::gateway::config::{self, AccountConfig};
+use crate::gateway::manage;
 
 /// Arguments of `account add`: the settings of `[[accounts]]`.
 #[derive(Debug, Args)]
@@ -138,48 +138,45 @@ impl AccountAddCommand {
 // === impl PendingAccount ===
 
 impl PendingAccount {
-    /// Returns the members of the request that adds the account through the admin API.
-    pub(super) fn into_members(self) -> Map<String, Value> {
+    /// Checks the account. The admin API states only the first problem.
+    fn check(&self, local: &LocalInstallation) -> Result<AccountConfig, CommandFailure> {
+        let settings = Value::Object(self.settings.clone()).to_string();
+        config::account_from_json(&self.name, &settings, self.secrets.clone(), local.config.allow_link_local)
+            .map_err(|problems| CommandFailure::Input(problems.iter().map(ToString::to_string).collect()))
+    }
+
+    fn into_request(self) -> Result<NewAccount, CommandFailure> {
         let Self { name, mut settings, secrets } = self;
         settings.insert("name".to_owned(), name.into());
         settings.extend(secrets.into_iter().map(|(name, secret)| (name, secret.into())));
-        settings
+        Ok(serde_json::from_value(settings.into())?)
     }
 }
 
-pub(super) async fn add(
-    pending: PendingAccount,
-    config: &Config,
-    store: &Arc<dyn Store>,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    let PendingAccount { name, settings, secrets } = pending;
-    let added =
-        match manage::add(config, &**store, &AuditContext::command(), AccountDraft { name, settings, secrets }).await {
-            Err(ManageError::InvalidSettings(problems)) => return Err(invalid_settings_failure(&problems)),
-            added => added?,
-        };
-    let managed = added.account;
-    AccountView::from(&managed).print_change("added", json)?;
-    if added.first_key_disabled {
+pub(super) async fn add(pending: PendingAccount, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+    let ends_first_key = match &gateway.local {
+        Some(local) => {
+            let account = pending.check(local)?;
+            manage::is_billable(&account) && manage::is_first_key_active(&local.config, &*local.store).await?
+        }
+        None => false,
+    };
+    let account = gateway.admin.create_account().body(pending.into_request()?).send().await?;
+    account_view(&account)?.print_change("added", json)?;
+    let Some(local) = &gateway.local else { return Ok(()) };
+    if ends_first_key {
         print_message(&format!(
             "the key that the first start printed is disabled, because this account can incur costs; create another key with: imagate key create --name NAME{}",
-            config.arguments()
+            local.config.arguments()
         ));
     }
-    warn_about_groups(&managed, config);
+    warn_about_groups(&account, local);
     Ok(())
 }
 
-/// Returns a failure that lists every problem of the settings and secrets that were given for an account.
-pub(super) fn invalid_settings_failure(problems: &[ConfigProblem]) -> CommandFailure {
-    CommandFailure::Input(problems.iter().map(ToString::to_string).collect())
-}
-
 /// Warns about groups that the settings do not define: such a group is valid, but its name may be a typing error.
-fn warn_about_groups(managed: &ManagedAccount, config: &Config) {
-    let Ok(account) = &managed.account else { return };
-    let known = |name: &str| config.groups.iter().any(|group| group.name == name);
+fn warn_about_groups(account: &Account, local: &LocalInstallation) {
+    let known = |name: &str| local.config.groups.iter().any(|group| group.name == name);
     for group in account.groups.iter().filter(|group| !known(group)) {
         print_message(&format!(
             "the group {group} is not in the settings; the account serves keys that are created in a group of that name"

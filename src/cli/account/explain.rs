@@ -1,15 +1,13 @@
 //! The command `imagate account explain`.
 
-use std::sync::Arc;
-
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::failure::CommandFailure;
+use crate::cli::managed_gateway::{LocalInstallation, ManagedGateway, only_local};
 use crate::cli::output::{Column, print, print_json, print_message, table};
-use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::config::DEFAULT_GROUP;
 use crate::gateway::manage::{self, AccountAvailability, AccountExplanation};
-use crate::gateway::store::Store;
 use crate::image::Size;
 
 /// Arguments of `account explain`.
@@ -29,7 +27,10 @@ pub(super) struct AccountExplainCommand {
 // === impl AccountExplainCommand ===
 
 impl AccountExplainCommand {
-    pub(super) async fn run(self, config: &Config, store: &Arc<dyn Store>, json: bool) -> Result<(), CommandFailure> {
+    pub(super) async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
+        let Some(LocalInstallation { config, store }) = &gateway.local else {
+            return Err(only_local("account explain", "the admin API does not say which account would be used"));
+        };
         let is_large = self.size.is_some_and(Size::is_large);
         let explanations = manage::explain(config, store, &self.group, is_large, self.session.as_deref()).await?;
         if json {

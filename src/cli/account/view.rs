@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cli::failure::CommandFailure;
+use crate::cli::managed_gateway::view;
 use crate::cli::output::{Column, cell, print, print_json, table};
-use crate::gateway::config;
-use crate::gateway::manage::{AccountStatus, ManagedAccount};
+use crate::client::admin::types::Account;
 use crate::gateway::store::Timestamp;
 
-/// An account, of the store or of the admin API. Scripts rely on the fields and their order; `null` marks a value that is
+/// An account, as it is printed. Scripts rely on the fields and their order; `null` marks a value that is
 /// unknown or that the account does not have.
 #[derive(Serialize, Deserialize)]
 pub(super) struct AccountView {
@@ -23,7 +23,7 @@ pub(super) struct AccountView {
     priority: Option<i64>,
     concurrency: Option<u64>,
     large_concurrency: Option<u64>,
-    pub(super) state: String,
+    state: String,
     disabled_at: Option<Timestamp>,
     disabled_reason: Option<String>,
     cooling_until: Option<Timestamp>,
@@ -73,35 +73,15 @@ impl AccountView {
     }
 }
 
-impl From<&ManagedAccount> for AccountView {
-    fn from(managed: &ManagedAccount) -> Self {
-        let (account, row) = (managed.account.as_ref().ok(), managed.row.as_ref());
-        let state = managed.status(Timestamp::now());
-        let (cooling_until, cooling_cause) = match state {
-            AccountStatus::Cooling(until, cause) | AccountStatus::Failing(until, cause) => (Some(until), Some(cause)),
-            _ => (None, None),
-        };
-        let tier = account.map(|account| account.tier.as_str()).or_else(|| row.map(|row| row.tier.as_str()));
-        Self {
-            id: row.map(|row| row.id.to_string()),
-            name: managed.name.clone(),
-            source: managed.origin.as_str().to_owned(),
-            kind: kind(managed).map(str::to_owned),
-            protocol: protocol(managed).map(str::to_owned),
-            base_url: account.and_then(base_url),
-            tier: tier.map(str::to_owned),
-            groups: account.map(|account| account.groups.clone()),
-            priority: account.map(|account| account.priority.into()),
-            concurrency: account.map(|account| account.concurrency.get().into()),
-            large_concurrency: account.map(|account| account.large_concurrency.get().into()),
-            state: status_name(&state).to_owned(),
-            disabled_at: row.and_then(|row| row.disabled_at),
-            disabled_reason: row.and_then(|row| row.disabled_reason.clone()),
-            cooling_until,
-            cooling_cause: cooling_cause.map(str::to_owned),
-            problem: managed.account.as_ref().err().cloned(),
-        }
+/// Returns the account as it is printed. The admin API calls a cooldown "resting", and an account of the settings file with
+/// which no server has started has no id.
+pub(super) fn account_view(account: &Account) -> Result<AccountView, CommandFailure> {
+    let mut account: AccountView = view(account)?;
+    if account.state == "resting" {
+        account.state = "cooling".to_owned();
     }
+    account.id = account.id.filter(|id| !id.is_empty());
+    Ok(account)
 }
 
 pub(super) fn print_list(accounts: &[AccountView], json: bool) -> Result<(), CommandFailure> {
@@ -118,33 +98,4 @@ fn columns() -> [Column<'static>; 10] {
     let [name, kind, source, tier, priority] = ["NAME", "KIND", "SOURCE", "TIER", "PRIORITY"].map(Column::from);
     let [concurrency, large] = ["CONCURRENCY", "LARGE"].map(Column::from);
     [name, kind, source, tier, groups, priority, concurrency, large, base_url, Column::state("STATE")]
-}
-
-fn kind(managed: &ManagedAccount) -> Option<&str> {
-    let row_kind = || managed.row.as_ref().map(|row| row.kind.as_str());
-    managed.account.as_ref().map_or_else(|_| row_kind(), |account| Some(account.upstream.kind()))
-}
-
-fn protocol(managed: &ManagedAccount) -> Option<&str> {
-    let row_protocol = || managed.row.as_ref().map(|row| row.protocol.as_str());
-    let account_protocol =
-        |account: &config::AccountConfig| account.upstream.protocol().map(config::AccountProtocol::as_str);
-    managed.account.as_ref().map_or_else(|_| row_protocol(), account_protocol)
-}
-
-fn base_url(account: &config::AccountConfig) -> Option<String> {
-    match &account.upstream {
-        config::UpstreamConfig::Simulator => None,
-        config::UpstreamConfig::Api(endpoint) => Some(endpoint.base_url.to_string()),
-    }
-}
-
-const fn status_name(state: &AccountStatus<'_>) -> &'static str {
-    match state {
-        AccountStatus::Enabled => "enabled",
-        AccountStatus::Disabled(..) => "disabled",
-        AccountStatus::Cooling(..) => "cooling",
-        AccountStatus::Failing(..) => "failing",
-        AccountStatus::Unusable(_) => "unusable",
-    }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::remote::profile::create_private_folder;
+use crate::cli::managed_gateway::profile::create_private_folder;
 use crate::gateway::config::{HostEnvironment as _, Platform, SystemEnvironment};
 
 /// The time for which a key is kept: the time for which a gateway keeps answers by default.

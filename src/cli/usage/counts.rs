@@ -1,21 +1,22 @@
 //! Formats counts by day, key or another property, in each output format.
 
+use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
+use super::records::word;
 use super::{UsageFormat, UsageGrouping, json_lines};
 use crate::cli::failure::CommandFailure;
+use crate::cli::managed_gateway::{ManagedGateway, view};
 use crate::cli::output::{Column, cell, print_message, table};
-use crate::cli::remote::{only_local, view};
+use crate::client::admin::types;
 use crate::gateway::money::Usd;
-use crate::gateway::store::{self, RefusalCount};
-use crate::gateway::usage::{
-    DayCounts, GroupingError, NamedCounts, UsageCounters, UsageFilter, UsageGroup, UsageMeasure, UsageReader, csv,
-};
+use crate::gateway::store::{self, KeyCounts, RefusalCount};
+use crate::gateway::usage::{DayCounts, GroupingError, NamedCounts, UsageCounters, UsageFilter, UtcDay, csv};
 
-/// The reason why a gateway that is managed through its admin API has no values separated by commas here.
-pub(super) const NO_CSV: &str = "the admin API has them only as JSON";
+/// The first day of counts without `--since`: before any gateway ran.
+const FIRST_DAY: Option<NaiveDate> = NaiveDate::from_ymd_opt(1970, 1, 1);
 
-/// Counts, of the store or of the admin API.
+/// Counts, as they are printed.
 pub(super) enum UsageRows {
     /// The days, and their sum.
     Days(Vec<DayCounts>, UsageCounters),
@@ -25,8 +26,6 @@ pub(super) enum UsageRows {
         groups: Vec<GroupCounts>,
         /// About how many records are not counted yet.
         pending: u64,
-        /// The groups as comma-separated values, which only the store can make.
-        csv: Option<String>,
     },
 }
 
@@ -84,32 +83,120 @@ struct DetailsLine {
     p95_ms: Option<u64>,
 }
 
-/// Reads the counts of the store that match the filter.
+/// The counts of the admin API.
+#[derive(Deserialize)]
+struct CountsView {
+    requests: u64,
+    succeeded: u64,
+    failed: u64,
+    refused: u64,
+    images: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    total_tokens: u64,
+    #[serde(default)]
+    cost_usd: f64,
+    #[serde(default)]
+    cost_unknown: u64,
+}
+
+// === impl CountsView ===
+
+impl CountsView {
+    fn read(counts: &impl Serialize) -> Result<UsageCounters, CommandFailure> {
+        let counts: Self = view(counts)?;
+        Ok(UsageCounters {
+            requests: counts.requests,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            refused: counts.refused,
+            images: counts.images,
+            input_tokens: counts.input_tokens,
+            output_tokens: counts.output_tokens,
+            total_tokens: counts.total_tokens,
+            cost_usd: Usd::from_dollars(counts.cost_usd).unwrap_or_default(),
+            cost_unknown: counts.cost_unknown,
+        })
+    }
+}
+
+/// Reads the counts that match the filter.
 pub(super) async fn read_counts(
-    usage: &UsageReader,
+    gateway: &ManagedGateway,
     grouping: UsageGrouping,
     filter: &UsageFilter,
 ) -> Result<UsageRows, CommandFailure> {
-    Ok(match grouping {
-        UsageGrouping::Day => UsageRows::Days(usage.days(filter).await?, usage.totals(filter).await?),
-        UsageGrouping::Key => UsageRows::Keys(usage.by_key(filter, None).await?),
-        grouping => read_groups(usage, grouping.stored(), filter).await?,
+    check_grouping(grouping, filter)?;
+    let since = filter.since.map(NaiveDate::from).or(FIRST_DAY);
+    let mut request = gateway.admin.retrieve_usage();
+    if let Some(since) = since {
+        request = request.since(since);
+    }
+    if let Some(until) = filter.until {
+        request = request.until(NaiveDate::from(until));
+    }
+    if let Some(key) = &filter.key {
+        request = request.key(key);
+    }
+    if let Some(user) = &filter.user {
+        request = request.user(user);
+    }
+    if let Some(group) = &filter.group {
+        request = request.group(group);
+    }
+    if let Some(end_user) = &filter.end_user {
+        request = request.end_user(end_user);
+    }
+    match grouping {
+        UsageGrouping::Day => {
+            let usage = request.send().await?;
+            let day =
+                |day: &types::UsageDay| Ok(DayCounts { day: UtcDay::from(day.day), counts: CountsView::read(day)? });
+            let days = usage.days.iter().map(day).collect::<Result<_, CommandFailure>>()?;
+            Ok(UsageRows::Days(days, CountsView::read(&usage.totals)?))
+        }
+        UsageGrouping::Key => {
+            let usage = request.send().await?;
+            Ok(UsageRows::Keys(usage.keys.iter().map(key_counts).collect::<Result<_, _>>()?))
+        }
+        grouping => {
+            let stored = grouping.stored();
+            let usage = request.group_by(word::<types::UsageGrouping>(stored.as_str())?).send().await?;
+            let groups = usage.groups.iter().map(group_row).collect::<Result<_, _>>()?;
+            Ok(UsageRows::Groups { grouping: stored, groups, pending: usage.pending_records.unwrap_or(0) })
+        }
+    }
+}
+
+fn key_counts(key: &types::UsageKey) -> Result<NamedCounts, CommandFailure> {
+    let counts = CountsView::read(key)?;
+    let (id, user, group) = (key.key.clone().into(), key.user.clone().into(), key.group.clone());
+    let name = Some(key.name.clone()).filter(|name| !name.is_empty());
+    let key_counts = KeyCounts { key: id, user, group, counts };
+    Ok(NamedCounts { name, user_name: key.user_name.clone(), key_counts })
+}
+
+fn group_row(group: &types::UsageGroup) -> Result<GroupCounts, CommandFailure> {
+    Ok(GroupCounts {
+        value: group.value.clone(),
+        name: group.name.clone(),
+        counts: CountsView::read(group)?,
+        p50_ms: group.p50_ms,
+        p95_ms: group.p95_ms,
+        saved: group.saved_usd.and_then(Usd::from_dollars),
+        line: view(group)?,
     })
 }
 
-async fn read_groups(
-    usage: &UsageReader,
-    grouping: store::UsageGrouping,
-    filter: &UsageFilter,
-) -> Result<UsageRows, CommandFailure> {
-    GroupingError::check(grouping, filter).map_err(|error| {
+/// Refuses a grouping that does not fit the filter, with the name of the argument.
+fn check_grouping(grouping: UsageGrouping, filter: &UsageFilter) -> Result<(), CommandFailure> {
+    if matches!(grouping, UsageGrouping::Day | UsageGrouping::Key) {
+        return Ok(());
+    }
+    GroupingError::check(grouping.stored(), filter).map_err(|error| {
         let hint = if error == GroupingError::TooManyHours { ": give a later `--since`" } else { "" };
         CommandFailure::Usage(format!("{error}{hint}"))
-    })?;
-    let grouped = usage.groups(filter, grouping, UsageMeasure::Requests, None).await?;
-    let groups = grouped.groups.iter().map(GroupCounts::from_store).collect::<Result<_, _>>()?;
-    let csv = Some(csv::groups(&grouped.groups, grouping));
-    Ok(UsageRows::Groups { grouping, groups, pending: grouped.pending_records, csv })
+    })
 }
 
 // === impl UsageRows ===
@@ -119,37 +206,21 @@ impl UsageRows {
     pub(super) fn render(&self, format: UsageFormat) -> Result<String, CommandFailure> {
         Ok(match (self, format) {
             (Self::Days(days, _), UsageFormat::Json) => json_lines(days)?,
-            (Self::Days(days, _), UsageFormat::Csv) => csv::days(days),
+            (Self::Days(days, _), UsageFormat::Csv) => csv::days(days)?,
             (Self::Days(days, totals), UsageFormat::Table { cost }) => day_table(days, totals, cost),
             (Self::Keys(keys), UsageFormat::Json) => json_lines(keys)?,
-            (Self::Keys(keys), UsageFormat::Csv) => csv::keys(keys),
+            (Self::Keys(keys), UsageFormat::Csv) => csv::keys(keys)?,
             (Self::Keys(keys), UsageFormat::Table { cost }) => key_table(keys, cost),
-            (Self::Groups { grouping, groups, pending, csv }, format) => {
+            (Self::Groups { grouping, groups, pending }, format) => {
                 if *pending > 0 {
                     print_message(&format!("{pending} records are still being counted, and are missing here"));
                 }
                 match format {
                     UsageFormat::Json => json_lines(groups.iter().map(|group| &group.line))?,
-                    UsageFormat::Csv => csv.clone().ok_or_else(|| only_local("usage --csv", NO_CSV))?,
+                    UsageFormat::Csv => csv::groups(groups.iter().map(|group| &group.line), *grouping)?,
                     UsageFormat::Table { cost } => group_table(groups, *grouping, cost),
                 }
             }
-        })
-    }
-}
-
-// === impl GroupCounts ===
-
-impl GroupCounts {
-    fn from_store(group: &UsageGroup) -> Result<Self, CommandFailure> {
-        Ok(Self {
-            value: group.value.clone(),
-            name: group.name.clone(),
-            counts: group.counts,
-            p50_ms: UsageMeasure::P50.of_group(group),
-            p95_ms: UsageMeasure::P95.of_group(group),
-            saved: group.details.as_ref().map(|details| Usd::from_nanos(details.saved_nano_usd)),
-            line: view(&group.to_line())?,
         })
     }
 }

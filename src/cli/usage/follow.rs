@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::records::{RecordRow, record_table};
-use super::{UsageFormat, json_lines};
+use super::UsageFormat;
+use super::records::{read_records, text_of};
 use crate::cli::failure::CommandFailure;
+use crate::cli::managed_gateway::ManagedGateway;
 use crate::cli::output::print;
-use crate::gateway::store::{RequestId, Timestamp};
-use crate::gateway::usage::{NamedRecord, RecordFilter, UsageReader};
+use crate::client::admin::types::Record;
+use crate::gateway::store::{RecordFilter, Timestamp};
 
-/// The time between two looks at the store (our choice): short for a person, and little work for the database.
+/// The time between two looks at the records (our choice): short for a person, and little work for the database.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The number of records that are printed at first.
 const FIRST_ROWS: u32 = 10;
@@ -23,43 +24,40 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(60 * 60);
 
 /// Prints the newest records, and then every new one. Ends when the user presses Ctrl-C or nobody reads the output.
 pub(super) async fn follow(
-    usage: &UsageReader,
+    gateway: &ManagedGateway,
     filter: RecordFilter,
     format: UsageFormat,
 ) -> Result<(), CommandFailure> {
     let recent =
         |now: Timestamp| RecordFilter { since: Some(now - LONGEST_REQUEST), limit: Some(MAX_ROWS), ..filter.clone() };
     // Everything that has ended before is old, also what is not printed.
-    let mut printed = ids_of(&usage.all_records(&recent(Timestamp::now())).await?);
-    let first = usage.all_records(&RecordFilter { limit: Some(FIRST_ROWS), ..filter.clone() }).await?;
+    let mut printed = ids_of(&read_records(gateway, &recent(Timestamp::now())).await?);
+    let first = read_records(gateway, &RecordFilter { limit: Some(FIRST_ROWS), ..filter.clone() }).await?;
     printed.extend(ids_of(&first));
-    print(&text_of(&first, format, true)?)?;
+    print(&text_of(&first, format)?)?;
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(PAUSE) => {}
         }
-        let records = usage.all_records(&recent(Timestamp::now())).await?;
+        let records = read_records(gateway, &recent(Timestamp::now())).await?;
         let ids = ids_of(&records);
-        let new: Vec<NamedRecord> =
-            records.into_iter().filter(|named| !printed.contains(&named.record.request_id)).collect();
+        let new: Vec<Record> = records.into_iter().filter(|record| !printed.contains(&record.request_id)).collect();
         if !new.is_empty() {
-            print(&text_of(&new, format, false)?)?;
+            print(&without_headings(text_of(&new, format)?, format))?;
         }
         printed = ids;
     }
 }
 
-fn ids_of(records: &[NamedRecord]) -> BTreeSet<RequestId> {
-    records.iter().map(|named| named.record.request_id.clone()).collect()
+fn ids_of(records: &[Record]) -> BTreeSet<String> {
+    records.iter().map(|record| record.request_id.clone()).collect()
 }
 
-/// Returns the records as lines; a table has its headings only at first.
-fn text_of(records: &[NamedRecord], format: UsageFormat, has_headings: bool) -> Result<String, CommandFailure> {
-    let UsageFormat::Table { cost } = format else {
-        return Ok(json_lines(records.iter().map(|named| &named.record))?);
-    };
-    let rows: Vec<_> = records.iter().map(|named| RecordRow::from(&named.record)).collect();
-    let table = record_table(&rows, cost);
-    Ok(if has_headings { table } else { table.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default() })
+/// Removes the headings of a table, which are only printed at first.
+fn without_headings(text: String, format: UsageFormat) -> String {
+    if !matches!(format, UsageFormat::Table { .. }) {
+        return text;
+    }
+    text.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
 }

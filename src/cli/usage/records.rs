@@ -1,35 +1,42 @@
-//! Formats records of requests: those of the store and those of the admin API alike.
+//! Reads and formats records of requests.
+
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::{UsageFormat, json_lines};
 use crate::cli::failure::CommandFailure;
+use crate::cli::managed_gateway::{ManagedGateway, page_size, view};
 use crate::cli::output::{Column, cell, print, print_message, table};
+use crate::client::admin::types;
 use crate::gateway::money::Usd;
-use crate::gateway::store::{CostBasis, DeliveredImageEntry, Record, Timestamp};
+use crate::gateway::store::{DeliveredImageEntry, RecordFilter, Timestamp};
+use crate::gateway::usage::csv::{self, CsvRecord};
+use crate::wire::admin::client::builder::ListRecords;
 
 /// The maximum number of rows in a table; longer lists are for programs.
 pub(super) const MAX_TABLE_ROWS: u32 = 100;
 
 /// The values of a record that a table shows.
-pub(super) struct RecordRow {
-    pub(super) created_at: Timestamp,
-    pub(super) state: String,
-    pub(super) size: Option<String>,
-    pub(super) quality: Option<String>,
-    pub(super) output_format: Option<String>,
-    pub(super) images: usize,
-    pub(super) tokens: Option<u64>,
-    pub(super) latency_ms: Option<u64>,
-    pub(super) account: Option<String>,
-    pub(super) request_id: String,
-    pub(super) cost: Option<Usd>,
-    pub(super) is_estimated: bool,
+struct RecordRow {
+    created_at: Timestamp,
+    state: String,
+    size: Option<String>,
+    quality: Option<String>,
+    output_format: Option<String>,
+    images: usize,
+    tokens: Option<u64>,
+    latency_ms: Option<u64>,
+    account: Option<String>,
+    request_id: String,
+    cost: Option<Usd>,
+    is_estimated: bool,
 }
 
-/// A record of the admin API as a line of JSON, with the fields of a record of the store. A word that this version does
+/// A record as a line of JSON, with the fields of a record of the store. A word that this version does
 /// not know is kept.
 #[derive(Serialize, Deserialize)]
-pub(super) struct RecordLine {
+struct RecordLine {
     request_id: String,
     created_at: Timestamp,
     operation: String,
@@ -125,12 +132,14 @@ impl RecordRow {
     }
 }
 
-impl From<&Record> for RecordRow {
-    fn from(record: &Record) -> Self {
-        let [.., tokens] = record.tokens();
+impl From<&types::Record> for RecordRow {
+    fn from(record: &types::Record) -> Self {
+        let total = |usage: &Option<types::RecordUsage>| usage.as_ref().and_then(|usage| usage.total_tokens);
+        let tokens =
+            [total(&record.usage), total(&record.host_usage)].into_iter().flatten().reduce(u64::saturating_add);
         Self {
-            created_at: record.created_at,
-            state: record.state.as_str().to_owned(),
+            created_at: Timestamp::from(record.created_at),
+            state: record.state.to_string(),
             size: record.size.clone(),
             quality: record.quality.clone(),
             output_format: record.output_format.clone(),
@@ -138,22 +147,97 @@ impl From<&Record> for RecordRow {
             tokens,
             latency_ms: record.latency_ms,
             account: record.account.clone(),
-            request_id: record.request_id.to_string(),
-            cost: record.cost_usd,
-            is_estimated: record.cost_basis == Some(CostBasis::Estimated),
+            request_id: record.request_id.clone(),
+            cost: record.cost_usd.and_then(Usd::from_dollars),
+            is_estimated: record.cost_basis.as_ref().is_some_and(|basis| *basis == types::CostBasis::Estimated),
         }
     }
 }
 
-pub(super) fn print_table(records: &[RecordRow], cost: bool) -> Result<(), CommandFailure> {
-    print(&record_table(records, cost))?;
-    if records.len() == MAX_TABLE_ROWS as usize {
+/// Prints the records that match the filter.
+pub(super) async fn list_records(
+    gateway: &ManagedGateway,
+    filter: &RecordFilter,
+    format: UsageFormat,
+) -> Result<(), CommandFailure> {
+    let records = read_records(gateway, filter).await?;
+    print(&text_of(&records, format)?)?;
+    if matches!(format, UsageFormat::Table { .. }) && records.len() == MAX_TABLE_ROWS as usize {
         print_message(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
     }
     Ok(())
 }
 
-pub(super) fn record_table(records: &[RecordRow], cost: bool) -> String {
+/// Returns the records as text in the output format.
+pub(super) fn text_of(records: &[types::Record], format: UsageFormat) -> Result<String, CommandFailure> {
+    if let UsageFormat::Table { cost } = format {
+        return Ok(record_table(&records.iter().map(RecordRow::from).collect::<Vec<_>>(), cost));
+    }
+    let lines: Vec<RecordLine> = records.iter().map(view).collect::<Result<_, _>>()?;
+    if format == UsageFormat::Json {
+        return Ok(json_lines(&lines)?);
+    }
+    let rows = records.iter().zip(&lines).map(|(names, record)| CsvRecord {
+        record,
+        key_name: names.key_name.as_deref(),
+        user_name: names.user_name.as_deref(),
+    });
+    Ok(csv::records(rows)?)
+}
+
+/// Returns the newest records up to the limit of the filter, or all, oldest first.
+pub(super) async fn read_records(
+    gateway: &ManagedGateway,
+    filter: &RecordFilter,
+) -> Result<Vec<types::Record>, CommandFailure> {
+    let wanted = filter.limit.map_or(usize::MAX, |limit| limit as usize);
+    let mut records: Vec<types::Record> = Vec::new();
+    loop {
+        let request = filtered(gateway.admin.list_records().limit(page_size()?), filter)?;
+        let request = match records.last() {
+            Some(last) => request.before(&last.request_id),
+            None => request,
+        };
+        let page = request.send().await?;
+        let has_more = page.has_more && !page.data.is_empty();
+        records.extend(page.data);
+        if !has_more || records.len() >= wanted {
+            records.truncate(wanted);
+            records.reverse();
+            return Ok(records);
+        }
+    }
+}
+
+/// Adds a parameter for each filter.
+fn filtered<'a>(mut request: ListRecords<'a>, filter: &RecordFilter) -> Result<ListRecords<'a>, CommandFailure> {
+    let RecordFilter { key, user, group, end_user, model, account, size, quality, .. } = filter;
+    macro_rules! set {
+        ($($name:ident: $value:expr),+ $(,)?) => {
+            $(if let Some(value) = $value { request = request.$name(value); })+
+        };
+    }
+    set!(key: key, user: user, group: group, end_user: end_user, model: model, account: account, size: size);
+    set!(quality: quality, error_code: &filter.error_code);
+    set!(since: filter.since.map(chrono::DateTime::from), until: filter.until.map(chrono::DateTime::from));
+    if filter.is_unsuccessful {
+        request = request.outcome(types::RecordOutcome::Unsuccessful);
+    }
+    if let Some(state) = filter.state {
+        request = request.state(word::<types::RecordState>(state.as_str())?);
+    }
+    if let Some(reason) = &filter.error_reason {
+        request = request.error_reason(word::<types::RecordReason>(reason)?);
+    }
+    Ok(request)
+}
+
+/// Reads a word of a request.
+pub(super) fn word<T: FromStr>(text: &str) -> Result<T, CommandFailure> {
+    text.parse().map_err(|_| CommandFailure::Usage(format!("`{text}` is not one of the words that the admin API has")))
+}
+
+fn record_table(records: &[RecordRow], cost: bool) -> String {
     let [size, quality, format, images, tokens] = ["SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS"].map(Column::from);
     let [created, state, account] = [Column::moment("CREATED"), Column::state("STATE"), Column::name("ACCOUNT")];
     let [seconds, request] = ["SECONDS", "REQUEST"].map(Column::from);

@@ -41,9 +41,10 @@ impl Console {
     }
 
     async fn ask_upstream(&self, name: &str) -> TestOutcome {
+        let Some(server) = &self.server else { return TestOutcome::without_call(AccountTestResult::Unusable) };
         // Another process may have added the account a moment ago.
-        self.accounts.apply_stored_changes().await;
-        let Some(check) = self.accounts.account_for_check(name).await else {
+        server.accounts.apply_stored_changes().await;
+        let Some(check) = server.accounts.account_for_check(name).await else {
             return TestOutcome::without_call(AccountTestResult::Unusable);
         };
         let Ok(authorization) = check.authorization else {
@@ -53,7 +54,7 @@ impl Console {
             return TestOutcome::without_call(AccountTestResult::Simulator);
         };
         let start = Instant::now();
-        match self.upstream.probe(address, authorization.as_ref()).await {
+        match server.upstream.probe(address, authorization.as_ref()).await {
             Ok(status) => TestOutcome {
                 result: meaning(status),
                 status: Some(status),

@@ -11,33 +11,40 @@ use crate::error::Error;
 use crate::gateway::accounts::{CallFailure, LiveAccount, LiveAccountState};
 use crate::gateway::config::{self, AccountProtocol, UpstreamConfig};
 use crate::gateway::manage::{AccountSource, AccountStatus, ManagedAccount};
-use crate::gateway::store::{AccountRow, Timestamp};
+use crate::gateway::store::Timestamp;
 use crate::wire::Bounded;
 use crate::wire::admin::types;
 
-/// Returns the account as the API shows it. `live` is the account as this process uses it, if it does.
+/// The accounts as this process uses them.
+pub(super) struct AccountsActivity {
+    pub(super) accounts: Vec<LiveAccount>,
+    /// The time since which calls are counted.
+    pub(super) counted_since: DateTime<Utc>,
+}
+
+/// Returns the account as the API shows it. A command has no activity.
 ///
 /// # Errors
 ///
-/// Returns an internal error for an account without a row, or with a word that the API document does not
-/// define.
+/// Returns an internal error for an account with a word that the API document does not define, and for one without a
+/// row if this process serves, because a server writes the rows of all accounts before it starts.
 pub(super) fn to_wire_account(
     managed: &ManagedAccount,
-    live: Option<&LiveAccount>,
-    counted_since: DateTime<Utc>,
+    activity: Option<&AccountsActivity>,
 ) -> Result<types::Account, Error> {
-    let Some(row) = &managed.row else {
+    if managed.row.is_none() && activity.is_some() {
         tracing::error!(account = managed.name, "an account of the settings file is not in the store");
         return Err(Error::Internal);
-    };
-    let account = from_row(managed, row)?;
+    }
+    let account = from_row(managed)?;
     let account = match &managed.account {
         Ok(settings) => with_settings(account, settings)?,
         Err(_) => account,
     };
     let account = with_status(account, managed.status(Timestamp::now()));
-    match live {
-        Some(live) => with_activity(with_live_state(account, &live.state), live, counted_since),
+    let Some(activity) = activity else { return Ok(account) };
+    match activity.accounts.iter().find(|live| live.name == managed.name) {
+        Some(live) => with_activity(with_live_state(account, &live.state), live, activity.counted_since),
         None => Ok(account),
     }
 }
@@ -51,16 +58,20 @@ pub(super) fn stored_settings(managed: &ManagedAccount) -> Option<Map<String, Va
     Some(settings)
 }
 
-/// Returns the account with the contents of its row.
-fn from_row(managed: &ManagedAccount, row: &AccountRow) -> Result<types::Account, Error> {
+/// Returns the account with the contents of its row. An account of the settings file with which no server has started
+/// yet has no row, and so no id.
+fn from_row(managed: &ManagedAccount) -> Result<types::Account, Error> {
+    let (row, settings) = (managed.row.as_ref(), managed.account.as_ref().ok());
+    let kind = row.map(|row| row.kind.as_str()).or(settings.map(|settings| settings.upstream.kind()));
+    let tier = row.map(|row| row.tier.as_str()).or(settings.map(|settings| settings.tier.as_str()));
     Ok(types::Account {
-        id: row.id.to_string(),
+        id: row.map(|row| row.id.to_string()).unwrap_or_default(),
         name: managed.name.clone(),
         source: managed.origin,
-        kind: parse_word(&row.kind)?,
+        kind: parse_word(kind.unwrap_or_default())?,
         protocol: None,
         base_url: None,
-        tier: parse_word(&row.tier)?,
+        tier: parse_word(tier.unwrap_or_default())?,
         groups: Vec::new(),
         priority: None,
         concurrency: None,
@@ -73,7 +84,7 @@ fn from_row(managed: &ManagedAccount, row: &AccountRow) -> Result<types::Account
         problem: None,
         settings: stored_settings(managed).and_then(|settings| serde_json::from_value(Value::Object(settings)).ok()),
         activity: None,
-        created_at: DateTime::<Utc>::from(row.created_at),
+        created_at: row.map(|row| DateTime::<Utc>::from(row.created_at)).unwrap_or_default(),
     })
 }
 

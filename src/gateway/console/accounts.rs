@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::account_view::{stored_settings, to_wire_account};
+use super::account_view::{AccountsActivity, stored_settings, to_wire_account};
 use super::error_conversion::{ErrorSubject, from_identity_error, from_store_error};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
@@ -53,11 +53,8 @@ impl Console {
     pub(crate) async fn list_accounts(&self, actor: &Actor) -> Result<types::AccountList, Error> {
         require_admin(actor)?;
         let accounts = manage::list(&self.config, &*self.store).await.map_err(from_store_error)?;
-        let live_accounts = self.accounts.live_accounts();
-        let data = accounts.iter().map(|account| {
-            let live = live_accounts.iter().find(|live| live.name == account.name);
-            to_wire_account(account, live, self.accounts.counted_since())
-        });
+        let activity = self.account_activity();
+        let data = accounts.iter().map(|account| to_wire_account(account, activity.as_ref()));
         let data = data.collect::<Result<_, _>>()?;
         Ok(types::AccountList { object: list_object(), data })
     }
@@ -94,7 +91,7 @@ impl Console {
 
     /// True if other nodes use the accounts, too. Their calls are not part of the activity of an account.
     pub(crate) fn shares_accounts(&self) -> bool {
-        self.accounts.is_shared()
+        self.server.as_ref().is_some_and(|server| server.accounts.is_shared())
     }
 
     /// The path of the settings file, if there is one.
@@ -129,13 +126,12 @@ impl Console {
         let added =
             manage::add(&self.config, &*self.store, &actor.audit_context(), AccountDraft { name, settings, secrets })
                 .await;
-        let added = added.map_err(|error| match error {
+        let account = added.map_err(|error| match error {
             ManageError::InvalidSettings(problems) => account_rejection("", &problems, &secret_settings).into(),
             other => from_manage_error(other),
         })?;
-        let account = added.account;
         log_change(&account, "an account was added through the console");
-        self.accounts.apply_stored_changes().await;
+        self.apply_account_changes().await;
         self.account_with_activity(&account)
     }
 
@@ -177,7 +173,7 @@ impl Console {
             log_change(&changed, event);
             account = Some(changed);
         }
-        self.accounts.apply_stored_changes().await;
+        self.apply_account_changes().await;
         self.account_with_activity(&account.ok_or(Error::Internal)?)
     }
 
@@ -192,7 +188,7 @@ impl Console {
             .await
             .map_err(from_manage_error)?;
         log_change(&deleted, "an account was deleted through the console");
-        self.accounts.apply_stored_changes().await;
+        self.apply_account_changes().await;
         let account = self.account_with_activity(&deleted)?;
         Ok(types::DeletedAccount { id: account.id, name: account.name, deleted: true })
     }
@@ -202,9 +198,20 @@ impl Console {
     }
 
     fn account_with_activity(&self, managed: &ManagedAccount) -> Result<types::Account, Error> {
-        let live_accounts = self.accounts.live_accounts();
-        let live = live_accounts.iter().find(|live| live.name == managed.name);
-        to_wire_account(managed, live, self.accounts.counted_since())
+        to_wire_account(managed, self.account_activity().as_ref())
+    }
+
+    /// Returns the accounts as this process uses them.
+    fn account_activity(&self) -> Option<AccountsActivity> {
+        let accounts = &self.server.as_ref()?.accounts;
+        Some(AccountsActivity { accounts: accounts.live_accounts(), counted_since: accounts.counted_since() })
+    }
+
+    /// Brings changes of accounts into force in this process.
+    async fn apply_account_changes(&self) {
+        if let Some(server) = &self.server {
+            server.accounts.apply_stored_changes().await;
+        }
     }
 }
 

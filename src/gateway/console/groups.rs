@@ -87,7 +87,7 @@ impl Console {
         let created = self.people.create_group(&actor.audit_context(), name, policy.as_deref()).await;
         let created_group = created.map_err(from_identity_error(ErrorSubject::Group, name))?;
         // Requests of a group with a policy are refused until the group is in force.
-        self.group_refresh.refresh().await;
+        self.refresh_groups().await;
         self.group_with_limit_usage(created_group, actor).await
     }
 
@@ -112,7 +112,7 @@ impl Console {
         let policy = self.check_policy(&group.row.name, policy).await?;
         let changed = self.people.change_group(&actor.audit_context(), handle, &policy).await;
         let changed = changed.map_err(from_identity_error(ErrorSubject::Group, handle))?;
-        if !self.group_refresh.refresh().await {
+        if !self.refresh_groups().await {
             return Err(Error::Unavailable);
         }
         self.group_with_limit_usage(changed, actor).await
@@ -128,8 +128,16 @@ impl Console {
         let deleted = self.people.delete_group(&actor.audit_context(), handle).await;
         let group = deleted.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         // The refresh drops the policy, so that a new group with the same name starts without it.
-        self.group_refresh.refresh().await;
+        self.refresh_groups().await;
         Ok(types::DeletedGroup { name: group.name, deleted: true })
+    }
+
+    /// Waits until the groups of the store are in force in this process. Returns false if this cannot be confirmed.
+    async fn refresh_groups(&self) -> bool {
+        match &self.server {
+            Some(server) => server.group_refresh.refresh().await,
+            None => true,
+        }
     }
 
     /// Returns the values that a setting of groups can have, such as those of `fallback`.
@@ -156,9 +164,12 @@ impl Console {
         &self,
         check: impl FnOnce(&Config, PolicyEnvironment<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let (config, upstream) = (Arc::clone(&self.config), Arc::clone(&self.upstream));
-        let checked = tokio::task::spawn_blocking(move || check(&config, PolicyEnvironment::Server(&upstream))).await;
-        checked.map_err(|error| {
+        let (config, server) = (Arc::clone(&self.config), self.server.clone());
+        let checked = tokio::task::spawn_blocking(move || {
+            let environment = server.as_ref().map(|server| PolicyEnvironment::Server(&server.upstream));
+            check(&config, environment.unwrap_or(PolicyEnvironment::OtherProcess))
+        });
+        checked.await.map_err(|error| {
             tracing::error!(%error, "a policy could not be checked");
             Error::Internal
         })

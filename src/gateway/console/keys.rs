@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error_conversion::{from_key_error, from_store_error};
+use super::error_conversion::{ErrorSubject, from_identity_error, from_key_error, from_store_error};
 use super::limit_usage::stored_limits;
 use super::request_fields::{page_size, read_body, read_body_with_limits, read_change_body, to_timestamp};
 use super::{Console, list_object, require_admin};
@@ -55,7 +55,10 @@ impl Console {
     /// has the maximum number of keys.
     pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
         let (new, limits): (types::NewKey, _) = read_body_with_limits(actor, NEW_KEY_FIELDS, body)?;
-        let user = self.user_for(actor, new.user.as_deref()).await?;
+        let user = match new.user.as_deref() {
+            named if actor.is_command() => self.owner_for_command(actor, named).await?,
+            named => self.user_for(actor, named).await?,
+        };
         let request = NewKey {
             name: &new.name,
             user: &user,
@@ -136,8 +139,18 @@ impl Console {
         }
     }
 
+    /// Returns the owner of a key that a command creates: the named user, who is added if there is none of that name, or
+    /// else the only admin who can sign in.
+    async fn owner_for_command(&self, actor: &Actor, named: Option<&str>) -> Result<UserRow, Error> {
+        let owner = match named {
+            Some(named) => self.people.find_or_create_user(&actor.audit_context(), named).await,
+            None => self.people.default_owner().await,
+        };
+        owner.map_err(from_identity_error(ErrorSubject::User, named.unwrap_or_default()))
+    }
+
     async fn created_key(&self, actor: &Actor, created: IssuedKey) -> Result<types::CreatedKey, Error> {
-        let key = self.retrieve_key(actor, created.id.as_str()).await?;
+        let key = self.retrieve_key(actor, created.row.id.as_str()).await?;
         Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()) })
     }
 

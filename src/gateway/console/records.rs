@@ -10,7 +10,8 @@ use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{AttemptEntry, DeliveredImageEntry, JobState, RecordSort, TokenDetails, TokenUsage};
-use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
+use crate::gateway::usage::csv::{self, CsvRecord};
+use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader};
 use crate::gateway::work::Work;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
@@ -50,7 +51,12 @@ impl Console {
     pub(crate) async fn records_csv(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
         actor.charge(Work::Report);
         let page = self.page(actor, query, Self::CSV_RECORDS_MAX).await?;
-        Ok(csv::record_heading() + &csv::records(&page.records))
+        csv::records(page.records.iter().map(|NamedRecord { record, key_name, user_name }| CsvRecord {
+            record,
+            key_name: key_name.as_deref(),
+            user_name: user_name.as_deref(),
+        }))
+        .map_err(from_csv_error)
     }
 
     /// Returns the record with this request id.
@@ -108,6 +114,12 @@ impl Console {
     pub(super) fn usage(&self) -> UsageReader {
         UsageReader::new(self.store.clone())
     }
+}
+
+/// Converts an error of a text of comma-separated values.
+pub(super) fn from_csv_error(error: serde_json::Error) -> Error {
+    tracing::error!(%error, "an answer could not be serialized");
+    Error::Internal
 }
 
 fn from_usage_error(error: UsageError) -> Error {

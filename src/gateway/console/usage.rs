@@ -4,11 +4,12 @@ use chrono::NaiveDate;
 
 use super::Console;
 use super::error_conversion::from_store_error;
+use super::records::from_csv_error;
 use super::usage_groups::with_groups;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::Timestamp;
-use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UtcDay, csv};
+use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UsageGroup, UtcDay, csv};
 use crate::gateway::work::Work;
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
@@ -36,9 +37,11 @@ impl Console {
         actor.charge(Work::Report);
         let (first, last) = period(query, Timestamp::now().into())?;
         let (usage, filter) = (self.usage(), self.usage_filter(actor, query, first, last).await?);
+        // A command prints all keys, as it has no other page.
+        let keys_max = (!actor.is_command()).then_some(KEYS_MAX);
         // Each of the two reads all counts of the period.
         let (days, keys) =
-            tokio::try_join!(usage.days(&filter), usage.by_key(&filter, Some(KEYS_MAX))).map_err(from_store_error)?;
+            tokio::try_join!(usage.days(&filter), usage.by_key(&filter, keys_max)).map_err(from_store_error)?;
         let totals = days.iter().fold(UsageCounters::default(), |sum, day| sum.plus(&day.counts));
         let usage = types::Usage {
             since: first.into(),
@@ -67,12 +70,13 @@ impl Console {
         actor.charge(Work::Report);
         if let Some(grouping) = query.group_by {
             let groups = self.usage_groups(actor, query).await?.groups;
-            return Ok(csv::groups(&groups, grouping));
+            let lines = groups.iter().map(UsageGroup::to_line);
+            return csv::groups(lines, grouping).map_err(from_csv_error);
         }
         let (first, last) = period(query, Timestamp::now().into())?;
         let days =
             self.usage().days(&self.usage_filter(actor, query, first, last).await?).await.map_err(from_store_error)?;
-        Ok(csv::days(&days))
+        csv::days(&days).map_err(from_csv_error)
     }
 
     pub(super) async fn usage_filter(

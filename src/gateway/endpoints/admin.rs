@@ -1,6 +1,10 @@
 //! Implements the generated trait of the admin API. Each method authenticates the actor, makes one call to the console,
 //! and converts the result to an HTTP response. The methods are generated: only the operation differs.
+//!
+//! Two servers have these methods: the gateway, and a command that has opened the store ([`AdminServer`]).
 
+use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,31 +15,51 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::gateway::admission::{Admission, Principal};
+use crate::gateway::CurrentGateway;
+use crate::gateway::admission::Principal;
 use crate::gateway::console::Console;
 use crate::gateway::flow;
-use crate::gateway::front::{self, HandlerResponse, JsonBody, RequestHead, TypedResponse, check_query, run_handler};
+use crate::gateway::front::{
+    self, AdmittingServer, HandlerResponse, JsonBody, RequestHead, ResponseCounter, TypedResponse, check_query,
+    run_handler,
+};
 use crate::gateway::people::Actor;
 use crate::gateway::work::{RequestWork, Work};
-use crate::gateway::{CurrentGateway, Gateway};
 use crate::wire::admin::{server, types};
 
-/// The type that implements the generated trait of the admin API. It has no values.
-pub(super) enum AdminEndpoints {}
+/// The type that implements the generated trait of the admin API for a server. It has no values.
+pub(super) struct AdminEndpoints<S>(PhantomData<S>);
 
-type AdminRequest = RequestHead<CurrentGateway>;
+/// A server of the admin API.
+pub(super) trait AdminServer: AdmittingServer + ResponseCounter {
+    /// Authenticates the actor of a request, and begins the work of the request. Returns the console that answers.
+    fn admit_actor(
+        &self,
+        authorization: Option<&[u8]>,
+        address: IpAddr,
+    ) -> impl Future<Output = Result<(Arc<Console>, Actor), Error>> + Send;
+}
+
+type AdminRequest<S> = RequestHead<S>;
+
+impl AdminServer for CurrentGateway {
+    async fn admit_actor(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<(Arc<Console>, Actor), Error> {
+        let gateway = self.get();
+        let actor = gateway.console().authenticate(authorization, address).await?;
+        let work = flow::begin_of_actor(&gateway, &actor)?;
+        Ok((Arc::clone(gateway.console()), actor.with_work(work)))
+    }
+}
 
 include!("../../../generated/admin_endpoints.rs");
 
 /// Authenticates the actor, calls the console, and returns the result with `Cache-Control: no-store`.
-async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
-    head: &AdminRequest,
+async fn run_operation<S: AdminServer, T: Serialize, F: Future<Output = Result<T, Error>>>(
+    head: &AdminRequest<S>,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
 ) -> TypedResponse<T> {
     let reply = run_handler(head, async {
-        let gateway = head.server().get();
-        let console = Arc::clone(gateway.console());
-        let (actor, _) = admit(&gateway, head).await?;
+        let (console, actor) = admit(head).await?;
         let work = actor.work().clone();
         charged_answer(&work, operation(console, actor).await)
     });
@@ -43,22 +67,21 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
 }
 
 /// Does the same as [`run_operation`] for an operation with a body, which is read after authentication.
-async fn run_operation_with_body<T, B, F>(
-    head: &AdminRequest,
+async fn run_operation_with_body<S, T, B, F>(
+    head: &AdminRequest<S>,
     body: JsonBody<B>,
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> TypedResponse<T>
 where
+    S: AdminServer,
     T: Serialize + Send + 'static,
     B: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     let reply = run_handler(head, async {
-        let gateway = head.server().get();
-        let console = Arc::clone(gateway.console());
-        let (actor, admission) = admit(&gateway, head).await?;
+        let (console, actor) = admit(head).await?;
         let work = actor.work().clone();
-        let body = body.read(&admission).await?;
+        let body = body.read(head.admission()).await?;
         let answer = body.run_parsing(Box::pin(operation(console, actor, body.text().clone()))).await;
         charged_answer(&work, answer)
     });
@@ -73,14 +96,14 @@ fn charged_answer<T: Serialize>(work: &RequestWork, result: Result<T, Error>) ->
 }
 
 /// Authenticates the actor, and begins the work of the request. Query parameters are refused if the operation has none.
-async fn admit(gateway: &Gateway, head: &AdminRequest) -> Result<(Actor, Admission), Error> {
+async fn admit<S: AdminServer>(head: &AdminRequest<S>) -> Result<(Arc<Console>, Actor), Error> {
     let authorization = head.headers().get(AUTHORIZATION);
-    let admission = head.admission().clone();
+    let admission = head.admission();
     let authorization = authorization.map(HeaderValue::as_bytes);
-    let actor = gateway.console().authenticate(authorization, admission.address()).await?;
-    let work = flow::begin_of_actor(gateway, &actor)?;
+    let (console, actor) = head.server().admit_actor(authorization, admission.address()).await?;
+    let work = actor.work();
     work.charge(Work::Operation);
     admission.set_principal(Principal::of_actor(actor.user().map(|user| &user.id)).with_work(work.clone()));
     check_query(head).inspect_err(|_| work.charge(Work::Refusal))?;
-    Ok((actor.with_work(work), admission))
+    Ok((console, actor))
 }

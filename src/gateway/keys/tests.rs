@@ -65,7 +65,7 @@ async fn a_new_key_authenticates_its_owner() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let caller = fixture.authenticate(&header(&created)).await.unwrap();
-    assert_eq!((caller.key(), caller.user()), (&created.id, &created.user));
+    assert_eq!((caller.key(), caller.user()), (&created.row.id, &created.row.user));
     assert_eq!(caller.public_id(), &created.secret.public_id());
     assert_eq!(caller.group_name(), "default");
 }
@@ -136,16 +136,16 @@ async fn a_disabled_or_deleted_key_is_refused() {
     let created = fixture.create().await;
     let header = header(&created);
 
-    fixture.change(&created.id, KeyChange::Disable).await.unwrap();
+    fixture.change(&created.row.id, KeyChange::Disable).await.unwrap();
     assert!(fixture.is_invalid(&header).await);
-    fixture.change(&created.id, KeyChange::Enable).await.unwrap();
+    fixture.change(&created.row.id, KeyChange::Enable).await.unwrap();
     assert!(fixture.authenticate(&header).await.is_ok());
-    fixture.change(&created.id, KeyChange::Delete).await.unwrap();
+    fixture.change(&created.row.id, KeyChange::Delete).await.unwrap();
     assert!(fixture.is_invalid(&header).await);
 
-    assert!(matches!(fixture.change(&created.id, KeyChange::Enable).await, Err(KeyError::Unknown)));
+    assert!(matches!(fixture.change(&created.row.id, KeyChange::Enable).await, Err(KeyError::Unknown)));
     assert!(matches!(fixture.change(&"key_nobody".into(), KeyChange::Disable).await, Err(KeyError::Unknown)));
-    assert!(fixture.keys.list().await.unwrap().is_empty());
+    assert!(fixture.sqlite.list_keys().await.unwrap().is_empty());
 }
 
 fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
@@ -199,23 +199,23 @@ async fn a_rotated_key_has_two_secrets_during_the_grace_period() {
     let rotate = async |grace| {
         fixture
             .keys
-            .rotate(&AuditContext::command(), first.id.as_str(), None, Duration::from_secs(grace))
+            .rotate(&AuditContext::command(), first.row.id.as_str(), None, Duration::from_secs(grace))
             .await
             .unwrap()
     };
     let second = rotate(3600).await;
-    assert_eq!((&second.id, second.secret.public_id()), (&first.id, first.secret.public_id()));
-    assert!(second.previous_until.is_some() && second.secret.expose() != first.secret.expose());
+    assert_eq!((&second.row.id, second.secret.public_id()), (&first.row.id, first.secret.public_id()));
+    assert!(second.row.previous_until.is_some() && second.secret.expose() != first.secret.expose());
     for key in [&first, &second] {
-        assert_eq!(fixture.authenticate(&header(key)).await.unwrap().key(), &first.id);
+        assert_eq!(fixture.authenticate(&header(key)).await.unwrap().key(), &first.row.id);
     }
     // A second rotation, without a grace period, ends both former secrets.
     let third = rotate(0).await;
-    assert_eq!(third.previous_until, None);
+    assert_eq!(third.row.previous_until, None);
     assert!(fixture.is_invalid(&header(&first)).await && fixture.is_invalid(&header(&second)).await);
     assert!(fixture.authenticate(&header(&third)).await.is_ok());
 
-    let id = first.id.as_str();
+    let id = first.row.id.as_str();
     let too_long = LONGEST_GRACE + Duration::from_secs(1);
     let error = fixture.keys.rotate(&AuditContext::command(), id, None, too_long).await.unwrap_err();
     assert!(matches!(error, KeyError::InvalidField { field: "grace_seconds", .. }));
@@ -249,7 +249,7 @@ async fn members_create_keys_only_in_their_groups() {
                 },
             )
             .await;
-        result.map(|key| key.group_name).map_err(|error| error.to_string())
+        result.map(|key| key.row.group_name).map_err(|error| error.to_string())
     };
     let no_group = Err("the group does not exist".to_owned());
     assert_eq!(create(&by_ada, &ada, "default").await, Ok("default".to_owned()));
@@ -398,12 +398,12 @@ async fn an_owner_finds_a_valid_key_without_its_secret_and_only_a_request_uses_i
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let find = async |owner: &UserId| fixture.keys.find_caller(&created.secret.public_id(), owner).await.unwrap();
-    let caller = find(&created.user).await.unwrap();
-    assert_eq!((caller.key(), caller.user()), (&created.id, &created.user));
+    let caller = find(&created.row.user).await.unwrap();
+    assert_eq!((caller.key(), caller.user()), (&created.row.id, &created.row.user));
     assert!(find(&UserId::from("usr_2")).await.is_none(), "another user");
     assert!(fixture.keys.unwritten_uses.lock().unwrap().is_empty(), "a look is no use");
     fixture.keys.note_request(&caller);
-    assert_eq!(fixture.keys.unwritten_uses.lock().unwrap().first(), Some(&created.id));
-    fixture.change(&created.id, KeyChange::Disable).await.unwrap();
-    assert!(find(&created.user).await.is_none(), "a disabled key");
+    assert_eq!(fixture.keys.unwritten_uses.lock().unwrap().first(), Some(&created.row.id));
+    fixture.change(&created.row.id, KeyChange::Disable).await.unwrap();
+    assert!(find(&created.row.user).await.is_none(), "a disabled key");
 }

@@ -31,13 +31,6 @@ pub(crate) struct AccountRevision {
     pub(crate) secrets: BTreeMap<String, String>,
 }
 
-/// The result of adding an account.
-pub(crate) struct AddedAccount {
-    pub(crate) account: ManagedAccount,
-    /// True if the key that the first start printed was disabled because of this account.
-    pub(crate) first_key_disabled: bool,
-}
-
 /// Adds an account to the store. If its calls can cost something, the key that the first start printed is disabled
 /// first.
 ///
@@ -50,7 +43,7 @@ pub(crate) async fn add(
     store: &dyn Store,
     audit: &AuditContext,
     draft: AccountDraft,
-) -> Result<AddedAccount, ManageError> {
+) -> Result<ManagedAccount, ManageError> {
     let AccountDraft { name, settings, secrets } = draft;
     let name = name.as_str();
     let settings = Value::Object(settings).to_string();
@@ -69,14 +62,14 @@ pub(crate) async fn add(
         settings,
         sealed_credentials: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
     };
-    let first_key_disabled = is_billable(&account) && disable_first_key(config, store, audit).await?;
+    if is_billable(&account) {
+        disable_first_key(config, store, audit).await?;
+    }
     let row = store.insert_account(audit, &new_account).await.map_err(|error| match error {
         StoreError::Conflict => ManageError::NameTaken(name.to_owned()),
         error => error.into(),
     })?;
-    let account =
-        ManagedAccount { name: row.name.clone(), origin: AccountSource::Store, account: Ok(account), row: Some(row) };
-    Ok(AddedAccount { account, first_key_disabled })
+    Ok(ManagedAccount { name: row.name.clone(), origin: AccountSource::Store, account: Ok(account), row: Some(row) })
 }
 
 /// Changes the state of an account. A running server applies the change within a second.
@@ -123,23 +116,6 @@ pub(crate) async fn delete(
         return Err(ManageError::Unknown(handle.to_owned()));
     }
     Ok(account)
-}
-
-/// Replaces the given secrets of an account of the store; other secrets stay as they are. A running server applies the
-/// change within a second.
-///
-/// # Errors
-///
-/// Returns an error if there is no such account, if it is an account of the file, if the settings do not fit these
-/// secrets, or if the store fails. The account is unchanged then.
-pub(crate) async fn rotate(
-    config: &Config,
-    store: &dyn Store,
-    audit: &AuditContext,
-    handle: &str,
-    secrets: BTreeMap<String, String>,
-) -> Result<ManagedAccount, ManageError> {
-    revise(config, store, audit, handle, AccountRevision { settings: None, secrets }).await
 }
 
 /// Replaces settings and secrets of an account of the store. Its name and its kind stay.

@@ -39,6 +39,21 @@ pub(crate) fn first_key_expiry() -> Timestamp {
     Timestamp::from(Utc::now() + FIRST_KEY_LIFETIME)
 }
 
+/// True if the first key is still valid.
+///
+/// # Errors
+///
+/// Returns an error if the store fails or the file with the id cannot be read.
+pub(crate) async fn is_first_key_active(config: &Config, store: &dyn Store) -> Result<bool, StoreError> {
+    let (from_file, from_store) = (read_first_key_file(config)?, store.first_key().await?);
+    for id in from_file.as_deref().into_iter().chain(from_store.as_ref().map(|id| id.as_str())) {
+        if is_active(store, id).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Disables the first key if it is still valid; returns true if it was. Must be called before the first use of an
 /// account whose calls can cost something.
 ///
@@ -66,9 +81,12 @@ pub(crate) async fn disable_first_key(
     Ok(was_active)
 }
 
+async fn is_active(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
+    Ok(store.find_key(id, None).await?.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active))
+}
+
 async fn disable_if_active(store: &dyn Store, audit: &AuditContext, id: &str) -> Result<bool, StoreError> {
-    let key = store.find_key(id, None).await?;
-    let is_active = key.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active);
+    let is_active = is_active(store, id).await?;
     if is_active {
         store.change_key(audit, id, None, &[KeyChange::Disable]).await?;
         tracing::warn!(

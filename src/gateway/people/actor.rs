@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use crate::gateway::store::{ActorKind, AuditContext, Timestamp, TokenId, UserId, UserRole, UserRow};
 use crate::gateway::work::{RequestWork, Work};
 
-/// An authenticated user of the console. An actor is created only for a session, an admin token of a user, or the admin
-/// token of the settings, so it proves that the credentials were checked.
+/// An authenticated user of the console. An actor is created only for a session, an admin token of a user, the admin
+/// token of the settings, or a command that has opened the store itself, so it proves that the credentials were checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Actor {
     kind: ActorKind,
@@ -54,6 +54,12 @@ impl Actor {
         Self { kind: ActorKind::Settings, user: None, address: None, work: RequestWork::default(), token: None }
     }
 
+    /// Returns the actor for a command on the machine of the gateway. Must be called only by a process that has opened the
+    /// store for a command, and serves nobody else.
+    pub(crate) fn from_command() -> Self {
+        Self { kind: ActorKind::Command, ..Self::from_settings() }
+    }
+
     /// Sets the IP address from which the request comes.
     pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { address: Some(address), ..self }
@@ -74,7 +80,12 @@ impl Actor {
         &self.work
     }
 
-    /// Returns the user; `None` for the admin token of the settings.
+    /// True if a command on the machine of the gateway acts.
+    pub(crate) fn is_command(&self) -> bool {
+        self.kind == ActorKind::Command
+    }
+
+    /// Returns the user; `None` for the admin token of the settings and for a command.
     pub(crate) fn user(&self) -> Option<&UserRow> {
         self.user.as_ref()
     }
@@ -97,7 +108,7 @@ impl Actor {
         self.address
     }
 
-    /// Returns the role; the admin token of the settings has the role of an admin.
+    /// Returns the role; the admin token of the settings and a command have the role of an admin.
     pub(crate) fn role(&self) -> UserRole {
         self.user.as_ref().map_or(UserRole::Admin, |user| user.role)
     }
@@ -117,6 +128,7 @@ impl Actor {
     pub(crate) fn audit_context(&self) -> AuditContext {
         let address = self.address.map(|address| address.to_string());
         match &self.user {
+            None if self.is_command() => AuditContext::command(),
             None => AuditContext::settings(address),
             Some(user) => AuditContext {
                 kind: self.kind,

@@ -35,6 +35,26 @@ fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     )
 }
 
+impl IdentityService {
+    async fn change_user(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        change: UserChange,
+    ) -> Result<UserRow, IdentityError> {
+        self.apply_user_changes(audit, handle, &[change]).await
+    }
+
+    async fn apply_user_changes(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<UserRow, IdentityError> {
+        Ok(self.apply_user_changes_and_list_stopped_keys(audit, handle, changes).await?.0)
+    }
+}
+
 const fn new_token(name: &str, expires_at: Option<Timestamp>) -> NewToken<'_> {
     NewToken { name, expires_at, maker: None, max_tokens: 50 }
 }

@@ -97,42 +97,14 @@ impl IdentityService {
         }
     }
 
-    /// Changes a user.
+    /// Makes either all of the changes or none of them. Also returns the keys that were disabled because the user left
+    /// their group.
     ///
     /// # Errors
     ///
     /// Returns [`IdentityError::Unknown`] if there is no such user, [`IdentityError::InvalidField`] for a group that
     /// does not exist, and [`IdentityError::LastAdmin`] if no admin who can sign in would remain. After an error,
     /// nothing is changed.
-    pub(crate) async fn change_user(
-        &self,
-        audit: &AuditContext,
-        handle: &str,
-        change: UserChange,
-    ) -> Result<UserRow, IdentityError> {
-        self.apply_user_changes(audit, handle, &[change]).await
-    }
-
-    /// Makes either all of the changes or none of them.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Self::change_user`].
-    pub(crate) async fn apply_user_changes(
-        &self,
-        audit: &AuditContext,
-        handle: &str,
-        changes: &[UserChange],
-    ) -> Result<UserRow, IdentityError> {
-        Ok(self.apply_user_changes_and_list_stopped_keys(audit, handle, changes).await?.0)
-    }
-
-    /// Like [`Self::apply_user_changes`], and also returns the keys that were disabled because the user left their
-    /// group.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Self::change_user`].
     pub(crate) async fn apply_user_changes_and_list_stopped_keys(
         &self,
         audit: &AuditContext,

@@ -1,14 +1,15 @@
-//! Comma-separated values for spreadsheets, as in RFC 4180.
+//! Comma-separated values for spreadsheets, as in RFC 4180. A row is made of the JSON of a record or of counts, so that the
+//! store, the admin API and a command have the same columns.
 //!
 //! Many texts here come from callers. A spreadsheet treats a cell that begins like a formula as a formula, which can
 //! fetch an address or start a program. Such a text gets an apostrophe in front.
 
-use crate::gateway::names;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::gateway::money::Usd;
-use crate::gateway::store::{CostBasis, CostReason, UsageGrouping};
-
-use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters, UsageGroup, UsageMeasure};
+use crate::gateway::names;
+use crate::gateway::store::UsageGrouping;
 
 /// The columns of records. They have the names of the JSON fields; the name of a nested field has its object as prefix.
 const RECORD_COLUMNS: [&str; 48] = [
@@ -91,157 +92,113 @@ const DETAIL_COLUMNS: [&str; 13] = [
 ];
 const KEY_COLUMNS: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
-/// Returns the line of column names for records.
-pub(crate) fn record_heading() -> String {
-    csv_line(RECORD_COLUMNS.map(str::to_owned))
+/// The places of the columns of records that are in nested objects.
+const NESTED_COLUMNS: [(&str, &str); 13] = [
+    ("input_tokens", "/usage/input_tokens"),
+    ("input_image_tokens", "/usage/input_tokens_details/image_tokens"),
+    ("input_text_tokens", "/usage/input_tokens_details/text_tokens"),
+    ("output_tokens", "/usage/output_tokens"),
+    ("output_image_tokens", "/usage/output_tokens_details/image_tokens"),
+    ("output_text_tokens", "/usage/output_tokens_details/text_tokens"),
+    ("total_tokens", "/usage/total_tokens"),
+    ("host_input_tokens", "/host_usage/input_tokens"),
+    ("host_output_tokens", "/host_usage/output_tokens"),
+    ("host_total_tokens", "/host_usage/total_tokens"),
+    ("input_cached_image_tokens", "/usage/cached_tokens_details/image_tokens"),
+    ("input_cached_text_tokens", "/usage/cached_tokens_details/text_tokens"),
+    ("host_input_cached_tokens", "/host_usage/cached_tokens_details/text_tokens"),
+];
+
+/// A record with the names that its JSON does not have.
+#[derive(Serialize)]
+pub(crate) struct CsvRecord<'a, R> {
+    #[serde(flatten)]
+    pub(crate) record: &'a R,
+    pub(crate) key_name: Option<&'a str>,
+    pub(crate) user_name: Option<&'a str>,
 }
 
-/// Returns one line for each record.
-pub(crate) fn records<'a>(records: impl IntoIterator<Item = &'a NamedRecord>) -> String {
-    records.into_iter().map(|record| csv_line(record_fields(record))).collect()
+/// Returns the line of column names, and one line for each record.
+///
+/// # Errors
+///
+/// Returns an error if a record is no JSON object.
+pub(crate) fn records<'a, R: Serialize + 'a>(
+    records: impl IntoIterator<Item = CsvRecord<'a, R>>,
+) -> serde_json::Result<String> {
+    csv_table(&RECORD_COLUMNS, records, |record, column| {
+        let nested = NESTED_COLUMNS.iter().find(|(name, _)| *name == column);
+        nested.map_or_else(|| record.get(column), |(_, place)| record.pointer(place))
+    })
 }
 
 /// Returns the line of column names, and one line for each day.
-pub(crate) fn days(days: &[DayCounts]) -> String {
-    let heading = csv_line(["day"].into_iter().chain(COUNT_COLUMNS).map(str::to_owned));
-    let lines = days.iter().map(|day| csv_line([day.day.to_string()].into_iter().chain(count_fields(&day.counts))));
-    [heading].into_iter().chain(lines).collect()
+///
+/// # Errors
+///
+/// Returns an error if counts are no JSON object.
+pub(crate) fn days<R: Serialize>(days: impl IntoIterator<Item = R>) -> serde_json::Result<String> {
+    counts_table(&["day"], days)
 }
 
 /// Returns the line of column names, and one line for each key.
-pub(crate) fn keys(keys: &[NamedCounts]) -> String {
-    let heading = csv_line(KEY_COLUMNS.into_iter().chain(COUNT_COLUMNS).map(str::to_owned));
-    let lines = keys.iter().map(|NamedCounts { key_counts, name, user_name }| {
-        let names = [
-            key_counts.key.to_string(),
-            optional_text(name),
-            key_counts.user.to_string(),
-            optional_text(user_name),
-            without_formula(&key_counts.group),
-        ];
-        csv_line(names.into_iter().chain(count_fields(&key_counts.counts)))
-    });
-    [heading].into_iter().chain(lines).collect()
+///
+/// # Errors
+///
+/// The errors of [`days`].
+pub(crate) fn keys<R: Serialize>(keys: impl IntoIterator<Item = R>) -> serde_json::Result<String> {
+    counts_table(&KEY_COLUMNS, keys)
 }
 
 /// Returns the line of column names, and one line for each group. The first column has the name of the grouping.
-pub(crate) fn groups(groups: &[UsageGroup], grouping: UsageGrouping) -> String {
-    let columns = [grouping.as_str(), "name", "user_name"].into_iter().chain(COUNT_COLUMNS).chain(DETAIL_COLUMNS);
-    let heading = csv_line(columns.map(str::to_owned));
-    let lines = groups.iter().map(|group| {
-        let names = [without_formula(&group.value), optional_text(&group.name), optional_text(&group.user_name)];
-        csv_line(names.into_iter().chain(count_fields(&group.counts)).chain(detail_fields(group)))
-    });
-    [heading].into_iter().chain(lines).collect()
+///
+/// # Errors
+///
+/// The errors of [`days`].
+pub(crate) fn groups<R: Serialize>(
+    groups: impl IntoIterator<Item = R>,
+    grouping: UsageGrouping,
+) -> serde_json::Result<String> {
+    let columns = [&[grouping.as_str(), "name", "user_name"], &COUNT_COLUMNS[..], &DETAIL_COLUMNS].concat();
+    csv_table(&columns, groups, |group, column| group.get(if column == grouping.as_str() { "value" } else { column }))
 }
 
-fn detail_fields(group: &UsageGroup) -> [String; DETAIL_COLUMNS.len()] {
-    let Some(details) = &group.details else { return Default::default() };
-    [
-        details.input_text_tokens.to_string(),
-        details.input_image_tokens.to_string(),
-        details.input_cached_tokens.to_string(),
-        details.output_text_tokens.to_string(),
-        details.output_image_tokens.to_string(),
-        details.host_input_tokens.to_string(),
-        details.host_output_tokens.to_string(),
-        details.replays.to_string(),
-        details.replayed_images.to_string(),
-        Usd::from_nanos(details.saved_nano_usd).to_string(),
-        details.saved_unknown.to_string(),
-        optional_number(UsageMeasure::P50.of_group(group)),
-        optional_number(UsageMeasure::P95.of_group(group)),
-    ]
+fn counts_table<R: Serialize>(columns: &[&str], rows: impl IntoIterator<Item = R>) -> serde_json::Result<String> {
+    csv_table(&[columns, &COUNT_COLUMNS].concat(), rows, |row, column| row.get(column))
 }
 
-fn record_fields(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [String; RECORD_COLUMNS.len()] {
-    let usage = record.usage.clone().unwrap_or_default();
-    let host = record.host_usage.clone().unwrap_or_default();
-    let input = usage.input_tokens_details.unwrap_or_default();
-    let output = usage.output_tokens_details.unwrap_or_default();
-    let cached = usage.cached_tokens_details.unwrap_or_default();
-    [
-        record.request_id.to_string(),
-        record.created_at.to_string(),
-        record.operation.clone(),
-        optional_text(&record.model),
-        record.stream.to_string(),
-        record.state.as_str().to_owned(),
-        optional_text(&record.error_code),
-        optional_text(&record.size),
-        optional_text(&record.quality),
-        optional_text(&record.output_format),
-        optional_number(record.n),
-        record.delivered.len().to_string(),
-        optional_number(usage.input_tokens),
-        optional_number(input.image_tokens),
-        optional_number(input.text_tokens),
-        optional_number(usage.output_tokens),
-        optional_number(output.image_tokens),
-        optional_number(output.text_tokens),
-        optional_number(usage.total_tokens),
-        optional_number(record.cost_usd),
-        optional_number(record.latency_ms),
-        optional_number(record.first_byte_ms),
-        record.attempts.len().to_string(),
-        optional_text(&record.account),
-        without_formula(&record.group),
-        record.user.to_string(),
-        optional_text(user_name),
-        record.key.to_string(),
-        optional_text(key_name),
-        optional_text(&record.end_user),
-        optional_text(&record.fallback),
-        record.injected_tool.to_string(),
-        optional_text(&record.error_reason),
-        optional_text(&record.error_detail),
-        optional_number(record.missing),
-        optional_text(&record.image_model),
-        optional_text(&record.host_model),
-        optional_number(host.input_tokens),
-        optional_number(host.output_tokens),
-        optional_number(host.total_tokens),
-        record.maybe_paid_twice.to_string(),
-        optional_number(record.cost_basis.map(CostBasis::as_str)),
-        optional_number(record.cost_reason.map(CostReason::as_str)),
-        optional_text(&record.price_version),
-        optional_number(cached.image_tokens),
-        optional_number(cached.text_tokens),
-        optional_number(host.cached_tokens_details.and_then(|details| details.text_tokens)),
-        optional_text(&record.adapted),
-    ]
+/// Returns the line of column names, and one line for each row; `value_of` finds the value of a column in a row.
+fn csv_table<R: Serialize>(
+    columns: &[&str],
+    rows: impl IntoIterator<Item = R>,
+    value_of: impl for<'a> Fn(&'a Value, &str) -> Option<&'a Value>,
+) -> serde_json::Result<String> {
+    let mut text = csv_line(columns.iter().map(|column| (*column).to_owned()));
+    for row in rows {
+        let row = serde_json::to_value(row)?;
+        text.push_str(&csv_line(columns.iter().map(|column| value_of(&row, column).map(cell).unwrap_or_default())));
+    }
+    Ok(text)
 }
 
-fn count_fields(counts: &UsageCounters) -> [String; COUNT_COLUMNS.len()] {
-    let UsageCounters { requests, succeeded, failed, refused, images, .. } = counts;
-    let UsageCounters { input_tokens, output_tokens, total_tokens, cost_usd, cost_unknown, .. } = counts;
-    [
-        requests.to_string(),
-        succeeded.to_string(),
-        failed.to_string(),
-        images.to_string(),
-        input_tokens.to_string(),
-        output_tokens.to_string(),
-        total_tokens.to_string(),
-        refused.to_string(),
-        cost_usd.to_string(),
-        cost_unknown.to_string(),
-    ]
+/// Returns a value as text: an empty text if it is unknown, and the length of a list. Every number with decimals is an
+/// amount of dollars.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Object(_) => String::new(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()).and_then(Usd::from_dollars) {
+            Some(dollars) => dollars.to_string(),
+            None => number.to_string(),
+        },
+        Value::String(text) => without_formula(text),
+        Value::Array(items) => items.len().to_string(),
+    }
 }
 
 fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
     let fields: Vec<String> = fields.into_iter().map(|field| quote_field(&field)).collect();
     fields.join(",") + "\r\n"
-}
-
-/// Returns the value as text, or an empty text if it is unknown.
-fn optional_number(value: Option<impl ToString>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-#[expect(clippy::ref_option, reason = "callers pass the fields of records")]
-fn optional_text(value: &Option<String>) -> String {
-    value.as_deref().map(without_formula).unwrap_or_default()
 }
 
 /// Escapes hidden characters, and returns a text that no spreadsheet treats as a formula. Some spreadsheets also treat
@@ -264,6 +221,7 @@ fn quote_field(field: &str) -> String {
 mod tests {
     use super::*;
     use crate::gateway::store::testing::finished_record;
+    use crate::gateway::usage::{DayCounts, NamedCounts, UsageGroup};
 
     #[test]
     fn a_field_is_quoted_only_if_necessary() {
@@ -274,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_table_without_rows_has_column_names() {
-        assert_eq!((record_heading() + &records([])).lines().count(), 1);
+        assert_eq!(records::<Value>([]).unwrap().lines().count(), 1);
         assert_eq!(
-            days(&[]),
+            days::<DayCounts>([]).unwrap(),
             "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens,refused,\
              cost_usd,cost_unknown\r\n"
         );
-        assert!(keys(&[]).starts_with("key,name,user,user_name,group,requests,"));
+        assert!(keys::<NamedCounts>([]).unwrap().starts_with("key,name,user,user_name,group,requests,"));
     }
 
     #[test]
@@ -288,7 +246,8 @@ mod tests {
         let details =
             crate::gateway::store::UsageDetails { replays: 2, saved_nano_usd: 40_000_000, ..Default::default() };
         let of_model = |value: &str, details| UsageGroup { value: value.to_owned(), details, ..UsageGroup::default() };
-        let written = groups(&[of_model("=m", Some(details)), of_model("n", None)], UsageGrouping::Model);
+        let rows = [of_model("=m", Some(details)), of_model("n", None)];
+        let written = groups(rows.iter().map(UsageGroup::to_line), UsageGrouping::Model).unwrap();
         let lines: Vec<&str> = written.lines().collect();
         assert!(lines[0].starts_with("model,name,user_name,requests,") && lines[0].ends_with(",p50_ms,p95_ms"));
         assert!(lines[1].starts_with("'=m,,,0,") && lines[1].ends_with(",2,0,0.04,0,,"), "{written}");
@@ -304,8 +263,8 @@ mod tests {
                 (hostile(), hostile(), hostile(), hostile());
             (record.image_model, record.host_model) = (hostile(), hostile());
             formula.clone_into(&mut record.group);
-            let record = NamedRecord { record, key_name: hostile(), user_name: hostile() };
-            let written = records([&record]);
+            let (key_name, user_name) = (Some(formula), Some(formula));
+            let written = records([CsvRecord { record: &record, key_name, user_name }]).unwrap();
             let guarded = quote_field(&format!("'{formula}"));
             assert_eq!(written.matches(&guarded).count(), 9, "{written}");
             assert_eq!(written.matches(formula).count(), 9, "{written}");

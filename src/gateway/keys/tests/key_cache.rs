@@ -16,12 +16,17 @@ async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {
     let other_process = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
     let audit = AuditContext::command();
     let disable = [KeyChange::Disable];
-    other_process.change_key(&audit, created.id.as_str(), None, &disable).await.unwrap().done().unwrap();
+    other_process.change_key(&audit, created.row.id.as_str(), None, &disable).await.unwrap().done().unwrap();
     assert!(fixture.authenticate(&header(&created)).await.is_ok(), "a known key needs no query");
     assert!(fixture.keys.refresh_once(true).await);
     assert!(fixture.is_invalid(&header(&created)).await);
 
-    other_process.change_key(&audit, created.id.as_str(), None, &[KeyChange::Enable]).await.unwrap().done().unwrap();
+    other_process
+        .change_key(&audit, created.row.id.as_str(), None, &[KeyChange::Enable])
+        .await
+        .unwrap()
+        .done()
+        .unwrap();
     assert!(fixture.keys.refresh_once(true).await);
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
     other_process.change_user(&audit, "ada", &[UserChange::Disable]).await.unwrap();
@@ -93,7 +98,7 @@ async fn a_key_that_another_process_has_just_rotated_is_accepted() {
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
     let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let keys = ApiKeys::new(&(Arc::clone(&other_process) as _), Pepper::new(other_process.pepper_key()));
-    let rotated = keys.rotate(&AuditContext::command(), created.id.as_str(), None, Duration::ZERO).await.unwrap();
+    let rotated = keys.rotate(&AuditContext::command(), created.row.id.as_str(), None, Duration::ZERO).await.unwrap();
     assert!(fixture.authenticate(&header(&rotated)).await.is_ok());
     assert!(fixture.is_invalid(&header(&created)).await);
 }
@@ -210,7 +215,7 @@ async fn a_deleted_key_is_removed_from_the_cache() {
     let created = fixture.create().await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
     assert_eq!(fixture.keys.cache.len(), 1);
-    fixture.keys.change(&AuditContext::command(), created.id.as_str(), None, KeyChange::Delete).await.unwrap();
+    fixture.keys.change(&AuditContext::command(), created.row.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.keys.cache.len(), 0);
     assert!(fixture.is_invalid(&header(&created)).await);
 }

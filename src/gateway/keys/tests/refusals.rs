@@ -20,14 +20,14 @@ async fn refused_requests_with_a_known_key_are_counted_for_the_key() {
     for _ in 0..3 {
         fixture.keys.note_refusal(&caller);
     }
-    fixture.change(&created.id, KeyChange::Disable).await.unwrap();
+    fixture.change(&created.row.id, KeyChange::Disable).await.unwrap();
     for _ in 0..2 {
         assert!(fixture.is_invalid(&header(&created)).await);
     }
-    assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 5)]);
+    assert_eq!(stored_counts(&fixture).await, [(created.row.id.to_string(), 5)]);
     // Later refusals are added to the written counts.
     assert!(fixture.is_invalid(&header(&created)).await);
-    assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 6)]);
+    assert_eq!(stored_counts(&fixture).await, [(created.row.id.to_string(), 6)]);
     let totals = fixture.sqlite.total_usage(&UsageFilter::default()).await.unwrap();
     assert_eq!((totals.refused, totals.requests), (6, 0));
 }
@@ -58,7 +58,7 @@ async fn counts_that_could_not_be_stored_are_written_later() {
     fixture.keys.write_refusals().await;
     fixture.keys.note_refusal(&caller);
     fixture.store.failure.set(None);
-    assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 2)]);
+    assert_eq!(stored_counts(&fixture).await, [(created.row.id.to_string(), 2)]);
 }
 
 #[tokio::test]

@@ -216,7 +216,10 @@ async fn unowned_keys_are_assigned_to_the_first_admin() {
         max_keys: None,
     };
     let created = keys.create(&AuditContext::system(), new_key).await.unwrap();
-    assert_eq!((created.user_name, keys.find(created.id.as_str(), None).await.unwrap().user_name), (None, None));
+    assert_eq!(
+        (created.row.user_name, keys.find(created.row.id.as_str(), None).await.unwrap().user_name),
+        (None, None)
+    );
 
     // The user that stands for "no owner" is not a real user: it is not listed, cannot be found and cannot be changed.
     let page = async || fixture.people.user_page(&UserFilter { limit: 10, ..UserFilter::default() }).await.unwrap();
@@ -229,10 +232,10 @@ async fn unowned_keys_are_assigned_to_the_first_admin() {
 
     // A member who joins does not receive the unowned keys.
     fixture.join("ben", UserRole::Member).await;
-    assert!(keys.find(created.id.as_str(), None).await.unwrap().user.is_nobody());
+    assert!(keys.find(created.row.id.as_str(), None).await.unwrap().user.is_nobody());
     let link = fixture.people.create_setup_link().await.unwrap().unwrap();
     fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home_origin()).await.unwrap();
-    let key = keys.find(created.id.as_str(), None).await.unwrap();
+    let key = keys.find(created.row.id.as_str(), None).await.unwrap();
     assert_eq!(key.user_name.as_deref(), Some("ada"));
     assert_eq!(page().await.total, 2);
     let rows = fixture.trail().await;

@@ -1,9 +1,12 @@
-//! The gateway that a command manages: the installation on this machine, or a gateway that is managed through its admin
-//! API.
+//! The gateway that a command manages: the installation on this machine, or a gateway at an address.
+//!
+//! A command is written once, as requests to the admin API. Those to another gateway go over HTTP; those to the
+//! installation on this machine are answered in this process, on its store, whether its gateway runs or not.
 //!
 //! A command works on another gateway only if an argument or a variable names it, and then says on standard error which
 //! one it is. A saved profile is used only if it is named. No message contains a token.
 
+mod local;
 pub(super) mod profile;
 
 use std::ffi::OsString;
@@ -21,6 +24,7 @@ use super::output::print_message;
 use super::secret::read_secret;
 use crate::client::{self, admin};
 use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
+pub(super) use local::LocalInstallation;
 use profile::{Profile, ProfileName};
 
 /// The variable with the address of a gateway.
@@ -40,7 +44,7 @@ pub(super) const PAGE_SIZE: i64 = 500;
 #[derive(Clone, Debug, Args)]
 pub(super) struct GatewayArgs {
     #[command(flatten)]
-    pub(super) installation: InstallationArgs,
+    installation: InstallationArgs,
     /// The address of a gateway that is managed through its admin API, in place of the installation on this machine
     /// [env: `IMAGATE_ADMIN_URL`]
     #[arg(long, value_name = "URL", global = true)]
@@ -60,41 +64,58 @@ pub(super) struct GatewayArgs {
     allow_http: bool,
 }
 
+/// The gateway that a command names.
+pub(super) enum NamedGateway {
+    /// The installation on this machine, whose store is not open yet.
+    Local(InstallationArgs),
+    /// A gateway at an address.
+    Remote(ManagedGateway),
+}
+
 /// A gateway that is managed through its admin API.
-pub(super) struct RemoteGateway {
+pub(super) struct ManagedGateway {
     pub(super) admin: admin::Client,
+    /// The address of the pages.
     pub(super) address: String,
+    /// The installation, if it is on this machine.
+    pub(super) local: Option<LocalInstallation>,
 }
 
 // === impl GatewayArgs ===
 
 impl GatewayArgs {
-    /// Returns the gateway that an argument or a variable names, and prints which one it is; `None` for the
-    /// installation on this machine.
+    /// Returns the gateway that an argument or a variable names, and prints which one it is if it is another one; by
+    /// default, the installation on this machine.
     ///
     /// Arguments go before variables, also those that name the installation; an address goes before a profile.
-    pub(super) fn remote(&self) -> Result<Option<RemoteGateway>, CommandFailure> {
+    pub(super) fn find(&self) -> Result<NamedGateway, CommandFailure> {
         self.check()?;
         if let Some(url) = &self.url {
-            return self.connect(url).map(Some);
+            return self.connect(url);
         }
         if let Some(name) = &self.profile {
-            return self.connect_to(name).map(Some);
+            return self.connect_to(name);
         }
         if self.installation.is_given() {
-            return Ok(None);
+            return Ok(NamedGateway::Local(self.installation.clone()));
         }
         if let Some(url) = text_variable(URL_VARIABLE)? {
-            return self.connect(&url).map(Some);
+            return self.connect(&url);
         }
-        let Some(name) = text_variable(PROFILE_VARIABLE)? else { return Ok(None) };
+        let Some(name) = text_variable(PROFILE_VARIABLE)? else {
+            return Ok(NamedGateway::Local(self.installation.clone()));
+        };
         let name = name.parse().map_err(|error| CommandFailure::Usage(format!("{PROFILE_VARIABLE}: {error}")))?;
-        self.connect_to(&name).map(Some)
+        self.connect_to(&name)
     }
 
-    /// Fails if another gateway is named: `reason` says why the command works only on the machine of the gateway.
-    pub(super) fn only_local(&self, command: &str, reason: &str) -> Result<(), CommandFailure> {
-        if self.remote()?.is_none() { Ok(()) } else { Err(only_local(command, reason)) }
+    /// Returns the installation on this machine. Fails if another gateway is named: `reason` says why the command works
+    /// only on the machine of the gateway.
+    pub(super) fn only_local(&self, command: &str, reason: &str) -> Result<InstallationArgs, CommandFailure> {
+        match self.find()? {
+            NamedGateway::Local(installation) => Ok(installation),
+            NamedGateway::Remote(_) => Err(only_local(command, reason)),
+        }
     }
 
     /// Refuses arguments that contradict each other.
@@ -119,14 +140,14 @@ impl GatewayArgs {
         Ok(())
     }
 
-    fn connect_to(&self, name: &ProfileName) -> Result<RemoteGateway, CommandFailure> {
+    fn connect_to(&self, name: &ProfileName) -> Result<NamedGateway, CommandFailure> {
         let Profile { url, token, allow_http } = Profile::load(name)?;
         let gateway = connect(&url, &token, allow_http || self.allow_http)?;
         print_message(&format!("gateway: {} (profile {name})", gateway.address));
-        Ok(gateway)
+        Ok(NamedGateway::Remote(gateway))
     }
 
-    fn connect(&self, url: &str) -> Result<RemoteGateway, CommandFailure> {
+    fn connect(&self, url: &str) -> Result<NamedGateway, CommandFailure> {
         let given = read_secret("the admin token", None, self.token_file.as_deref())?.or_else(|| self.token.clone());
         let token = match given {
             Some(token) => token,
@@ -134,7 +155,7 @@ impl GatewayArgs {
         };
         let gateway = connect(url, &token, self.allow_http)?;
         print_message(&format!("gateway: {}", gateway.address));
-        Ok(gateway)
+        Ok(NamedGateway::Remote(gateway))
     }
 }
 
@@ -145,14 +166,14 @@ fn no_token() -> CommandFailure {
 }
 
 /// Creates the client for a gateway.
-pub(super) fn connect(url: &str, token: &str, allow_http: bool) -> Result<RemoteGateway, CommandFailure> {
+pub(super) fn connect(url: &str, token: &str, allow_http: bool) -> Result<ManagedGateway, CommandFailure> {
     let admin = admin::builder(url, token).allow_http(allow_http).build();
     let admin = admin.map_err(|error| {
         let message = error.to_string();
         let hint = if message.contains("plain http") { " (`--allow-http`)" } else { "" };
         CommandFailure::Usage(format!("{message}{hint}"))
     })?;
-    Ok(RemoteGateway { address: admin.baseurl.clone(), admin })
+    Ok(ManagedGateway { address: admin.baseurl.clone(), admin, local: None })
 }
 
 /// Returns the failure of a command that the admin API does not have.
@@ -166,9 +187,24 @@ fn text_variable(name: &str) -> Result<Option<String>, CommandFailure> {
     text.map_err(|_| CommandFailure::Usage(format!("the environment variable {name} is not valid text")))
 }
 
-// === impl RemoteGateway ===
+// === impl NamedGateway ===
 
-impl RemoteGateway {
+impl NamedGateway {
+    /// Runs a command on the gateway. The store of the installation on this machine is open for the time of the command.
+    pub(super) fn run<T>(
+        self,
+        command: impl AsyncFnOnce(&ManagedGateway) -> Result<T, CommandFailure>,
+    ) -> Result<T, CommandFailure> {
+        match self {
+            Self::Remote(gateway) => gateway.run(command),
+            Self::Local(installation) => local::run(installation, command),
+        }
+    }
+}
+
+// === impl ManagedGateway ===
+
+impl ManagedGateway {
     /// Runs a command. A failure of the connection, and a refused token, come with advice.
     pub(super) fn run<T>(
         self,
