@@ -19,10 +19,7 @@ use crate::gateway::CurrentGateway;
 use crate::gateway::admission::Principal;
 use crate::gateway::console::Console;
 use crate::gateway::flow;
-use crate::gateway::front::{
-    self, AdmittingServer, HandlerResponse, JsonBody, RequestHead, ResponseCounter, TypedResponse, check_query,
-    run_handler,
-};
+use crate::gateway::front::{self, AdmittingServer, HandlerResponse, ResponseCounter, check_query, run_handler};
 use crate::gateway::people::Actor;
 use crate::gateway::work::{RequestWork, Work};
 use crate::wire::admin::{server, types};
@@ -40,7 +37,7 @@ pub(super) trait AdminServer: AdmittingServer + ResponseCounter {
     ) -> impl Future<Output = Result<(Arc<Console>, Actor), Error>> + Send;
 }
 
-type AdminRequest<S> = RequestHead<S>;
+type AdminRequest<S> = front::RequestHead<S>;
 
 impl AdminServer for CurrentGateway {
     async fn admit_actor(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<(Arc<Console>, Actor), Error> {
@@ -57,7 +54,7 @@ include!("../../../generated/admin_endpoints.rs");
 async fn run_operation<S: AdminServer, T: Serialize, F: Future<Output = Result<T, Error>>>(
     head: &AdminRequest<S>,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
-) -> TypedResponse<T> {
+) -> front::TypedResponse<T> {
     let reply = run_handler(head, async {
         let (console, actor) = admit(head).await?;
         let work = actor.work().clone();
@@ -69,9 +66,9 @@ async fn run_operation<S: AdminServer, T: Serialize, F: Future<Output = Result<T
 /// Does the same as [`run_operation`] for an operation with a body, which is read after authentication.
 async fn run_operation_with_body<S, T, B, F>(
     head: &AdminRequest<S>,
-    body: JsonBody<B>,
+    body: front::JsonBody<B>,
     operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
-) -> TypedResponse<T>
+) -> front::TypedResponse<T>
 where
     S: AdminServer,
     T: Serialize + Send + 'static,

@@ -15,7 +15,7 @@ use super::{
 use crate::gateway::limits::{LimitReservation, LimitStatus};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{Cost, CurrentPrices};
-use crate::gateway::store::BindingDigest;
+use crate::gateway::store::{BindingDigest, CostBasis};
 use crate::gateway::telemetry::Metrics;
 
 /// The maximum time for which the end of an answer waits until its record is durable (our choice).
@@ -159,7 +159,7 @@ impl OpenRecordState {
         // If an upstream was called as well, its tokens cannot be told apart from those of the simulator.
         let is_simulated = self.simulated_attempts > 0 && self.simulated_attempts == self.record.attempts.len();
         let cost = if is_simulated {
-            Cost { usd: Some(Usd::ZERO), ..Cost::default() }
+            Cost { usd: Some(Usd::ZERO), basis: CostBasis::Exact, reason: None, price_version: None }
         } else {
             self.prices.table().cost(&self.record)
         };

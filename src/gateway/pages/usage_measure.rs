@@ -94,8 +94,8 @@ mod tests {
         assert_eq!(format(UsageMeasure::Saved, 42_100_000), "$0.0421");
         assert_eq!(format(UsageMeasure::Success, 985_000), "98.5 %");
         for measure in UsageMeasure::ALL {
-            assert_eq!(from_code(measure.as_str()), Some(measure));
+            assert_eq!(measure.as_str().parse().ok(), Some(measure));
         }
-        assert_eq!(from_code("weight"), None);
+        assert!("weight".parse::<UsageMeasure>().is_err());
     }
 }

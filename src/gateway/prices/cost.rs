@@ -24,7 +24,7 @@ const CREATE_IMAGE: &str = "create_image";
 const CREATE_RESPONSE: &str = "create_response";
 
 /// The cost of a record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// The cost; `None` if it is unknown.
     pub(crate) usd: Option<Usd>,

@@ -161,7 +161,7 @@ impl BodyVisitor<'_> {
     ) -> Result<ValueSpan, Error> {
         let mut object = ObjectSummary::default();
         while let Some(value) = self.reader.next_value()? {
-            let name = self.reader.key().parse().ok();
+            let name = MemberName::find(self.reader.key());
             self.path.enter_member(self.reader.key());
             if name.is_some_and(|name| !object.seen.note(name)) {
                 return Err(fields::duplicate_parameter(self.path.write()).into());
@@ -186,7 +186,7 @@ impl BodyVisitor<'_> {
     ) -> Result<(), Error> {
         let read = name.filter(|name| REQUEST_MEMBERS.contains(name));
         if name.is_none()
-            && let Ok(name) = self.reader.key().to_ascii_lowercase().parse()
+            && let Some(name) = MemberName::find(&self.reader.key().to_ascii_lowercase())
             && REQUEST_MEMBERS.contains(&name)
         {
             // Some parsers do not distinguish case.

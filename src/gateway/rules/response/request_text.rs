@@ -124,7 +124,7 @@ impl TextCollector<'_> {
     ) -> Result<(), Error> {
         let key = reader.key();
         let (is_data, is_word) = (DATA_MEMBERS.contains(&key), WORDS.contains(&key));
-        if self.scope == TextScope::All && !is_word && key.parse::<MemberName>().is_err() {
+        if self.scope == TextScope::All && !is_word && MemberName::find(key).is_none() {
             let key = format!("{key}\n");
             self.push(&key, false);
         }
