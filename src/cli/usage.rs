@@ -207,3 +207,7 @@ fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_j
     }
     Ok(text)
 }
+
+fn parse_state(word: &str) -> Result<JobState, String> {
+    word.parse().map_err(|_| format!("`{word}` is not the state of a record"))
+}
