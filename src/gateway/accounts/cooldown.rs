@@ -20,8 +20,8 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The first and the longest cooldown after a 403, which refuses known credentials; each one is twice as long as the
 /// one before. A cooldown after 401s is not longer either.
-const UNFIT_MIN: Duration = Duration::from_secs(60);
-const UNFIT_MAX: Duration = Duration::from_secs(3600);
+const FORBIDDEN_MIN: Duration = Duration::from_secs(60);
+const UNAUTHORIZED_MAX: Duration = Duration::from_secs(3600);
 /// The cooldown after a 401, multiplied by the number of refusals in a row (our choice). It gives the upstream time to
 /// distribute a new key.
 const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
@@ -39,9 +39,6 @@ pub(crate) enum CooldownCause {
     TextExhausted,
     /// The account received too many requests for texts in a short time.
     TextThrottled,
-    /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
-    /// cause.
-    Unfit,
     /// The credentials were refused.
     Unauthorized,
     /// No token can be fetched at present.
@@ -150,8 +147,8 @@ impl AccountCooldown {
     /// The cooldown after a 403, which refuses known credentials, is longer than after a 401.
     pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
         let step = self.refusals.record_failure(timing);
-        let pause = if status == 403 { doubled(UNFIT_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
-        self.whole.extend_until(timing.now + pause.min(UNFIT_MAX), CooldownCause::Unauthorized);
+        let pause = if status == 403 { doubled(FORBIDDEN_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
+        self.whole.extend_until(timing.now + pause.min(UNAUTHORIZED_MAX), CooldownCause::Unauthorized);
         self.refusals.count
     }
 
@@ -195,7 +192,7 @@ impl AccountCooldown {
         match cause {
             CooldownCause::Exhausted | CooldownCause::Throttled => &mut self.images,
             CooldownCause::TextExhausted | CooldownCause::TextThrottled => &mut self.text,
-            CooldownCause::Unfit | CooldownCause::Unauthorized | CooldownCause::Token => &mut self.whole,
+            CooldownCause::Unauthorized | CooldownCause::Token => &mut self.whole,
         }
     }
 }
@@ -273,7 +270,6 @@ impl CooldownCause {
             Self::Throttled => "throttled",
             Self::TextExhausted => "text_exhausted",
             Self::TextThrottled => "text_throttled",
-            Self::Unfit => "unfit",
             Self::Unauthorized => "unauthorized",
             Self::Token => "token",
         }
@@ -292,7 +288,7 @@ impl CooldownCause {
     /// Parses a stored value, which another version of this program may have written.
     pub(super) fn parse(text: Option<&str>) -> Self {
         let windows = [Self::Exhausted, Self::Throttled, Self::TextExhausted, Self::TextThrottled];
-        let all = windows.into_iter().chain([Self::Unfit, Self::Unauthorized, Self::Token]);
+        let all = windows.into_iter().chain([Self::Unauthorized, Self::Token]);
         all.into_iter().find(|cause| Some(cause.as_str()) == text).unwrap_or(Self::Throttled)
     }
 
@@ -300,7 +296,7 @@ impl CooldownCause {
         match self {
             Self::Exhausted | Self::TextExhausted => EXHAUSTED_MAX,
             Self::Throttled | Self::TextThrottled => THROTTLED_MAX,
-            Self::Unfit | Self::Unauthorized => UNFIT_MAX,
+            Self::Unauthorized => UNAUTHORIZED_MAX,
             Self::Token => PAUSE_MAX,
         }
     }

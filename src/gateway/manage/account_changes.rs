@@ -68,7 +68,7 @@ pub(crate) async fn add(
         settings,
         sealed_credentials: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
     };
-    let first_key_disabled = is_billable(&account) && disable_first_key(config, store, audit).await?;
+    let first_key_disabled = is_billable(&account) && disable_first_key(store, audit).await?;
     let row = store.insert_account(audit, &new_account).await.map_err(|error| match error {
         StoreError::Conflict => ManageError::NameTaken(name.to_owned()),
         error => error.into(),

@@ -72,8 +72,8 @@ impl SessionStore for SqlStore {
         sessions::end_all(&self.writer, audit, user, kept_session).await.map_err(during("ending sessions"))
     }
 
-    async fn has_signed_in_from(&self, user: &UserId, sources: [&str; 2]) -> Result<bool, StoreError> {
-        sessions::has_signed_in_from(&self.readers, user, sources).await.map_err(during("looking up an address"))
+    async fn has_signed_in_from(&self, user: &UserId, network: &str) -> Result<bool, StoreError> {
+        sessions::has_signed_in_from(&self.readers, user, network).await.map_err(during("looking up an address"))
     }
 }
 

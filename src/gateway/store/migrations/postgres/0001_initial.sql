@@ -77,7 +77,7 @@ CREATE TABLE sessions (
     address      TEXT NOT NULL,
     agent        TEXT NOT NULL,
     -- The last time at which the user has proved who they are, with a password or a code.
-    proved_at    TEXT COLLATE "C"
+    proved_at    TEXT COLLATE "C" NOT NULL
 );
 
 CREATE INDEX sessions_of_user ON sessions (user_id);
@@ -439,9 +439,7 @@ CREATE INDEX records_by_key ON records (key_id, created_at, seq, user_id, group_
 CREATE INDEX records_by_user ON records (user_id, created_at, seq, group_name, model);
 CREATE INDEX records_by_group ON records (group_name, created_at, seq);
 CREATE INDEX records_by_model ON records (model, created_at, seq, group_name) WHERE model IS NOT NULL;
-CREATE INDEX records_by_end_user ON records (end_user, created_at, seq, key_id, user_id, group_name)
-    INCLUDE (state, image_count, input_tokens, output_tokens, total_tokens, host_input_tokens, host_output_tokens,
-        host_total_tokens, cost_nano_usd)
+CREATE INDEX records_by_end_user ON records (end_user, created_at, seq, key_id, user_id, group_name, model)
     WHERE end_user IS NOT NULL;
 CREATE INDEX records_by_account ON records (account, created_at, seq, key_id, user_id, group_name, model)
     WHERE account IS NOT NULL;

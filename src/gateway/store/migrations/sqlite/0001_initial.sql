@@ -35,7 +35,6 @@ INSERT INTO users (id, name, role, created_at)
 CREATE TABLE groups (
     id         TEXT PRIMARY KEY NOT NULL,
     name       TEXT NOT NULL UNIQUE,
-    delivery   TEXT,
     created_at TEXT NOT NULL,
     deleted_at TEXT,
     -- The policy of a group that the settings file does not have: a JSON object with the names of `[[groups]]`. It names
@@ -78,7 +77,7 @@ CREATE TABLE sessions (
     address      TEXT NOT NULL,
     agent        TEXT NOT NULL,
     -- The last time at which the user has proved who they are, with a password or a code.
-    proved_at    TEXT
+    proved_at    TEXT NOT NULL
 ) STRICT;
 
 CREATE INDEX sessions_of_user ON sessions (user_id);
@@ -337,7 +336,6 @@ CREATE TABLE records (
     output_image_tokens INTEGER,
     output_text_tokens  INTEGER,
     total_tokens        INTEGER,
-    cost_usd            REAL,
     latency_ms          INTEGER,
     first_byte_ms       INTEGER,
     attempts            TEXT NOT NULL DEFAULT '[]',

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::audit_trail::{self, AuditEvent};
-use super::super::decode::{optional_timestamp, parsed, text};
+use super::super::decode::{parsed, text};
 use super::super::dialect::{DbConnection, DbPool, DbRow, indexed_by};
 use super::super::transaction::transact;
 use super::{identities, second_factors, users};
@@ -28,7 +28,7 @@ pub(in super::super::super) const REFUSAL_LIMIT_REACHED: &str = concat!(
     WHERE action = 'session.refuse' AND target_id IS NOT DISTINCT FROM $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) AS refused WHERE at > $3)"
 );
 
-/// The most networks of one user that are remembered (our choice). Rows of older versions have single addresses.
+/// The most networks of one user that are remembered (our choice).
 const KNOWN_NETWORKS_MAX: i64 = 64;
 
 pub(super) async fn sign_in(
@@ -230,19 +230,18 @@ pub(super) async fn end_all(
     })
 }
 
-pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, [first, second]: [&str; 2]) -> sqlx::Result<bool> {
+pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, network: &str) -> sqlx::Result<bool> {
     let query =
-        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address IN ($2, $3))");
-    query.bind(user.as_str()).bind(first).bind(second).fetch_one(pool).await
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address = $2)");
+    query.bind(user.as_str()).bind(network).fetch_one(pool).await
 }
 
 fn session_from_row(row: &DbRow) -> sqlx::Result<SessionRow> {
-    let created_at = parsed(row, "created_at")?;
     Ok(SessionRow {
         id: text(row, "id")?,
         user: text(row, "user_id")?,
-        created_at,
-        proved_at: optional_timestamp(row, "proved_at")?.unwrap_or(created_at),
+        created_at: parsed(row, "created_at")?,
+        proved_at: parsed(row, "proved_at")?,
         last_seen_at: parsed(row, "last_seen_at")?,
         address: text(row, "address")?,
         agent: text(row, "agent")?,
