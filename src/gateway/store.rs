@@ -80,8 +80,9 @@ pub(crate) use keys::{
 pub(crate) use master_key::MasterKey;
 pub(crate) use opening::open_store;
 pub(crate) use people::{
-    AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose,
-    PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow, UserSort,
+    AdminTokenRow, AdminTokenStore, GroupDeletionOutcome, GroupRow, GroupStore, LinkRedemption, LinkRow, LinkStore,
+    NewLink, NewUser, OneTimeLinkPurpose, PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
+    UserSort, UserStore,
 };
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;

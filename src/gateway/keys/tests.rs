@@ -10,9 +10,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
-use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::new_store;
-use crate::gateway::store::{PepperKey, SqliteStore, UserChange, UserChangeOutcome};
+use crate::gateway::store::{
+    GroupStore as _, InstallationStore as _, PepperKey, SqliteStore, UserChange, UserChangeOutcome, UserStore as _,
+};
 use double::KeyStoreDouble;
 
 struct Fixture {

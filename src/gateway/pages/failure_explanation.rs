@@ -4,7 +4,6 @@
 //! It is made from the record alone, so a page must not state more than the record knows. All texts are keys of the
 //! catalogues.
 
-use crate::error::ApiErrorCode;
 use crate::wire::admin::types::{CostBasis, Record, RecordClass, RecordReason, RecordState};
 
 /// The number of accounts that can reject a request in the same way before the gateway asks no other.

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::error_conversion::during;
-use super::sql::transaction::transact;
+use super::sql::transaction::{rollback, transact};
 use crate::gateway::store::StoreError;
 use crate::gateway::store::shared_attempts::{AttemptBucket, SharedAttempts};
 
@@ -50,7 +50,7 @@ async fn add(store: &PostgresStore, buckets: &[AttemptBucket]) -> sqlx::Result<O
         let filled = |bucket: &AttemptBucket| filled.get(&bucket.hash.0[..]).copied().unwrap_or_default();
         let longest = buckets.iter().map(|bucket| wait(bucket, filled(bucket))).max();
         if let Some(wait) = longest.filter(|wait| !wait.is_zero()) {
-            return Ok(Some(wait));
+            return Ok(rollback(Some(wait)));
         }
         sqlx::query(ADD).bind(hashes(buckets)).bind(seconds(buckets)).execute(&mut *transaction).await?;
         sqlx::query(REMOVE_EMPTY).execute(&mut *transaction).await?;

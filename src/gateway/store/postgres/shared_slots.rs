@@ -6,7 +6,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::PostgresStore;
 use super::error_conversion::during;
-use super::sql::transaction::transact;
+use super::sql::transaction::{rollback, transact};
 use crate::gateway::store::shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots,
 };
@@ -53,7 +53,7 @@ async fn exchange(
         sqlx::query(LOCK).execute(&mut *transaction).await?;
         let rows = sqlx::query(FIND_OTHERS).bind(store.node.as_str()).fetch_all(&mut *transaction).await?;
         let others = rows.iter().map(other_node_slots).collect::<sqlx::Result<_>>()?;
-        let Some(slots) = decide(others) else { return Ok(()) };
+        let Some(slots) = decide(others) else { return Ok(rollback(())) };
         write(&mut transaction, &store.node, &slots).await?;
     })
 }

@@ -20,8 +20,8 @@ use super::*;
 use crate::gateway::store::sql_connection::SqlConnection as _;
 use crate::gateway::store::testing::{finished_record, new_postgres_database, new_postgres_store, running_record};
 use crate::gateway::store::{
-    AuditContext, InstallationStore as _, JobState, PeopleStore as _, Record, RecordFilter, RequestId,
-    UsageDetailStore as _, UsageFilter, UsageGrouping, UsageStore as _,
+    AuditContext, GroupStore as _, InstallationStore as _, JobState, Record, RecordFilter, RequestId,
+    UsageDetailStore as _, UsageFilter, UsageGrouping, UsageStore as _, UserStore as _,
 };
 
 /// A key that the settings of all nodes give.

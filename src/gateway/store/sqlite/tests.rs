@@ -17,8 +17,8 @@ use crate::gateway::store::testing::{
     child_dir, database_at_migration, execute, finished_record, new_store, running_record, spawn_child,
 };
 use crate::gateway::store::{
-    AccountStore as _, AuditContext, InstallationStore as _, PeopleStore as _, Record, RecordFilter, TokenStore as _,
-    UsageStore as _,
+    AccountStore as _, AuditContext, InstallationStore as _, Record, RecordFilter, TokenStore as _, UsageStore as _,
+    UserStore as _,
 };
 
 const DATABASE: &str = "imagate.db";

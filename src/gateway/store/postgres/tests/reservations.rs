@@ -3,10 +3,10 @@
 use chrono::Utc;
 
 use super::*;
-use crate::gateway::store::UtcDay;
 use crate::gateway::store::reservations::{
     HeldMoney, NewReservation, ReservationDecision, ReservationSubject, ReservationSubjectKind,
 };
+use crate::gateway::store::{SharedReservations, UtcDay};
 
 fn today() -> UtcDay {
     UtcDay::from(Utc::now().date_naive())

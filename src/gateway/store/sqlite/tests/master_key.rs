@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::store::key_file::KeyFile;
-use crate::gateway::store::{AuditContext, KeyStore as _, NewAccount};
+use crate::gateway::store::{AuditContext, NewAccount};
 
 const NEXT_KEY_FILE: &str = "master.key.new";
 const CANARY: &[u8] = b"canary-credential-of-an-upstream";
