@@ -293,11 +293,8 @@ async fn a_user_who_has_signed_in_from_an_ipv6_network_is_not_locked_out_at_its_
         assert!(!is_rate_limited(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");
     }
     assert!(is_rate_limited(&fixture, "ada", "198.51.100.21").await);
-    for (address, is_known) in [
-        ("2001:db8:1:2:ffff::7", true),
-        ("2001:db8:1:3::1", false),
-        ("::ffff:192.0.2.1", true),
-    ] {
+    for (address, is_known) in [("2001:db8:1:2:ffff::7", true), ("2001:db8:1:3::1", false), ("::ffff:192.0.2.1", true)]
+    {
         let result = fixture.sign_in("ada", PASSWORD, address).await;
         assert_eq!(result.is_ok(), is_known, "{address}: {result:?}");
     }

@@ -105,7 +105,7 @@ impl AccountStore for SqlStore {
         query.push_bind(at.to_string());
         query.push(" WHERE source = 'file' AND absent_since IS NULL AND name NOT IN ");
         push_json_texts(&mut query, names);
-        self.execute("marking accounts that left the file", query.build()).await
+        self.execute_change("marking accounts that left the file", query.build()).await
     }
 
     async fn find_bindings(&self, digests: &[&str]) -> Result<Vec<AccountBinding>, StoreError> {

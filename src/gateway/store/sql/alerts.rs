@@ -115,7 +115,7 @@ impl AlertStore for SqlStore {
         );
         let update = update.bind(&delivery.alert.id).bind(&delivery.channel).bind(i64::from(delivery.attempt));
         let update = update.bind(state).bind(due_at.to_string()).bind(error);
-        self.execute("noting the delivery of an alert", update).await.map(drop)
+        self.execute_change("noting the delivery of an alert", update).await.map(drop)
     }
 
     async fn list_alerts(&self, limit: u32) -> Result<Vec<AlertRow>, StoreError> {
@@ -141,7 +141,7 @@ impl AlertStore for SqlStore {
 
     async fn remove_old_alerts(&self, before: Timestamp) -> Result<u64, StoreError> {
         let delete = sqlx::query("DELETE FROM alerts WHERE created_at < $1").bind(before.to_string());
-        self.execute("removing old alerts", delete).await
+        self.execute_change("removing old alerts", delete).await
     }
 }
 

@@ -92,7 +92,7 @@ impl KeyStore for SqlStore {
 
     async fn forget_first_key(&self) -> Result<(), StoreError> {
         let update = sqlx::query("UPDATE milestones SET name = $1 WHERE name LIKE 'first_key:%'").bind(FIRST_KEY_NOTE);
-        self.execute("storing that the first key is disabled", update).await.map(drop)
+        self.execute_change("storing that the first key is disabled", update).await.map(drop)
     }
 
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
@@ -149,7 +149,7 @@ impl KeyStore for SqlStore {
         let mut update = QueryBuilder::new("UPDATE keys SET last_used_at = ");
         update.push_bind(at.to_string()).push(" WHERE id IN ");
         push_json_texts(&mut update, json!(keys).to_string());
-        self.execute("storing the use of keys", update.build()).await.map(drop)
+        self.execute_change("storing the use of keys", update.build()).await.map(drop)
     }
 
     async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {

@@ -29,7 +29,11 @@ impl SqlStore {
     }
 
     /// Makes a change, and returns the number of rows that it has changed.
-    pub(super) async fn execute(&self, doing: &'static str, change: SqlStatement<'_>) -> Result<u64, StoreError> {
+    pub(super) async fn execute_change(
+        &self,
+        doing: &'static str,
+        change: SqlStatement<'_>,
+    ) -> Result<u64, StoreError> {
         let result = change.execute(&self.writer).await;
         result.map(|result| result.rows_affected()).map_err(during(doing))
     }

@@ -30,7 +30,7 @@ impl TokenStore for SqlStore {
              WHERE tokens.holder IS NULL OR tokens.holder = excluded.holder OR tokens.held_until <= $3",
         );
         let claim = claim.bind(account).bind(holder).bind(now.to_string()).bind(until.to_string());
-        Ok(self.execute("claiming the right to fetch a token", claim).await? == 1)
+        Ok(self.execute_change("claiming the right to fetch a token", claim).await? == 1)
     }
 
     async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError> {
@@ -39,18 +39,18 @@ impl TokenStore for SqlStore {
              WHERE account = $1 AND holder = $2",
         );
         let update = update.bind(account).bind(holder).bind(sealed).bind(Timestamp::now().to_string());
-        Ok(self.execute("storing a token", update).await? == 1)
+        Ok(self.execute_change("storing a token", update).await? == 1)
     }
 
     async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError> {
         let update =
             sqlx::query("UPDATE tokens SET holder = NULL, held_until = NULL WHERE account = $1 AND holder = $2");
         let update = update.bind(account).bind(holder);
-        self.execute("releasing the right to fetch a token", update).await.map(drop)
+        self.execute_change("releasing the right to fetch a token", update).await.map(drop)
     }
 
     async fn delete_token(&self, account: &str) -> Result<(), StoreError> {
         let delete = sqlx::query("DELETE FROM tokens WHERE account = $1").bind(account);
-        self.execute("deleting a token", delete).await.map(drop)
+        self.execute_change("deleting a token", delete).await.map(drop)
     }
 }

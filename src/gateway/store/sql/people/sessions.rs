@@ -104,7 +104,7 @@ impl SessionStore for SqlStore {
     async fn record_session_use(&self, id: &SessionId, at: Timestamp) -> Result<(), StoreError> {
         let update = sqlx::query("UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2");
         let update = update.bind(id.as_str()).bind(at.to_string());
-        self.execute("storing the use of a session", update).await.map(drop)
+        self.execute_change("storing the use of a session", update).await.map(drop)
     }
 
     async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {

@@ -99,7 +99,7 @@ impl AdminTokenStore for SqlStore {
     async fn record_admin_token_use(&self, id: &TokenId, at: Timestamp) -> Result<(), StoreError> {
         let update = sqlx::query("UPDATE admin_tokens SET last_used_at = $2 WHERE id = $1");
         let update = update.bind(id.as_str()).bind(at.to_string());
-        self.execute("storing the use of an admin token", update).await.map(drop)
+        self.execute_change("storing the use of an admin token", update).await.map(drop)
     }
 
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
