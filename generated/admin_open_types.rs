@@ -4702,14 +4702,14 @@ pub struct Usage {
     /// The counts of the whole period. Its `value` is empty.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub overall: ::std::option::Option<UsageGroup>,
-    /// About how many records of all users the detailed counts do not have yet; members get a count of one in place of any other. None, except while the records of before an upgrade are counted, which takes up to some hours for ten million.
+    /// About how many records of all users the detailed counts do not have yet; members get a count of one in place of any other. None, except after many records were added at once, such as by an import: they are counted within some hours.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub pending_records: ::std::option::Option<u64>,
     /// The first day that counts, in UTC.
     pub since: ::chrono::naive::NaiveDate,
     /// Counts of requests.
     pub totals: UsageCounts,
-    /// Requests of the period that have no detailed counts, because their records were removed before an upgrade made such counts, or are pending.
+    /// Requests of the period that have no detailed counts, because their records were removed before they were counted, or are pending.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub undetailed_requests: ::std::option::Option<u64>,
     /// The last day that counts, in UTC.

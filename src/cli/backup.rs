@@ -74,7 +74,7 @@ impl BackupCommand {
             return Ok(print_json(&json!({
                 "file": output, "bytes": bytes, "created_at": manifest.created_at, "version": manifest.version,
                 "schema_version": manifest.schema_version, "master_key": manifest.master_key, "sealed": is_sealed,
-                "counts": manifest.listed_counts(),
+                "counts": manifest.listed_counts,
             }))?);
         }
         print(&format!("{}: {bytes} bytes, {}\n", output.display(), contents(&manifest)))?;
@@ -108,7 +108,7 @@ pub(super) fn configured_key(config: &Config) -> Result<Option<MasterKey>, Comma
 
 /// Describes the contents of a backup.
 pub(super) fn contents(manifest: &BackupManifest) -> String {
-    format!("{}, schema version {}", counts_text(manifest.listed_counts()), manifest.schema_version)
+    format!("{}, schema version {}", counts_text(&manifest.listed_counts), manifest.schema_version)
 }
 
 /// Returns the numbers of rows as text, those that grow fastest first.

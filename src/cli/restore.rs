@@ -45,7 +45,7 @@ impl RestoreCommand {
             return Ok(print_json(&json!({
                 "data_dir": config.data_dir, "created_at": manifest.created_at, "version": manifest.version,
                 "schema_version": manifest.schema_version, "master_key": manifest.master_key,
-                "counts": manifest.listed_counts(), "valid_keys": keys.collect::<Vec<_>>(),
+                "counts": manifest.listed_counts, "valid_keys": keys.collect::<Vec<_>>(),
             }))?);
         }
         print(&format!("{}: {}\n", config.data_dir.display(), contents(&manifest)))?;

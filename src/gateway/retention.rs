@@ -126,7 +126,7 @@ mod tests {
         AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, ReservationSubjectKind, RowWrite,
         SqliteStore, Store, UsageFilter,
     };
-    use crate::gateway::store::{PeopleStore as _, UsageStore as _};
+    use crate::gateway::store::{PeopleStore as _, UsageStore as _, UserStore as _};
 
     const DAY: Duration = Duration::from_secs(86_400);
 

@@ -163,7 +163,7 @@ impl OpenGateway {
         let lock = store.lock_for_serving()?;
         manage::remove_implicit_simulator(config, &*store).await?;
         if config.accounts.iter().any(manage::is_billable) || manage::has_billable_store_account(&*store).await? {
-            manage::disable_first_key(config, &*store, &AuditContext::system()).await?;
+            manage::disable_first_key(&*store, &AuditContext::system()).await?;
         }
         let (group_refresh, changes) = group_refresh_channel();
         manage::sync_configured_rows(config, &*store).await?;

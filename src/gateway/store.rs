@@ -77,8 +77,8 @@ pub(crate) use keys::{KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash,
 pub(crate) use master_key::MasterKey;
 pub(crate) use opening::open_store;
 pub(crate) use people::{
-    AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose,
-    PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRow,
+    AdminTokenRow, AdminTokenStore, GroupDeletionOutcome, GroupRow, GroupStore, LinkRedemption, LinkRow, LinkStore,
+    NewLink, NewUser, OneTimeLinkPurpose, PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRow, UserStore,
 };
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;

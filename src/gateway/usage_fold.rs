@@ -31,14 +31,12 @@ const FIRST_BATCH_RECORDS: u32 = 50;
 const MIN_BATCH_RECORDS: u32 = 10;
 const MAX_BATCH_RECORDS: u32 = 10_000;
 
-/// The pace of new records, and that of the records of before an upgrade (our choice). The write of a record may have to
-/// wait for a step, unless several nodes write; larger steps share more of their rows.
-const PACE: FoldPace = FoldPace { step: Duration::from_millis(50), pause_factor: 2 };
-const HISTORY_PACE: FoldPace = FoldPace { step: Duration::from_millis(200), pause_factor: 1 };
-const SHARED_HISTORY_PACE: FoldPace = FoldPace { step: Duration::from_secs(2), pause_factor: 1 };
+/// The duration of a step to which the number of its records is adapted (our choice). The write of a record may have to
+/// wait for a step.
+const STEP: Duration = Duration::from_millis(50);
 
-/// The number of steps of one run after which the records are regarded as those of before an upgrade (our choice).
-const HISTORY_STEPS: u32 = 100;
+/// The pause after a step, as a multiple of its duration (our choice).
+const PAUSE_FACTOR: u32 = 2;
 
 /// The shortest pause (our choice).
 const MIN_PAUSE: Duration = Duration::from_millis(5);
@@ -52,15 +50,6 @@ pub(crate) struct UsageFoldTask {
     replays: Arc<ReplayCounter>,
     stop_token: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// The share of the database's time that the task takes.
-#[derive(Clone, Copy)]
-struct FoldPace {
-    /// The duration of a step to which the number of its records is adapted.
-    step: Duration,
-    /// After each step the task pauses for this many times its duration, so that others can use the database.
-    pause_factor: u32,
 }
 
 /// The records that may be counted: those that were visible long enough ago.
@@ -132,27 +121,25 @@ fn log_failure(error: &StoreError) {
 
 /// Counts all records that may be counted, in steps of at most `limit` records, which is adapted to their duration.
 async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords, limit: &mut u32) -> Result<(), StoreError> {
-    let (delay, history_pace) =
-        if store.commits_out_of_order() { (LATE_COMMITS, SHARED_HISTORY_PACE) } else { (Duration::ZERO, HISTORY_PACE) };
+    let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
-    for step in 0_u32.. {
-        let pace = if step < HISTORY_STEPS { PACE } else { history_pace };
+    loop {
         let start = Instant::now();
         if store.fold_records(up_to, *limit).await? == 0 {
             break;
         }
         let duration = start.elapsed();
-        *limit = adapt_limit(*limit, duration, pace.step);
-        sleep((duration * pace.pause_factor).max(MIN_PAUSE)).await;
+        *limit = adapt_limit(*limit, duration);
+        sleep((duration * PAUSE_FACTOR).max(MIN_PAUSE)).await;
     }
     Ok(())
 }
 
 /// The number of records for the next step, after one of `limit` records that took so long.
-fn adapt_limit(limit: u32, duration: Duration, target: Duration) -> u32 {
-    let next = if duration > target {
+fn adapt_limit(limit: u32, duration: Duration) -> u32 {
+    let next = if duration > STEP {
         limit / 2
-    } else if duration < target / 2 {
+    } else if duration < STEP / 2 {
         limit * 2
     } else {
         limit
@@ -183,12 +170,10 @@ mod tests {
 
     #[test]
     fn a_slow_step_is_followed_by_a_smaller_one() {
-        let target = PACE.step;
-        let adapt_limit = |limit, duration| adapt_limit(limit, duration, target);
-        assert_eq!(adapt_limit(50, target * 2), 25);
-        assert_eq!(adapt_limit(50, target), 50);
+        assert_eq!(adapt_limit(50, STEP * 2), 25);
+        assert_eq!(adapt_limit(50, STEP), 50);
         assert_eq!(adapt_limit(50, Duration::ZERO), 100);
-        assert_eq!(adapt_limit(MIN_BATCH_RECORDS, target * 9), MIN_BATCH_RECORDS);
+        assert_eq!(adapt_limit(MIN_BATCH_RECORDS, STEP * 9), MIN_BATCH_RECORDS);
         assert_eq!(adapt_limit(MAX_BATCH_RECORDS, Duration::ZERO), MAX_BATCH_RECORDS);
     }
 

@@ -252,28 +252,6 @@ fn the_first_key_ends_at_a_start_with_accounts_of_the_file() {
     assert_eq!(keys[0]["state"], "disabled", "{keys}");
 }
 
-#[test]
-fn no_account_is_used_while_it_is_unknown_whether_a_first_key_was_printed() {
-    let home = TempDir::new().expect("a directory");
-    let program = || Program::new(home.path()).env("IT_SECRET", "sk-upstream");
-    drop(program().args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).serve());
-    // Earlier versions noted the id of the key in this file. A folder in its place stands for any that cannot be read.
-    let marker = home.path().join("data/welcomed");
-    std::fs::create_dir(&marker).expect("a folder");
-    let words = ["account", "add", "--data-dir", "data", "--name", "real", "--api-key-env", "IT_SECRET"];
-    let add = || program().args(words).args(["--base-url", "https://upstream.example/v1"]).run();
-    let refused = add();
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("the key that the first start printed"), "{refused:?}");
-    std::fs::remove_dir(&marker).expect("a folder");
-    let keys = |words: &[&str]| program().args(["key"]).args(words).args(["--json", "--data-dir", "data"]).run().json();
-    let noted = keys(&["create", "--name", "noted in the file"]);
-    std::fs::write(&marker, noted["id"].as_str().expect("an id")).expect("a file");
-    assert!(add().stderr.contains("is disabled"));
-    let states: Vec<_> = keys(&["list"]).as_array().expect("keys").iter().map(|key| key["state"].clone()).collect();
-    assert_eq!(states, ["disabled", "disabled"]);
-}
-
 /// Starts a gateway without any account, which prints a key, and checks that `add_account` disables that key.
 #[track_caller]
 fn check_first_key_ends(env: &[(&str, &str)], config: &str, add_account: impl FnOnce(&Server, &Path)) {

@@ -22,8 +22,8 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The first and the longest cooldown after a 403, which refuses known credentials; each one is twice as long as the
 /// one before. A cooldown after 401s is not longer either.
-const UNFIT_MIN: Duration = Duration::from_secs(60);
-const UNFIT_MAX: Duration = Duration::from_secs(3600);
+const FORBIDDEN_MIN: Duration = Duration::from_secs(60);
+const UNAUTHORIZED_MAX: Duration = Duration::from_secs(3600);
 /// The cooldown after a 401, multiplied by the number of refusals in a row (our choice). It gives the upstream time to
 /// distribute a new key.
 const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
@@ -41,9 +41,6 @@ word_enum! {
         TextExhausted = "text_exhausted",
         /// The account received too many requests for texts in a short time.
         TextThrottled = "text_throttled",
-        /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
-        /// cause.
-        Unfit = "unfit",
         /// The credentials were refused.
         Unauthorized = "unauthorized",
         /// No token can be fetched at present.
@@ -153,8 +150,8 @@ impl AccountCooldown {
     /// The cooldown after a 403, which refuses known credentials, is longer than after a 401.
     pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
         let step = self.refusals.record_failure(timing);
-        let pause = if status == 403 { doubled(UNFIT_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
-        self.whole.extend_until(timing.now + pause.min(UNFIT_MAX), CooldownCause::Unauthorized);
+        let pause = if status == 403 { doubled(FORBIDDEN_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
+        self.whole.extend_until(timing.now + pause.min(UNAUTHORIZED_MAX), CooldownCause::Unauthorized);
         self.refusals.count
     }
 
@@ -198,7 +195,7 @@ impl AccountCooldown {
         match cause {
             CooldownCause::Exhausted | CooldownCause::Throttled => &mut self.images,
             CooldownCause::TextExhausted | CooldownCause::TextThrottled => &mut self.text,
-            CooldownCause::Unfit | CooldownCause::Unauthorized | CooldownCause::Token => &mut self.whole,
+            CooldownCause::Unauthorized | CooldownCause::Token => &mut self.whole,
         }
     }
 }
@@ -288,7 +285,7 @@ impl CooldownCause {
         match self {
             Self::Exhausted | Self::TextExhausted => EXHAUSTED_MAX,
             Self::Throttled | Self::TextThrottled => THROTTLED_MAX,
-            Self::Unfit | Self::Unauthorized => UNFIT_MAX,
+            Self::Unauthorized => UNAUTHORIZED_MAX,
             Self::Token => PAUSE_MAX,
         }
     }

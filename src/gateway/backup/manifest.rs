@@ -28,9 +28,8 @@ pub(crate) struct BackupManifest {
     pub(crate) master_key: MasterKeyInclusion,
     /// The number of rows of each table, also of those that no list shows. A restore compares it.
     pub(super) counts: BTreeMap<String, u64>,
-    /// The number of rows of each table that lists show; empty in a backup of an earlier version.
-    #[serde(default)]
-    pub(super) listed_counts: BTreeMap<String, u64>,
+    /// The number of rows of each table that lists show.
+    pub(crate) listed_counts: BTreeMap<String, u64>,
     /// The files, in their order.
     pub(super) files: Vec<BackupFile>,
 }
@@ -91,11 +90,6 @@ impl BackupManifest {
             listed_counts: facts.listed_counts,
             files: files?,
         })
-    }
-
-    /// The number of rows of each table, as lists show them if that is known.
-    pub(crate) fn listed_counts(&self) -> &BTreeMap<String, u64> {
-        if self.listed_counts.is_empty() { &self.counts } else { &self.listed_counts }
     }
 
     /// The manifest as it is written.

@@ -181,12 +181,12 @@ fn read_agent_turn(headers: &HeaderMap) -> Option<String> {
     (1..=AGENT_TURN_MAX_BYTES).contains(&text.len()).then(|| text.to_owned())
 }
 
-/// Reads the fallback header, which accepts the words of the configuration and two older words.
+/// Reads the fallback header, which accepts the words of the configuration.
 fn read_fallback(headers: &HeaderMap) -> Result<Option<FallbackPolicy>, Rejection> {
     match headers.get(IMAGE_FALLBACK_HEADER).map(http::HeaderValue::as_bytes) {
         None => Ok(None),
-        Some(b"never" | b"off") => Ok(Some(FallbackPolicy::Never)),
-        Some(b"unpaid" | b"ladder") => Ok(Some(FallbackPolicy::Unpaid)),
+        Some(b"never") => Ok(Some(FallbackPolicy::Never)),
+        Some(b"unpaid") => Ok(Some(FallbackPolicy::Unpaid)),
         Some(b"always") => Ok(Some(FallbackPolicy::Always)),
         Some(_) => {
             let message = "The header 'x-imagate-fallback' may be 'never', 'unpaid' or 'always'.";
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn each_header_is_read() {
         let options =
-            read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "off")])
+            read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "never")])
                 .expect("the headers are valid");
         let off = Some(FallbackPolicy::Never);
         assert_eq!(
@@ -245,9 +245,7 @@ mod tests {
     fn the_fallback_header_accepts_configured_and_older_words() {
         for (value, choice) in [
             ("never", FallbackPolicy::Never),
-            ("off", FallbackPolicy::Never),
             ("unpaid", FallbackPolicy::Unpaid),
-            ("ladder", FallbackPolicy::Unpaid),
             ("always", FallbackPolicy::Always),
         ] {
             assert_eq!(

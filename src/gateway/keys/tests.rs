@@ -10,9 +10,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
-use crate::gateway::store::InstallationStore as _;
-use crate::gateway::store::testing::{legacy_installation, new_store};
-use crate::gateway::store::{PepperKey, SqliteStore, UserChange, UserChangeOutcome};
+use crate::gateway::store::testing::new_store;
+use crate::gateway::store::{
+    GroupStore as _, InstallationStore as _, PepperKey, SqliteStore, UserChange, UserChangeOutcome, UserStore as _,
+};
 use double::KeyStoreDouble;
 
 struct Fixture {
@@ -373,24 +374,6 @@ async fn invalid_key_properties_are_refused_before_anything_is_stored() {
     }
     assert_eq!(fixture.calls(), calls_before);
     assert_eq!(fixture.sqlite.list_groups().await.unwrap(), groups_before);
-}
-
-#[tokio::test]
-async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotation() {
-    // The hash that the first release stored for the key below; the master key has 32 bytes, all with the value 7.
-    let hash: Vec<u8> = "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49"
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect();
-    let dir = legacy_installation([7; 32], &hash).await;
-    for _ in 0..2 {
-        let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
-        let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
-        let header = b"Bearer sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
-        assert_eq!(keys.authenticate(Some(header)).await.unwrap().key().as_str(), "key_1");
-        store.rotate_master_key(None).await.unwrap();
-    }
 }
 
 #[tokio::test]

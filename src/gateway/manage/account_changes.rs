@@ -63,7 +63,7 @@ pub(crate) async fn add(
         sealed_credentials: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
     };
     if is_billable(&account) {
-        disable_first_key(config, store, audit).await?;
+        disable_first_key(store, audit).await?;
     }
     let row = store.insert_account(audit, &new_account).await.map_err(|error| match error {
         StoreError::Conflict => ManageError::NameTaken(name.to_owned()),

@@ -1,37 +1,21 @@
 //! The key that the first start prints. It works with the simulator. It is disabled before the first use of an account
 //! whose calls can cost something, because printed text may stay in a log for ever.
 //!
-//! Its id is noted in the store, so that every node and every command finds it. Earlier versions noted it in a file of
-//! the data directory, which is still read.
+//! Its id is noted in the store, so that every node and every command finds it.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::Utc;
 
-use crate::gateway::config::{AccountConfig, Config, UpstreamConfig};
+use crate::gateway::config::{AccountConfig, UpstreamConfig};
 use crate::gateway::store::{AuditContext, KeyChange, KeyState, Store, StoreError, Timestamp};
 
 /// The time for which the key is valid (our choice).
 pub(crate) const FIRST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The name of the file in which earlier versions noted the id of the key; when the key is disabled, the file becomes
-/// empty.
-const FIRST_KEY_FILE: &str = "welcomed";
-
 /// True if calls to the account can cost something.
 pub(crate) fn is_billable(account: &AccountConfig) -> bool {
     !matches!(account.upstream, UpstreamConfig::Simulator)
-}
-
-/// True if an earlier version has printed a first key.
-///
-/// # Errors
-///
-/// Returns an error if the data directory cannot be read.
-pub(crate) fn has_first_key_file(config: &Config) -> std::io::Result<bool> {
-    first_key_file(config).try_exists()
 }
 
 /// The expiry of a first key that is created now.
@@ -59,25 +43,11 @@ pub(crate) async fn is_first_key_active(config: &Config, store: &dyn Store) -> R
 ///
 /// # Errors
 ///
-/// Returns an error if the store fails or the file with the id cannot be read; the account must not be used then.
-pub(crate) async fn disable_first_key(
-    config: &Config,
-    store: &dyn Store,
-    audit: &AuditContext,
-) -> Result<bool, StoreError> {
-    let (from_file, from_store) = (read_first_key_file(config)?, store.first_key().await?);
-    let mut was_active = false;
-    for id in from_file.as_deref().into_iter().chain(from_store.as_ref().map(|id| id.as_str())) {
-        was_active |= disable_if_active(store, audit, id).await?;
-    }
-    if from_store.is_some() {
-        store.forget_first_key().await?;
-    }
-    if from_file.is_some()
-        && let Err(error) = std::fs::write(first_key_file(config), [])
-    {
-        tracing::warn!(%error, "the data directory cannot be written to");
-    }
+/// Returns an error if the store fails; the account must not be used then.
+pub(crate) async fn disable_first_key(store: &dyn Store, audit: &AuditContext) -> Result<bool, StoreError> {
+    let Some(id) = store.first_key().await? else { return Ok(false) };
+    let was_active = disable_if_active(store, audit, id.as_str()).await?;
+    store.forget_first_key().await?;
     Ok(was_active)
 }
 
@@ -95,21 +65,4 @@ async fn disable_if_active(store: &dyn Store, audit: &AuditContext, id: &str) ->
         );
     }
     Ok(is_active)
-}
-
-/// Returns the id that an earlier version has noted; `None` if there is none, or the key was disabled.
-fn read_first_key_file(config: &Config) -> Result<Option<String>, StoreError> {
-    let path = first_key_file(config);
-    match std::fs::read_to_string(&path) {
-        Ok(id) => Ok(Some(id).filter(|id| !id.is_empty())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            let source = format!("{}: {error}", path.display()).into();
-            Err(StoreError::Unavailable { doing: "looking up the key that the first start printed", source })
-        }
-    }
-}
-
-fn first_key_file(config: &Config) -> PathBuf {
-    config.data_dir.join(FIRST_KEY_FILE)
 }

@@ -168,7 +168,6 @@ fn cause_text(cause: &str) -> Option<&'static str> {
         "throttled" => "accounts.cause_throttled",
         TEXT_EXHAUSTED => "accounts.cause_text_exhausted",
         "text_throttled" => "accounts.cause_text_throttled",
-        "unfit" => "accounts.cause_unfit",
         "unauthorized" => "accounts.cause_unauthorized",
         "token" => "accounts.cause_token",
         _ => return None,
@@ -215,7 +214,7 @@ mod tests {
         let text = |fields: Value| AccountSummary::new(account(&fields)).state;
         let quota = text(json!({"state": "resting", "cooling_cause": "exhausted", "cooling_until": until}));
         assert_eq!((quota.label, quota.until.is_some()), ("accounts.quota_used", true));
-        for cause in ["throttled", "text_exhausted", "text_throttled", "unfit", "unauthorized", "token"] {
+        for cause in ["throttled", "text_exhausted", "text_throttled", "unauthorized", "token"] {
             let state = text(json!({"state": "resting", "cooling_cause": cause, "cooling_until": until}));
             assert!(state.note.is_some() && state.detail.is_none(), "{cause}");
         }

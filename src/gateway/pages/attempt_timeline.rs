@@ -33,16 +33,15 @@ pub(super) struct TimelineBar {
 
 /// Returns the calls of a record, in the order in which they began.
 pub(super) fn calls(record: &Record) -> Vec<TimelineCall> {
-    let starts = starts(record);
-    let ends = record.attempts.iter().zip(&starts).map(|(attempt, start)| Some((*start)? + attempt.latency_ms?));
+    let ends = record.attempts.iter().map(|attempt| Some(attempt.start_ms? + attempt.latency_ms?));
     let ends: Vec<Option<u64>> = ends.collect();
     let total = ends.iter().flatten().copied().chain(record.latency_ms).max().unwrap_or(0).max(1);
-    let calls = record.attempts.iter().zip(starts).zip(&ends).enumerate();
-    let calls = calls.map(|(index, ((attempt, start_ms), end))| {
+    let calls = record.attempts.iter().zip(&ends).enumerate();
+    let calls = calls.map(|(index, (attempt, end))| {
         let next_attempt = record.attempts.get(index + 1);
         TimelineCall {
-            start_ms,
-            bar: start_ms.zip(*end).map(|(start, end)| TimelineBar::new(attempt.class, start, end, total)),
+            start_ms: attempt.start_ms,
+            bar: attempt.start_ms.zip(*end).map(|(start, end)| TimelineBar::new(attempt.class, start, end, total)),
             next: action_after(record, index, *end),
             next_image: next_attempt
                 .and_then(|next| next.fallback.clone())
@@ -51,27 +50,6 @@ pub(super) fn calls(record: &Record) -> Vec<TimelineCall> {
         }
     });
     calls.collect()
-}
-
-/// The beginnings of the calls. Older records do not have them: there, each call is taken to begin when the one before it
-/// ended, unless the durations show that calls ran at the same time.
-fn starts(record: &Record) -> Vec<Option<u64>> {
-    let attempts = &record.attempts;
-    if attempts.iter().any(|attempt| attempt.start_ms.is_some()) {
-        return attempts.iter().map(|attempt| attempt.start_ms).collect();
-    }
-    let durations: Option<Vec<u64>> = attempts.iter().map(|attempt| attempt.latency_ms).collect();
-    let (Some(durations), Some(total)) = (durations, record.latency_ms) else { return vec![None; attempts.len()] };
-    if durations.iter().fold(0, |sum: u64, duration| sum.saturating_add(*duration)) > total {
-        return vec![None; attempts.len()];
-    }
-    let mut end = 0;
-    let starts = durations.into_iter().map(|duration| {
-        let start = end;
-        end += duration;
-        Some(start)
-    });
-    starts.collect()
 }
 
 /// Returns the key of the text about what the gateway did after a call, which ended at `end`.
@@ -172,13 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_a_beginning_follow_each_other() {
-        let attempts = json!([{"class": "N", "latency_ms": 250}, {"class": "F", "latency_ms": 500}]);
-        let calls = timeline("failed", Some("upstream_error"), 1000, &attempts);
-        assert_eq!(calls.iter().map(|call| call.start_ms).collect::<Vec<_>>(), [Some(0), Some(250)]);
-        assert_eq!(actions(&calls), ["next.again", "next.gave_up"]);
-        let parallel = timeline("succeeded", None, 600, &attempts);
-        assert!(parallel.iter().all(|call| call.start_ms.is_none() && call.bar.is_none()), "{parallel:?}");
+    fn a_call_without_times_has_no_bar() {
         let killed = timeline("interrupted", None, 600, &json!([{"class": "X"}]));
         assert_eq!((bars(&killed), actions(&killed)), (vec![], vec!["next.stopped"]));
     }

@@ -165,7 +165,7 @@ pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageRespon
     if view.form.has_error() {
         return Ok(show_problem(context, view));
     }
-    // Without a property in the address, the file is the one of earlier versions.
+    // Without a property in the address, the file has the rows of the tables.
     let has_grouping = context.request.query_param("group_by").is_some();
     let query = if has_grouping { view.query } else { query_of_tables(&view) };
     let csv = context.console().usage_csv(context.actor()?, &query).await?;

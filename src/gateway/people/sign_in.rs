@@ -95,8 +95,7 @@ impl IdentityService {
 
     /// True if the user has signed in from the network of this address before.
     pub(super) async fn has_signed_in_from(&self, user: &UserId, address: IpAddr) -> Result<bool, IdentityError> {
-        let sources = [network(address).to_string(), address.to_string()];
-        Ok(self.store.has_signed_in_from(user, sources.each_ref().map(String::as_str)).await?)
+        Ok(self.store.has_signed_in_from(user, &network(address).to_string()).await?)
     }
 
     pub(super) fn audit_context(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {

@@ -90,7 +90,7 @@ impl IdentityService {
     ///
     /// Returns [`IdentityError::InvalidField`] for an invalid name.
     pub(crate) async fn find_or_create_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
-        // The name of an existing user is not checked, because it may be older than the rules for names.
+        // The rules are those for new names: the name of an existing user is found as it is.
         match self.user_named(name).await? {
             Some(user) => Ok(user),
             None => Ok(self.store.ensure_user(audit, &check_name(name)?).await?),

@@ -290,7 +290,7 @@ impl AnswerFolder {
 
     /// Returns the ids of the API keys that have answers here.
     pub(super) fn owners(&self) -> Vec<String> {
-        self.state().owners.keys().filter(|owner| !owner.is_empty()).cloned().collect()
+        self.state().owners.keys().cloned().collect()
     }
 
     /// Removes the answers of these API keys, and returns the names of their files. Blocks, so async code must not call it.
@@ -325,7 +325,7 @@ impl StoredFile {
     fn from_file_name(file: &str) -> Option<Self> {
         let (name, extension) = file.rsplit_once('.')?;
         if extension == COMPLETE_EXTENSION {
-            return Some(Self::Complete);
+            return name.contains('-').then_some(Self::Complete);
         }
         if ![PARTIAL_EXTENSION, LOST_EXTENSION].contains(&extension) {
             return None;
@@ -404,9 +404,9 @@ impl AnswerFolderState {
     }
 }
 
-/// Returns the id of the API key in a file name. All files without one count for one owner.
+/// Returns the id of the API key in the name of a stored file.
 fn key_id_from_file_name(file: &str) -> &str {
-    file.split_once('-').map_or("", |(owner, _)| owner)
+    file.split_once('-').map_or(file, |(owner, _)| owner)
 }
 
 fn hex(digest: &ReplayDigest) -> String {

@@ -139,7 +139,7 @@ impl ConfigReloader {
         let groups = self.store.group_policies().await?;
         let next = current.with_config(&config, &groups).await?;
         if config.accounts.iter().any(manage::is_billable) {
-            manage::disable_first_key(&config, &*self.store, &AuditContext::system()).await?;
+            manage::disable_first_key(&*self.store, &AuditContext::system()).await?;
         }
         for group in &config.groups {
             self.store.ensure_group(&AuditContext::system(), &group.name).await?;

@@ -48,9 +48,9 @@ pub(super) const MARKER_FILE: &str = "imagate.db.marker";
 const MARKER_TEXT: &str =
     "imagate.db belongs here. If it is missing, remove this file only to start with an empty database.\n";
 
-/// Files of an installation beside its database: the master key, the write-ahead log, the note of the first key, and
-/// stored answers. If one of them exists without the database, the database was lost.
-const FILES_OF_DATABASE: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
+/// Files of an installation beside its database: the master key, the write-ahead log, and stored answers. If one of them
+/// exists without the database, the database was lost.
+const FILES_OF_DATABASE: [&str; 3] = ["master.key", "imagate.db-wal", "replays"];
 
 // === impl ServeLock ===
 
@@ -363,8 +363,8 @@ mod tests {
         for newer in ["1 pid:[1]\n5\ndone\n\n", "1 pid:[1]\n0\ndone\n\n", "2 pid:[1]\n4\ndone\n\n"] {
             assert!(status(newer).is_newer_than(&before), "{newer}");
         }
-        // An older version writes no namespace.
-        let older = status("1\n4\ndone\n\n");
-        assert!(older.process_id == 1 && !older.is_in_other_namespace());
+        // Only Linux has namespaces.
+        let without_namespace = status("1\n4\ndone\n\n");
+        assert!(without_namespace.process_id == 1 && !without_namespace.is_in_other_namespace());
     }
 }

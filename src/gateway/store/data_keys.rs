@@ -4,10 +4,6 @@
 use super::secret_bytes::{KEY_LENGTH, SecretBytes};
 use super::{MasterKey, StoreError, Vault};
 
-/// The input from which the pepper was derived before there were data keys. A change would invalidate every API key of
-/// an older installation.
-const LEGACY_PEPPER_INPUT: &[u8] = b"imagate key hash v1";
-
 /// The purposes of the keys, as their rows name them.
 pub(super) const VAULT: &str = "vault";
 pub(super) const PEPPER: &str = "pepper";
@@ -26,12 +22,6 @@ impl PepperKey {
     pub(crate) fn for_test(byte: u8) -> Self {
         Self(SecretBytes::new([byte; KEY_LENGTH]))
     }
-
-    /// Derives the pepper of an installation from before there were data keys.
-    #[cfg(test)]
-    pub(crate) fn for_legacy_installation(master: &MasterKey) -> Self {
-        Self(legacy_pepper(master))
-    }
 }
 
 /// Every data key of an installation.
@@ -45,11 +35,6 @@ impl DataKeys {
     /// Makes the keys of a new installation.
     pub(super) fn random() -> Result<Self, StoreError> {
         Ok(Self { vault: SecretBytes::random()?, pepper: SecretBytes::random()? })
-    }
-
-    /// Makes the keys of an installation from before there were data keys: its API keys must stay valid.
-    pub(super) fn for_legacy_installation(master: &MasterKey) -> Result<Self, StoreError> {
-        Ok(Self { vault: SecretBytes::random()?, pepper: legacy_pepper(master) })
     }
 
     /// Returns each purpose with its wrapped key.
@@ -89,8 +74,4 @@ pub(super) struct WrappedDataKeys {
 
 fn sealing_context(purpose: &str) -> String {
     format!("data key {purpose}")
-}
-
-fn legacy_pepper(master: &MasterKey) -> SecretBytes {
-    master.derive(LEGACY_PEPPER_INPUT)
 }

@@ -19,9 +19,8 @@ use super::{MasterKey, ServingStatus, StoreError};
 
 /// The files of a copy, in the order in which they are put into a directory. The database is the last: without it, the
 /// other files show that the directory is incomplete, and it is never taken for that of a new installation.
-pub(crate) const INSTALLATION_FILES: [&str; 4] = [MASTER_KEY_FILE, FIRST_KEY_FILE, MARKER_FILE, DATABASE_FILE];
+pub(crate) const INSTALLATION_FILES: [&str; 3] = [MASTER_KEY_FILE, MARKER_FILE, DATABASE_FILE];
 const MASTER_KEY_FILE: &str = "master.key";
-const FIRST_KEY_FILE: &str = "welcomed";
 const DATABASE_FILE: &str = "imagate.db";
 /// The folder of an ext4 file system that `fsck` uses. A new volume has it.
 const VOLUME_FOLDER: &str = "lost+found";
@@ -99,12 +98,10 @@ pub(crate) fn copy_installation(
     {
         write_new(&target.join(MASTER_KEY_FILE), key.expose()).map_err(StoreError::io("writing the copy"))?;
     }
-    for name in [FIRST_KEY_FILE, MARKER_FILE] {
-        match fs::read(data_dir.join(name)) {
-            Ok(bytes) => write_new(&target.join(name), &bytes).map_err(StoreError::io("writing the copy"))?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(StoreError::io("reading the data directory")(error)),
-        }
+    match fs::read(data_dir.join(MARKER_FILE)) {
+        Ok(bytes) => write_new(&target.join(MARKER_FILE), &bytes).map_err(StoreError::io("writing the copy"))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(StoreError::io("reading the data directory")(error)),
     }
     Ok(Some(facts))
 }

@@ -26,13 +26,7 @@ pub(super) struct FittingKey {
 }
 
 impl KeyFile<'_> {
-    /// Reads the key. Returns `None` if there is no file. Removes the permissions of other users.
-    pub(super) fn read(&self) -> Result<Option<MasterKey>, StoreError> {
-        self.restrict_permissions()?;
-        self.find_current()
-    }
-
-    /// Reads the key like [`KeyFile::read`], but changes nothing.
+    /// Reads the key without changing anything. Returns `None` if there is no file.
     pub(super) fn find_current(&self) -> Result<Option<MasterKey>, StoreError> {
         let Some(bytes) = read_key_bytes(&self.0.master_key_path())? else { return Ok(None) };
         bytes.map(|bytes| Some(MasterKey::from_bytes(bytes))).ok_or_else(|| {
@@ -40,8 +34,13 @@ impl KeyFile<'_> {
         })
     }
 
-    /// Creates the key of a new data directory. After a crash, `master.key` is complete and durable, or does not exist.
-    pub(super) fn create(&self) -> Result<MasterKey, StoreError> {
+    /// Returns the key of a new data directory: an existing one is from a start that was interrupted. After a crash,
+    /// `master.key` is complete and durable, or does not exist.
+    pub(super) fn read_or_create(&self) -> Result<MasterKey, StoreError> {
+        self.restrict_permissions()?;
+        if let Some(key) = self.find_current()? {
+            return Ok(key);
+        }
         let key = MasterKey::random()?;
         self.write_next_key(&key)?;
         self.promote_next_key()?;

@@ -9,14 +9,11 @@ use super::{
 };
 use crate::words::word_enum;
 
-/// The database operations on people. Every change writes its row of the audit trail with it.
+/// The database operations on users.
 #[async_trait]
-pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore + Send + Sync {
+pub(crate) trait UserStore: Send + Sync {
     /// Returns the user of that name. If there is none, creates it as a member without a password.
     async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
-
-    /// Returns the group of that name. If there is none, creates it.
-    async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError>;
 
     /// Returns the user with that id or name.
     async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError>;
@@ -52,7 +49,43 @@ pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore +
         password: &PasswordHash,
         kept_session: &SessionId,
     ) -> Result<(), StoreError>;
+}
 
+/// The database operations on groups.
+#[async_trait]
+pub(crate) trait GroupStore: Send + Sync {
+    /// Returns the group of that name. If there is none, creates it.
+    async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError>;
+
+    /// Makes a group with these settings. Returns `None` if the name is taken.
+    async fn create_group(
+        &self,
+        audit: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Option<GroupRow>, StoreError>;
+
+    /// Replaces the settings of the group with that id or name. Returns `None` if there is none.
+    async fn change_group(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<Option<GroupRow>, StoreError>;
+
+    /// Returns the name and the settings of every group, ordered by name. The settings are `{}` if none were set.
+    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError>;
+
+    /// Returns every group, ordered by name.
+    async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError>;
+
+    /// Deletes the group with that id or name.
+    async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError>;
+}
+
+/// The database operations on one-time links.
+#[async_trait]
+pub(crate) trait LinkStore: Send + Sync {
     /// Returns true if an admin has ever had a password.
     async fn is_set_up(&self) -> Result<bool, StoreError>;
 
@@ -74,10 +107,11 @@ pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore +
         audit: &AuditContext,
         redemption: &LinkRedemption,
     ) -> Result<Option<UserRow>, StoreError>;
+}
 
-    /// Returns the password attempts on all nodes, if several nodes share them.
-    fn shared_attempts(&self) -> Option<&dyn SharedAttempts>;
-
+/// The database operations on admin tokens.
+#[async_trait]
+pub(crate) trait AdminTokenStore: Send + Sync {
     /// Adds an admin token, unless its user has this number of tokens already. Tokens that have ended are removed first.
     /// Returns `false` if the token was not added.
     async fn insert_admin_token(
@@ -109,31 +143,15 @@ pub(crate) trait PeopleStore: IdentityStore + SecondFactorStore + SessionStore +
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError>;
+}
 
-    /// Makes a group with these settings. Returns `None` if the name is taken.
-    async fn create_group(
-        &self,
-        audit: &AuditContext,
-        name: &str,
-        policy: Option<&str>,
-    ) -> Result<Option<GroupRow>, StoreError>;
-
-    /// Replaces the settings of the group with that id or name. Returns `None` if there is none.
-    async fn change_group(
-        &self,
-        audit: &AuditContext,
-        handle: &str,
-        policy: &str,
-    ) -> Result<Option<GroupRow>, StoreError>;
-
-    /// Returns the name and the settings of every group, ordered by name. The settings are `{}` if none were set.
-    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError>;
-
-    /// Returns every group, ordered by name.
-    async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError>;
-
-    /// Deletes the group with that id or name.
-    async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError>;
+/// The database operations on people. Every change writes its row of the audit trail with it.
+#[async_trait]
+pub(crate) trait PeopleStore:
+    AdminTokenStore + GroupStore + IdentityStore + LinkStore + SecondFactorStore + SessionStore + UserStore
+{
+    /// Returns the password attempts on all nodes, if several nodes share them.
+    fn shared_attempts(&self) -> Option<&dyn SharedAttempts>;
 
     /// Returns a page of the audit trail, newest first.
     async fn list_audit_page(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError>;

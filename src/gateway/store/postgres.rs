@@ -33,8 +33,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::data_dir::DataDir;
 use super::{
-    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedAnswers,
-    SharedAttempts, SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
+    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, StoreError, Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use connection::DatabaseUrl;
@@ -82,27 +81,13 @@ impl PostgresStore {
         Self { batch_writer: self.batch_writer.without_commit_sync(), ..self }
     }
 
+    /// Returns the store of all nodes that share the database.
     #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
-    fn reservations(&self) -> Option<&dyn SharedReservations> {
+    const fn as_shared(&self) -> Option<&Self> {
         Some(self)
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
-    fn slots(&self) -> Option<&dyn SharedSlots> {
-        Some(self)
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
-    fn answers_of_all_nodes(&self) -> Option<&dyn SharedAnswers> {
-        Some(self)
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "the same signature for each database")]
-    fn attempts_on_all_nodes(&self) -> Option<&dyn SharedAttempts> {
-        Some(self)
-    }
-
-    async fn remove_expired_shared_answers(&self, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) async fn remove_expired_shared_answers(&self, now: Timestamp) -> Result<(), StoreError> {
         shared_answers::remove_expired(self, now).await
     }
 
@@ -111,12 +96,12 @@ impl PostgresStore {
         self.answer_permits.acquire().await.map_err(|_| during("waiting for a connection")(sqlx::Error::PoolClosed))
     }
 
-    async fn write_heartbeat(&self) -> Result<(), StoreError> {
+    pub(super) async fn write_heartbeat(&self) -> Result<(), StoreError> {
         nodes::write_heartbeat(&self.writer, &self.node).await.map_err(during("writing the heartbeat of the node"))?;
         reservations::remove_past(&self.writer).await.map_err(during("removing past reservations"))
     }
 
-    async fn interrupt_dead_nodes(&self) -> Result<u64, StoreError> {
+    pub(super) async fn interrupt_dead_nodes(&self) -> Result<u64, StoreError> {
         nodes::interrupt_dead_nodes(&self.writer).await.map_err(during("closing records of dead nodes"))
     }
 

@@ -204,7 +204,8 @@ pub(crate) struct AttemptEntry {
     /// The upstream's own id of the call, if it sends one.
     #[serde(default)]
     pub(crate) upstream_request_id: Option<String>,
-    /// The time from the start of the job to the start of the call; `None` if the record is older than this field.
+    /// The time from the start of the job to the start of the call; `None` if its process ended before the call was
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_ms: Option<u64>,
     /// The smaller image that this call asked for, if it was part of a fallback.

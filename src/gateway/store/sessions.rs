@@ -51,8 +51,8 @@ pub(crate) trait SessionStore: Send + Sync {
         kept_session: Option<&SessionId>,
     ) -> Result<u64, StoreError>;
 
-    /// Returns true if one of these texts is among the latest networks, or addresses, from which this user has signed in.
-    async fn has_signed_in_from(&self, user: &UserId, sources: [&str; 2]) -> Result<bool, StoreError>;
+    /// Returns true if this network is among the latest ones from which this user has signed in.
+    async fn has_signed_in_from(&self, user: &UserId, network: &str) -> Result<bool, StoreError>;
 }
 
 /// The proof with which a session is opened.

@@ -42,6 +42,15 @@ pub(super) struct TransactionConnection<D: Database> {
     is_reusable: bool,
 }
 
+/// The value of a transaction that has come to its end. It keeps a block of [`rollback`] apart from an ordinary result:
+/// no `return Ok(…)` undoes the changes by mistake.
+pub(super) struct TransactionValue<T>(pub(super) T);
+
+/// The value of a transaction whose changes are undone.
+pub(super) const fn rollback<T>(value: T) -> TransactionValue<T> {
+    TransactionValue(value)
+}
+
 // === impl TransactionConnection ===
 
 impl<D: Database> TransactionConnection<D> {

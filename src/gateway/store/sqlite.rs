@@ -27,8 +27,8 @@ use sqlx::{Sqlite, SqlitePool};
 
 use super::data_dir::DataDir;
 use super::{
-    MasterKey, NodeId, PepperKey, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, SharedAnswers,
-    SharedAttempts, SharedReservations, SharedSlots, StoreError, Timestamp, Vault,
+    MasterKey, NodeId, PepperKey, PostgresStore, RecordStore, RetentionClass, RowWrite, RowWriteOutcome, StoreError,
+    Timestamp, Vault,
 };
 use batch_writer::BatchWriter;
 pub(crate) use database_file::{DatabaseFile, newest_schema_version};
@@ -81,46 +81,10 @@ impl SqliteStore {
         Self { batch_writer: Arc::new(batch_writer), ..self }
     }
 
-    /// Returns `None`: no other node can share the limits.
+    /// Returns `None`: no other node can share the file.
     #[expect(clippy::unused_self, reason = "the same signature for each database")]
-    const fn reservations(&self) -> Option<&dyn SharedReservations> {
+    const fn as_shared(&self) -> Option<&PostgresStore> {
         None
-    }
-
-    /// Returns `None`: no other node can share the accounts.
-    #[expect(clippy::unused_self, reason = "the same signature for each database")]
-    const fn slots(&self) -> Option<&dyn SharedSlots> {
-        None
-    }
-
-    /// Returns `None`: no other node can share the answers.
-    #[expect(clippy::unused_self, reason = "the same signature for each database")]
-    const fn answers_of_all_nodes(&self) -> Option<&dyn SharedAnswers> {
-        None
-    }
-
-    /// Returns `None`: no other node can share the attempts.
-    #[expect(clippy::unused_self, reason = "the same signature for each database")]
-    const fn attempts_on_all_nodes(&self) -> Option<&dyn SharedAttempts> {
-        None
-    }
-
-    /// Does nothing: the answers are not in the database.
-    #[expect(clippy::unused_async, reason = "the same signature for each database")]
-    async fn remove_expired_shared_answers(&self, _now: Timestamp) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Does nothing: no other node can share the file.
-    #[expect(clippy::unused_async, reason = "the same signature for each database")]
-    async fn write_heartbeat(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Does nothing, because there is no other node.
-    #[expect(clippy::unused_async, reason = "the same signature for each database")]
-    async fn interrupt_dead_nodes(&self) -> Result<u64, StoreError> {
-        Ok(0)
     }
 
     /// Closes every connection. The last process to do so merges the write-ahead log into the database file.

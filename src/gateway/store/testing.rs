@@ -1,4 +1,4 @@
-//! Helpers for the tests of several modules: an empty store, records, keys, databases of older versions, child
+//! Helpers for the tests of several modules: an empty store, records, keys, databases without the newest schema, child
 //! processes, the supertrait of all traits, and a test double for records.
 
 mod double;
@@ -61,30 +61,6 @@ pub(crate) async fn database_at_migration(count: usize) -> (TempDir, sqlx::Sqlit
     let pool = sqlx::SqlitePool::connect_with(options.create_if_missing(true)).await.unwrap();
     sqlx::migrate::Migrator::with_migrations(first).run(&pool).await.unwrap();
     (dir, pool)
-}
-
-/// Makes a data directory as the first release left it: with this master key, an API key with this hash, and no data
-/// keys.
-pub(crate) async fn legacy_installation(master_key: [u8; 32], hash: &[u8]) -> TempDir {
-    let (dir, pool) = database_at_migration(1).await;
-    sqlx::raw_sql(
-        "INSERT INTO users (id, name, role, created_at) VALUES ('usr_1', 'ada', 'member', '2026-01-01T00:00:00.000Z'); \
-         INSERT INTO groups (id, name, created_at) VALUES ('grp_1', 'default', '2026-01-01T00:00:00.000Z');",
-    )
-    .execute(&pool)
-    .await
-    .unwrap();
-    sqlx::query(
-        "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at) \
-         VALUES ('key_1', 'abcdefghijkl', 'laptop', 'usr_1', 'grp_1', $1, '2026-01-01T00:00:00.000Z')",
-    )
-    .bind(hash)
-    .execute(&pool)
-    .await
-    .unwrap();
-    pool.close().await;
-    std::fs::write(dir.path().join("master.key"), master_key).unwrap();
-    dir
 }
 
 /// Adds `count` claims that expired long ago to the database of this directory. Each claim names the file of a stored

@@ -58,7 +58,7 @@ pub(crate) struct UsageDetailRead {
     /// The values with their counts, for each grouping that was asked for, in the order of the values.
     pub(crate) groups: Vec<DetailsByValue>,
     /// About how many records the counts do not have yet, because there are too many to count them in a read: 0 except
-    /// while the records of before an upgrade are counted.
+    /// after an import, or if the task that counts them fails.
     pub(crate) pending_records: u64,
 }
 

@@ -170,7 +170,6 @@ fn every_cause_is_read_back_as_it_was_stored() {
         CooldownCause::Throttled,
         CooldownCause::TextExhausted,
         CooldownCause::TextThrottled,
-        CooldownCause::Unfit,
         CooldownCause::Unauthorized,
         CooldownCause::Token,
     ] {

@@ -5,8 +5,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::key_cache::{CHANGES_PER_LOCK, LastNotedUse};
-use crate::gateway::store::InstallationStore as _;
-use crate::gateway::store::{KeyCheck, KeyHash};
+use crate::gateway::store::{InstallationStore as _, KeyCheck, KeyHash, UserStore as _};
 
 #[tokio::test]
 async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {

@@ -3,8 +3,7 @@
 use super::*;
 use crate::gateway::config::DialectSet;
 use crate::gateway::keys::{ApiKeys, NewKey};
-use crate::gateway::store::InstallationStore as _;
-use crate::gateway::store::OneTimeLinkPurpose;
+use crate::gateway::store::{InstallationStore as _, LinkStore as _, OneTimeLinkPurpose};
 
 #[tokio::test]
 async fn the_first_admin_can_be_set_up_only_once() {

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::error_conversion::during;
-use super::sql::transaction::transact;
+use super::sql::transaction::{rollback, transact};
 use crate::gateway::store::StoreError;
 use crate::gateway::store::shared_attempts::{AttemptBucket, SharedAttempts};
 
@@ -36,35 +36,29 @@ const REMOVE_EMPTY: &str = "DELETE FROM attempt_buckets WHERE hash IN (SELECT ha
 #[async_trait]
 impl SharedAttempts for PostgresStore {
     async fn add_attempt(&self, buckets: &[AttemptBucket]) -> Result<Option<Duration>, StoreError> {
-        add(self, buckets).await.map_err(during("counting an attempt to sign in"))
+        transact!(self.writer, begin, |transaction| {
+            let filled = lock(&mut transaction, buckets).await?;
+            let filled = |bucket: &AttemptBucket| filled.get(&bucket.hash.0[..]).copied().unwrap_or_default();
+            let longest = buckets.iter().map(|bucket| wait(bucket, filled(bucket))).max();
+            if let Some(wait) = longest.filter(|wait| !wait.is_zero()) {
+                return Ok(rollback(Some(wait)));
+            }
+            sqlx::query(ADD).bind(hashes(buckets)).bind(seconds(buckets)).execute(&mut *transaction).await?;
+            sqlx::query(REMOVE_EMPTY).execute(&mut *transaction).await?;
+            None
+        })
+        .map_err(during("counting an attempt to sign in"))
     }
 
     async fn remove_attempt(&self, buckets: &[AttemptBucket]) -> Result<(), StoreError> {
-        remove(self, buckets).await.map_err(during("forgetting an attempt to sign in"))
+        let (emptied, others): (Vec<_>, Vec<_>) = buckets.iter().cloned().partition(|bucket| bucket.is_emptied);
+        transact!(self.writer, begin, |transaction| {
+            lock(&mut transaction, buckets).await?;
+            sqlx::query(SUBTRACT).bind(hashes(&others)).bind(seconds(&others)).execute(&mut *transaction).await?;
+            sqlx::query(EMPTY).bind(hashes(&emptied)).execute(&mut *transaction).await?;
+        })
+        .map_err(during("forgetting an attempt to sign in"))
     }
-}
-
-async fn add(store: &PostgresStore, buckets: &[AttemptBucket]) -> sqlx::Result<Option<Duration>> {
-    transact!(store.writer, begin, |transaction| {
-        let filled = lock(&mut transaction, buckets).await?;
-        let filled = |bucket: &AttemptBucket| filled.get(&bucket.hash.0[..]).copied().unwrap_or_default();
-        let longest = buckets.iter().map(|bucket| wait(bucket, filled(bucket))).max();
-        if let Some(wait) = longest.filter(|wait| !wait.is_zero()) {
-            return Ok(Some(wait));
-        }
-        sqlx::query(ADD).bind(hashes(buckets)).bind(seconds(buckets)).execute(&mut *transaction).await?;
-        sqlx::query(REMOVE_EMPTY).execute(&mut *transaction).await?;
-        None
-    })
-}
-
-async fn remove(store: &PostgresStore, buckets: &[AttemptBucket]) -> sqlx::Result<()> {
-    let (emptied, others): (Vec<_>, Vec<_>) = buckets.iter().cloned().partition(|bucket| bucket.is_emptied);
-    transact!(store.writer, begin, |transaction| {
-        lock(&mut transaction, buckets).await?;
-        sqlx::query(SUBTRACT).bind(hashes(&others)).bind(seconds(&others)).execute(&mut *transaction).await?;
-        sqlx::query(EMPTY).bind(hashes(&emptied)).execute(&mut *transaction).await?;
-    })
 }
 
 /// Locks the buckets, and returns the time until each of them is empty.

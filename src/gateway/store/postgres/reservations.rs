@@ -8,7 +8,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::PostgresStore;
 use super::error_conversion::during;
-use super::sql::transaction::transact;
+use super::sql::transaction::{rollback, transact};
 use crate::gateway::money::Usd;
 use crate::gateway::store::reservations::{
     HeldMoney, NewReservation, OpenMoney, RecentRequests, ReservationDecision, ReservationSubject,
@@ -206,7 +206,7 @@ async fn reserve(
                 let query = sqlx::query(QUEUE).bind(names.get(index)).bind(reservation.request_id.as_str());
                 query.execute(&mut *transaction).await?;
             }
-            ReservationDecision::Refuse => return Ok(()),
+            ReservationDecision::Refuse => return Ok(rollback(())),
         }
     })
 }

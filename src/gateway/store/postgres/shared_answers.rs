@@ -83,7 +83,15 @@ impl SharedAnswers for PostgresStore {
 
     async fn limit_shared_answers(&self, max_bytes: u64) -> Result<(), StoreError> {
         let _permit = self.answer_permit().await?;
-        limit(self, max_bytes).await.map_err(during("making room for the bytes of an answer"))
+        transact!(self.writer, begin, |transaction| {
+            sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
+            let total = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM shared_answers";
+            let total: i64 = sqlx::query_scalar(total).fetch_one(&mut *transaction).await?;
+            if total.unsigned_abs() > max_bytes {
+                remove_oldest(&mut transaction, max_bytes).await?;
+            }
+        })
+        .map_err(during("making room for the bytes of an answer"))
     }
 }
 
@@ -104,17 +112,6 @@ async fn remove_some_expired(store: &PostgresStore, now: Timestamp) -> sqlx::Res
         sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
         let query = sqlx::query(REMOVE_EXPIRED).bind(now.to_string()).bind(REMOVED_BYTES);
         query.execute(&mut *transaction).await?.rows_affected()
-    })
-}
-
-async fn limit(store: &PostgresStore, max_bytes: u64) -> sqlx::Result<()> {
-    transact!(store.writer, begin, |transaction| {
-        sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
-        let total = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM shared_answers";
-        let total: i64 = sqlx::query_scalar(total).fetch_one(&mut *transaction).await?;
-        if total.unsigned_abs() > max_bytes {
-            remove_oldest(&mut transaction, max_bytes).await?;
-        }
     })
 }
 

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::PostgresStore;
 use super::error_conversion::during;
-use super::sql::transaction::transact;
+use super::sql::transaction::{rollback, transact};
 use crate::gateway::store::shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots,
 };
@@ -37,25 +37,25 @@ impl SharedSlots for PostgresStore {
         &self,
         decide: &mut (dyn FnMut(Vec<OtherNodeSlots>) -> Option<Vec<HeldSlots>> + Send),
     ) -> Result<(), StoreError> {
-        exchange(self, decide).await.map_err(during("sharing the slots of accounts"))
+        transact!(self.writer, begin, |transaction| {
+            sqlx::query(LOCK).execute(&mut *transaction).await?;
+            let rows = sqlx::query(FIND_OTHERS).bind(self.node.as_str()).fetch_all(&mut *transaction).await?;
+            let others = rows.iter().map(other_node_slots).collect::<sqlx::Result<_>>()?;
+            let Some(slots) = decide(others) else { return Ok(rollback(())) };
+            write(&mut transaction, &self.node, &slots).await?;
+        })
+        .map_err(during("sharing the slots of accounts"))
     }
 
+    /// Takes the lock, too: an exchange that was abandoned must not write after this.
     async fn release_slots(&self) -> Result<(), StoreError> {
-        release(self).await.map_err(during("giving back the slots of accounts"))
+        transact!(self.writer, begin, |transaction| {
+            sqlx::query(LOCK).execute(&mut *transaction).await?;
+            let delete = sqlx::query("DELETE FROM account_slots WHERE node = $1").bind(self.node.as_str());
+            delete.execute(&mut *transaction).await?;
+        })
+        .map_err(during("giving back the slots of accounts"))
     }
-}
-
-async fn exchange(
-    store: &PostgresStore,
-    decide: &mut (dyn FnMut(Vec<OtherNodeSlots>) -> Option<Vec<HeldSlots>> + Send),
-) -> sqlx::Result<()> {
-    transact!(store.writer, begin, |transaction| {
-        sqlx::query(LOCK).execute(&mut *transaction).await?;
-        let rows = sqlx::query(FIND_OTHERS).bind(store.node.as_str()).fetch_all(&mut *transaction).await?;
-        let others = rows.iter().map(other_node_slots).collect::<sqlx::Result<_>>()?;
-        let Some(slots) = decide(others) else { return Ok(()) };
-        write(&mut transaction, &store.node, &slots).await?;
-    })
 }
 
 async fn write(connection: &mut PgConnection, node: &NodeId, slots: &[HeldSlots]) -> sqlx::Result<()> {
@@ -75,15 +75,6 @@ async fn write(connection: &mut PgConnection, node: &NodeId, slots: &[HeldSlots]
         .execute(connection)
         .await?;
     Ok(())
-}
-
-/// Takes the lock, too: an exchange that was abandoned must not write after this.
-async fn release(store: &PostgresStore) -> sqlx::Result<()> {
-    transact!(store.writer, begin, |transaction| {
-        sqlx::query(LOCK).execute(&mut *transaction).await?;
-        let delete = sqlx::query("DELETE FROM account_slots WHERE node = $1").bind(store.node.as_str());
-        delete.execute(&mut *transaction).await?;
-    })
 }
 
 fn other_node_slots(row: &PgRow) -> sqlx::Result<OtherNodeSlots> {

@@ -16,13 +16,12 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::dialect::DbConnection;
-use super::migrations::MIGRATIONS;
 use super::*;
 use crate::gateway::store::sql_connection::SqlConnection as _;
 use crate::gateway::store::testing::{finished_record, new_postgres_database, new_postgres_store, running_record};
 use crate::gateway::store::{
-    AuditContext, InstallationStore as _, JobState, PeopleStore as _, Record, RecordFilter, RequestId,
-    UsageDetailStore as _, UsageFilter, UsageGrouping, UsageStore as _,
+    AuditContext, GroupStore as _, InstallationStore as _, JobState, Record, RecordFilter, RequestId,
+    UsageDetailStore as _, UsageFilter, UsageGrouping, UsageStore as _, UserStore as _,
 };
 
 /// A key that the settings of all nodes give.
@@ -126,28 +125,18 @@ async fn a_node_keeps_its_id_and_closes_only_its_own_records() {
     assert_eq!(record(&again, "r2").await.unwrap().state, JobState::Running);
 }
 
-/// Nodes of the version before close records during the upgrade; the statements are the same.
 #[tokio::test]
-async fn the_upgrade_counts_the_records_of_end_users() {
-    let Some(url) = new_postgres_database().await else { return };
-    let mut connection = url.connect_for_migration().await.unwrap();
-    let before = sqlx::migrate::Migrator::with_migrations(MIGRATIONS.iter().take(1).cloned().collect());
-    before.run_direct(None, &mut connection, false).await.unwrap();
-    sqlx::raw_sql(
-        "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
-             host_input_tokens, cost_nano_usd, group_name, user_id, key_id, end_user) \
-         SELECT 'r' || number, 'only', CASE WHEN number % 4 = 0 \
-             THEN to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') \
-             ELSE '2026-11-0' || 1 + number % 3 || 'T12:00:00.000Z' END, 'create_image', FALSE, \
-             CASE number % 3 WHEN 0 THEN 'running' WHEN 1 THEN 'succeeded' ELSE 'failed' END, '[{},{}]', number, number, \
-             CASE WHEN number % 2 = 0 THEN number END, 'default', 'usr_1', 'key_' || number % 2, \
-             CASE WHEN number % 5 > 0 THEN 'ada' END FROM generate_series(1, 60) AS number",
-    )
-    .execute(&mut connection)
-    .await
-    .unwrap();
-    let dir = TempDir::new().unwrap();
-    let store = PostgresStore::open(dir.path(), &url, None).await.unwrap();
+async fn the_counts_of_end_users_match_the_records_that_were_closed() {
+    let Some((_dir, _url, store)) = new_postgres_store().await else { return };
+    let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
+         host_input_tokens, cost_nano_usd, group_name, user_id, key_id, end_user) \
+         SELECT 'r' || number, 'only', '2026-11-0' || 1 + number % 3 || 'T12:00:00.000Z', 'create_image', FALSE, \
+             'running', '[{},{}]', number, number, CASE WHEN number % 2 = 0 THEN number END, 'default', 'usr_1', \
+             'key_' || number % 2, CASE WHEN number % 5 > 0 THEN 'ada' END FROM generate_series(1, 60) AS number";
+    let close = "UPDATE records SET state = CASE seq % 3 WHEN 1 THEN 'succeeded' ELSE 'failed' END WHERE seq % 3 > 0";
+    for statement in [insert, close] {
+        sqlx::query(statement).execute(&store.writer).await.unwrap();
+    }
     assert_eq!(assert_end_user_counts(&store).await, 32);
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 20);
     assert_eq!(assert_end_user_counts(&store).await, 48);

@@ -2,18 +2,17 @@
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use sqlx::{QueryBuilder, Row};
+use sqlx::{QueryBuilder, Row as _};
 
-use super::account_bindings;
 use super::audit_trail::{self, AuditEvent};
 use super::decode::{optional_timestamp, parsed, text};
-use super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
+use super::dialect::{DbConnection, DbRow, SqlStore};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::transaction::{SqlStatement, transact};
+use super::transaction::{SqlStatement, rollback, transact};
 use crate::gateway::store::{
-    AccountBinding, AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, NewAccount,
-    NewCredentials, SharedSlots, StoreError, StoredAccountSettings, Timestamp, TokenChange,
+    AccountBinding, AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, BindingDigest,
+    NewAccount, NewCredentials, SharedSlots, StoreError, StoredAccountSettings, Timestamp, TokenChange,
 };
 
 const AUDIT_TARGET_KIND: &str = "account";
@@ -26,11 +25,39 @@ impl AccountStore for SqlStore {
     }
 
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError> {
-        list(&self.readers).await.map_err(during("listing accounts"))
+        let query = sqlx::query("SELECT * FROM accounts ORDER BY name");
+        self.fetch_all("listing accounts", query, account_from_row).await
     }
 
     async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
-        insert(&self.writer, audit, AccountId::random()?, account).await.map_err(during("adding an account"))
+        let new_id = AccountId::random()?;
+        transact!(self.writer, |transaction| {
+            sqlx::query(
+                "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
+                 VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
+            )
+            .bind(new_id.as_str())
+            .bind(&account.name)
+            .bind(&account.kind)
+            .bind(&account.protocol)
+            .bind(&account.tier)
+            .bind(audit.at.to_string())
+            .bind(&account.settings)
+            .bind(&account.sealed_credentials)
+            .execute(&mut *transaction)
+            .await?;
+            // A token under this name would belong to a deleted account.
+            delete_token_statement(&account.name).execute(&mut *transaction).await?;
+            let details = json!({"kind": account.kind, "protocol": account.protocol, "tier": account.tier});
+            audit_trail::write(
+                &mut transaction,
+                audit,
+                AuditEvent::new("account.add", AUDIT_TARGET_KIND, new_id.as_str(), &account.name).with_details(details),
+            )
+            .await?;
+            find(&mut transaction, &account.name).await?.ok_or(sqlx::Error::RowNotFound)?
+        })
+        .map_err(during("adding an account"))
     }
 
     async fn change_account(
@@ -39,23 +66,58 @@ impl AccountStore for SqlStore {
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError> {
-        change_row(&self.writer, audit, name, change).await.map_err(during("changing an account"))
+        transact!(self.writer, |transaction| {
+            let Some(before) = find(&mut transaction, name).await? else { return Ok(rollback(None)) };
+            let event = audit_event(&before, &change);
+            for statement in statements(name, change, audit.at) {
+                statement.execute(&mut *transaction).await?;
+            }
+            if let Some(event) = event {
+                audit_trail::write(&mut transaction, audit, event).await?;
+            }
+            find(&mut transaction, name).await?
+        })
+        .map_err(during("changing an account"))
     }
 
     async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError> {
-        delete(&self.writer, audit, name).await.map_err(during("deleting an account"))
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query_scalar(
+                "DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL) RETURNING id",
+            );
+            let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
+            let Some(id) = id else { return Ok(rollback(false)) };
+            delete_token_statement(name).execute(&mut *transaction).await?;
+            audit_trail::write(
+                &mut transaction,
+                audit,
+                AuditEvent::new("account.delete", AUDIT_TARGET_KIND, &id, name),
+            )
+            .await?;
+            true
+        })
+        .map_err(during("deleting an account"))
     }
 
     async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
-        mark_others_absent(&self.writer, in_file, at).await.map_err(during("marking accounts that left the file"))
+        let names = serde_json::to_string(in_file).map_err(|error| StoreError::Refused(error.into()))?;
+        let mut query = QueryBuilder::new("UPDATE accounts SET absent_since = ");
+        query.push_bind(at.to_string());
+        query.push(" WHERE source = 'file' AND absent_since IS NULL AND name NOT IN ");
+        push_json_texts(&mut query, names);
+        self.execute_change("marking accounts that left the file", query.build()).await
     }
 
     async fn find_bindings(&self, digests: &[&str]) -> Result<Vec<AccountBinding>, StoreError> {
-        account_bindings::find(&self.readers, digests).await.map_err(during("looking up the accounts of ids"))
+        let list = serde_json::to_string(digests).map_err(|error| StoreError::Refused(error.into()))?;
+        let mut query =
+            QueryBuilder::new("SELECT digest, owner, account, used_on FROM account_bindings WHERE digest IN ");
+        push_json_texts(&mut query, list);
+        self.fetch_all("looking up the accounts of ids", query.build(), binding_from_row).await
     }
 
     fn shared_slots(&self) -> Option<&dyn SharedSlots> {
-        self.slots()
+        self.as_shared().map(|store| store as _)
     }
 }
 
@@ -92,59 +154,6 @@ fn is_current(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
         && account.protocol == spec.protocol
         && account.tier == spec.tier
         && account.absent_since.is_none()
-}
-
-async fn insert(
-    pool: &DbPool,
-    audit: &AuditContext,
-    new_id: AccountId,
-    account: &NewAccount,
-) -> sqlx::Result<AccountRow> {
-    transact!(pool, |transaction| {
-        sqlx::query(
-            "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
-             VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
-        )
-        .bind(new_id.as_str())
-        .bind(&account.name)
-        .bind(&account.kind)
-        .bind(&account.protocol)
-        .bind(&account.tier)
-        .bind(audit.at.to_string())
-        .bind(&account.settings)
-        .bind(&account.sealed_credentials)
-        .execute(&mut *transaction)
-        .await?;
-        // A token under this name would belong to a deleted account.
-        delete_token_statement(&account.name).execute(&mut *transaction).await?;
-        let details = json!({"kind": account.kind, "protocol": account.protocol, "tier": account.tier});
-        audit_trail::write(
-            &mut transaction,
-            audit,
-            AuditEvent::new("account.add", AUDIT_TARGET_KIND, new_id.as_str(), &account.name).with_details(details),
-        )
-        .await?;
-        find(&mut transaction, &account.name).await?.ok_or(sqlx::Error::RowNotFound)?
-    })
-}
-
-async fn change_row(
-    pool: &DbPool,
-    audit: &AuditContext,
-    name: &str,
-    change: AccountChange,
-) -> sqlx::Result<Option<AccountRow>> {
-    transact!(pool, |transaction| {
-        let Some(before) = find(&mut transaction, name).await? else { return Ok(None) };
-        let event = audit_event(&before, &change);
-        for statement in statements(name, change, audit.at) {
-            statement.execute(&mut *transaction).await?;
-        }
-        if let Some(event) = event {
-            audit_trail::write(&mut transaction, audit, event).await?;
-        }
-        find(&mut transaction, name).await?
-    })
 }
 
 /// Returns the row of the audit trail for a change. A cooldown or an ejection is not the decision of an actor, so it
@@ -262,34 +271,6 @@ fn changed_settings(before: Option<&str>, after: &str) -> Vec<String> {
     names
 }
 
-async fn delete(pool: &DbPool, audit: &AuditContext, name: &str) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query_scalar(
-            "DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL) RETURNING id",
-        );
-        let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
-        let Some(id) = id else { return Ok(false) };
-        delete_token_statement(name).execute(&mut *transaction).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::new("account.delete", AUDIT_TARGET_KIND, &id, name))
-            .await?;
-        true
-    })
-}
-
-async fn mark_others_absent(pool: &DbPool, in_file: &[&str], at: Timestamp) -> sqlx::Result<u64> {
-    let names = serde_json::to_string(in_file).map_err(|error| sqlx::Error::Encode(error.into()))?;
-    let mut query = QueryBuilder::new("UPDATE accounts SET absent_since = ");
-    query.push_bind(at.to_string());
-    query.push(" WHERE source = 'file' AND absent_since IS NULL AND name NOT IN ");
-    push_json_texts(&mut query, names);
-    Ok(query.build().execute(pool).await?.rows_affected())
-}
-
-async fn list(pool: &DbPool) -> sqlx::Result<Vec<AccountRow>> {
-    let rows = sqlx::query("SELECT * FROM accounts ORDER BY name").fetch_all(pool).await?;
-    rows.iter().map(account_from_row).collect()
-}
-
 async fn find(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<AccountRow>> {
     let row = sqlx::query("SELECT * FROM accounts WHERE name = $1").bind(name).fetch_optional(connection).await?;
     row.map(|row| account_from_row(&row)).transpose()
@@ -318,5 +299,14 @@ fn account_from_row(row: &DbRow) -> sqlx::Result<AccountRow> {
         ejection_reason: row.try_get("failing_reason")?,
         absent_since: optional_timestamp(row, "absent_since")?,
         created_at: parsed(row, "created_at")?,
+    })
+}
+
+fn binding_from_row(row: &DbRow) -> sqlx::Result<AccountBinding> {
+    Ok(AccountBinding {
+        digest: text::<BindingDigest>(row, "digest")?,
+        owner: row.try_get("owner")?,
+        account: row.try_get("account")?,
+        used_on: parsed(row, "used_on")?,
     })
 }

@@ -1,12 +1,12 @@
 //! The statements for alerts and their deliveries.
 
 use async_trait::async_trait;
-use sqlx::Row;
+use sqlx::Row as _;
 
 use super::decode::{parsed, text};
-use super::dialect::{DbPool, DbRow, SqlStore};
+use super::dialect::{DbRow, SqlStore};
 use super::error_conversion::during;
-use super::transaction::transact;
+use super::transaction::{perform, rollback, transact};
 use crate::gateway::store::{
     AlertRow, AlertStore, DeliveryOutcome, DeliveryRow, DueDelivery, LimitedSubject, NewAlert, ReservationSubjectKind,
     StoreError, Timestamp,
@@ -15,7 +15,16 @@ use crate::gateway::store::{
 #[async_trait]
 impl AlertStore for SqlStore {
     async fn limited_subjects(&self) -> Result<Vec<LimitedSubject>, StoreError> {
-        limited_subjects(&self.readers).await.map_err(during("reading the limits of keys and users"))
+        let query = sqlx::query(
+            "SELECT 'key' AS kind, id, limits FROM keys WHERE limits IS NOT NULL AND deleted_at IS NULL \
+             UNION ALL SELECT 'user' AS kind, id, limits FROM users WHERE limits IS NOT NULL",
+        );
+        let from_row = |row: &DbRow| {
+            let is_key = row.try_get::<&str, _>("kind")? == "key";
+            let kind = if is_key { ReservationSubjectKind::Key } else { ReservationSubjectKind::User };
+            Ok(LimitedSubject { kind, id: text(row, "id")?, limits: text(row, "limits")? })
+        };
+        self.fetch_all("reading the limits of keys and users", query, from_row).await
     }
 
     async fn subject_name(&self, kind: ReservationSubjectKind, id: &str) -> Result<Option<String>, StoreError> {
@@ -29,138 +38,111 @@ impl AlertStore for SqlStore {
     }
 
     async fn raise_alert(&self, alert: &NewAlert, channels: &[&str]) -> Result<bool, StoreError> {
-        raise(&self.writer, alert, channels).await.map_err(during("storing an alert"))
+        transact!(self.writer, |transaction| {
+            let inserted = sqlx::query(
+                "INSERT INTO alerts (id, identity, event, details, created_at) VALUES ($1, $2, $3, $4, $5) \
+                 ON CONFLICT (identity) DO NOTHING",
+            )
+            .bind(&alert.id)
+            .bind(&alert.identity)
+            .bind(&alert.event)
+            .bind(&alert.details)
+            .bind(alert.created_at.to_string())
+            .execute(&mut *transaction)
+            .await?;
+            if inserted.rows_affected() == 0 {
+                return Ok(rollback(false));
+            }
+            for channel in channels {
+                sqlx::query(
+                    "INSERT INTO alert_deliveries (alert_id, channel, state, attempts, due_at) \
+                     VALUES ($1, $2, 'pending', 0, $3)",
+                )
+                .bind(&alert.id)
+                .bind(*channel)
+                .bind(alert.created_at.to_string())
+                .execute(&mut *transaction)
+                .await?;
+            }
+            true
+        })
+        .map_err(during("storing an alert"))
     }
 
+    /// Another node can take the delivery between the two statements; then the next one is taken.
     async fn claim_delivery(
         &self,
         channel: &str,
         now: Timestamp,
         until: Timestamp,
     ) -> Result<Option<DueDelivery>, StoreError> {
-        claim(self, channel, now, until).await.map_err(during("taking a delivery of an alert"))
+        perform("taking a delivery of an alert", async {
+            loop {
+                let row = sqlx::query(
+                    "SELECT alerts.*, attempts FROM alert_deliveries \
+                     JOIN alerts ON alerts.id = alert_deliveries.alert_id \
+                     WHERE state = 'pending' AND due_at <= $1 AND channel = $2 ORDER BY due_at LIMIT 1",
+                );
+                let Some(row) = row.bind(now.to_string()).bind(channel).fetch_optional(&self.readers).await? else {
+                    return Ok(None);
+                };
+                let alert = alert_from_row(&row)?;
+                let attempts: i64 = row.try_get("attempts")?;
+                let taken = sqlx::query(
+                    "UPDATE alert_deliveries SET attempts = attempts + 1, due_at = $4 \
+                     WHERE alert_id = $1 AND channel = $2 AND state = 'pending' AND attempts = $3",
+                );
+                let taken = taken.bind(&alert.id).bind(channel).bind(attempts).bind(until.to_string());
+                if taken.execute(&self.writer).await?.rows_affected() == 1 {
+                    let attempt = u32::try_from(attempts).unwrap_or(u32::MAX).saturating_add(1);
+                    return Ok(Some(DueDelivery { alert, channel: channel.to_owned(), attempt }));
+                }
+            }
+        })
+        .await
     }
 
     async fn finish_delivery(&self, delivery: &DueDelivery, outcome: &DeliveryOutcome) -> Result<(), StoreError> {
-        finish(&self.writer, delivery, outcome).await.map_err(during("noting the delivery of an alert"))
+        let (state, due_at, error) = match outcome {
+            DeliveryOutcome::Delivered(at) => ("delivered", at, None),
+            DeliveryOutcome::Retry(at, error) => ("pending", at, Some(error)),
+            DeliveryOutcome::Failed(at, error) => ("failed", at, Some(error)),
+        };
+        // A later attempt of another node is not undone.
+        let update = sqlx::query(
+            "UPDATE alert_deliveries SET state = $4, due_at = $5, last_error = $6 \
+             WHERE alert_id = $1 AND channel = $2 AND attempts = $3",
+        );
+        let update = update.bind(&delivery.alert.id).bind(&delivery.channel).bind(i64::from(delivery.attempt));
+        let update = update.bind(state).bind(due_at.to_string()).bind(error);
+        self.execute_change("noting the delivery of an alert", update).await.map(drop)
     }
 
     async fn list_alerts(&self, limit: u32) -> Result<Vec<AlertRow>, StoreError> {
-        list(&self.readers, limit).await.map_err(during("reading the alerts"))
+        let query = sqlx::query(
+            "SELECT newest.*, channel, state, attempts, due_at, last_error \
+             FROM (SELECT * FROM alerts ORDER BY created_at DESC, id LIMIT $1) AS newest \
+             LEFT JOIN alert_deliveries ON alert_deliveries.alert_id = newest.id \
+             ORDER BY newest.created_at DESC, newest.id, channel DESC",
+        );
+        let from_row = |row: &DbRow| Ok((alert_from_row(row)?, delivery_from_row(row)?));
+        let rows = self.fetch_all("reading the alerts", query.bind(i64::from(limit)), from_row).await?;
+        let mut alerts: Vec<AlertRow> = Vec::new();
+        for (alert, delivery) in rows {
+            if alerts.last().is_none_or(|last| last.alert.id != alert.id) {
+                alerts.push(AlertRow { alert, deliveries: Vec::new() });
+            }
+            if let Some(last) = alerts.last_mut() {
+                last.deliveries.extend(delivery);
+            }
+        }
+        Ok(alerts)
     }
 
     async fn remove_old_alerts(&self, before: Timestamp) -> Result<u64, StoreError> {
-        let query = sqlx::query("DELETE FROM alerts WHERE created_at < $1").bind(before.to_string());
-        let removed = query.execute(&self.writer).await.map_err(during("removing old alerts"))?;
-        Ok(removed.rows_affected())
+        let delete = sqlx::query("DELETE FROM alerts WHERE created_at < $1").bind(before.to_string());
+        self.execute_change("removing old alerts", delete).await
     }
-}
-
-async fn limited_subjects(pool: &DbPool) -> sqlx::Result<Vec<LimitedSubject>> {
-    let rows = sqlx::query(
-        "SELECT 'key' AS kind, id, limits FROM keys WHERE limits IS NOT NULL AND deleted_at IS NULL \
-         UNION ALL SELECT 'user' AS kind, id, limits FROM users WHERE limits IS NOT NULL",
-    );
-    let rows = rows.fetch_all(pool).await?;
-    let subject = |row: &DbRow| {
-        let is_key = row.try_get::<&str, _>("kind")? == "key";
-        let kind = if is_key { ReservationSubjectKind::Key } else { ReservationSubjectKind::User };
-        Ok(LimitedSubject { kind, id: text(row, "id")?, limits: text(row, "limits")? })
-    };
-    rows.iter().map(subject).collect()
-}
-
-async fn raise(pool: &DbPool, alert: &NewAlert, channels: &[&str]) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let inserted = sqlx::query(
-            "INSERT INTO alerts (id, identity, event, details, created_at) VALUES ($1, $2, $3, $4, $5) \
-             ON CONFLICT (identity) DO NOTHING",
-        )
-        .bind(&alert.id)
-        .bind(&alert.identity)
-        .bind(&alert.event)
-        .bind(&alert.details)
-        .bind(alert.created_at.to_string())
-        .execute(&mut *transaction)
-        .await?;
-        if inserted.rows_affected() == 0 {
-            return Ok(false);
-        }
-        for channel in channels {
-            sqlx::query(
-                "INSERT INTO alert_deliveries (alert_id, channel, state, attempts, due_at) \
-                 VALUES ($1, $2, 'pending', 0, $3)",
-            )
-            .bind(&alert.id)
-            .bind(*channel)
-            .bind(alert.created_at.to_string())
-            .execute(&mut *transaction)
-            .await?;
-        }
-        true
-    })
-}
-
-/// Another node can take the delivery between the two statements; then the next one is taken.
-async fn claim(store: &SqlStore, channel: &str, now: Timestamp, until: Timestamp) -> sqlx::Result<Option<DueDelivery>> {
-    loop {
-        let row = sqlx::query(
-            "SELECT alerts.*, attempts FROM alert_deliveries \
-             JOIN alerts ON alerts.id = alert_deliveries.alert_id \
-             WHERE state = 'pending' AND due_at <= $1 AND channel = $2 ORDER BY due_at LIMIT 1",
-        );
-        let Some(row) = row.bind(now.to_string()).bind(channel).fetch_optional(&store.readers).await? else {
-            return Ok(None);
-        };
-        let alert = alert_from_row(&row)?;
-        let attempts: i64 = row.try_get("attempts")?;
-        let taken = sqlx::query(
-            "UPDATE alert_deliveries SET attempts = attempts + 1, due_at = $4 \
-             WHERE alert_id = $1 AND channel = $2 AND state = 'pending' AND attempts = $3",
-        );
-        let taken = taken.bind(&alert.id).bind(channel).bind(attempts).bind(until.to_string());
-        if taken.execute(&store.writer).await?.rows_affected() == 1 {
-            let attempt = u32::try_from(attempts).unwrap_or(u32::MAX).saturating_add(1);
-            return Ok(Some(DueDelivery { alert, channel: channel.to_owned(), attempt }));
-        }
-    }
-}
-
-async fn finish(pool: &DbPool, delivery: &DueDelivery, outcome: &DeliveryOutcome) -> sqlx::Result<()> {
-    let (state, due_at, error) = match outcome {
-        DeliveryOutcome::Delivered(at) => ("delivered", at, None),
-        DeliveryOutcome::Retry(at, error) => ("pending", at, Some(error)),
-        DeliveryOutcome::Failed(at, error) => ("failed", at, Some(error)),
-    };
-    // A later attempt of another node is not undone.
-    let query = sqlx::query(
-        "UPDATE alert_deliveries SET state = $4, due_at = $5, last_error = $6 \
-         WHERE alert_id = $1 AND channel = $2 AND attempts = $3",
-    );
-    let query = query.bind(&delivery.alert.id).bind(&delivery.channel).bind(i64::from(delivery.attempt));
-    query.bind(state).bind(due_at.to_string()).bind(error).execute(pool).await.map(drop)
-}
-
-async fn list(pool: &DbPool, limit: u32) -> sqlx::Result<Vec<AlertRow>> {
-    let rows = sqlx::query(
-        "SELECT newest.*, channel, state, attempts, due_at, last_error \
-         FROM (SELECT * FROM alerts ORDER BY created_at DESC, id LIMIT $1) AS newest \
-         LEFT JOIN alert_deliveries ON alert_deliveries.alert_id = newest.id \
-         ORDER BY newest.created_at DESC, newest.id, channel DESC",
-    );
-    let rows = rows.bind(i64::from(limit)).fetch_all(pool).await?;
-    let mut alerts: Vec<AlertRow> = Vec::new();
-    for row in &rows {
-        let alert = alert_from_row(row)?;
-        if alerts.last().is_none_or(|last| last.alert.id != alert.id) {
-            alerts.push(AlertRow { alert, deliveries: Vec::new() });
-        }
-        let delivery = delivery_from_row(row)?;
-        if let Some(last) = alerts.last_mut() {
-            last.deliveries.extend(delivery);
-        }
-    }
-    Ok(alerts)
 }
 
 fn delivery_from_row(row: &DbRow) -> sqlx::Result<Option<DeliveryRow>> {

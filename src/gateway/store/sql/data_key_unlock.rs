@@ -9,7 +9,7 @@ use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::{MasterKey, StoreError};
 
 /// Returns the data keys of the installation, and the configured master key if there is one. Creates the data keys if
-/// the installation is new, or older than data keys.
+/// the installation is new.
 pub(in super::super) async fn load_or_create_data_keys(
     writer: &DbPool,
     data_dir: &DataDir,
@@ -30,42 +30,25 @@ async fn create_data_keys(
     data_dir: &DataDir,
     configured_key: Option<MasterKey>,
 ) -> Result<(DataKeys, Option<MasterKey>), StoreError> {
-    let (has_keys, has_sealed_values): (bool, bool) = sqlx::query_as(
-        "SELECT EXISTS (SELECT 1 FROM keys), EXISTS (SELECT 1 FROM accounts WHERE sealed IS NOT NULL) \
+    let is_in_use: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM keys) OR EXISTS (SELECT 1 FROM accounts WHERE sealed IS NOT NULL) \
          OR EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM replays)",
     )
     .fetch_one(writer)
     .await
     .map_err(during("looking for keys"))?;
-    if has_sealed_values {
+    if is_in_use {
         return Err(StoreError::damaged(format!("{DATABASE_NAME} has lost its data keys: restore it from a backup")));
     }
-    let owned_dir = data_dir.clone();
-    let file_key = run_blocking(move || KeyFile(&owned_dir).read()).await?;
-    match (file_key, configured_key) {
-        (None, _) if has_keys => Err(StoreError::damaged(format!(
-            "master.key is missing, and no key in {DATABASE_NAME} can be checked without it: restore it from a backup"
-        ))),
-        // The pepper comes from the key file even if the configuration gives another key, so that existing API keys
-        // stay valid.
-        (Some(file_key), configured_key) => {
-            let keys = DataKeys::for_legacy_installation(&file_key)?;
-            rows::insert(writer, &keys, configured_key.as_ref().unwrap_or(&file_key)).await?;
-            Ok((keys, configured_key))
-        }
-        (None, Some(master_key)) => {
-            let keys = DataKeys::random()?;
-            rows::insert(writer, &keys, &master_key).await?;
-            Ok((keys, Some(master_key)))
-        }
-        (None, None) => {
-            let owned_dir = data_dir.clone();
-            let new_key = run_blocking(move || KeyFile(&owned_dir).create()).await?;
-            let keys = DataKeys::random()?;
-            rows::insert(writer, &keys, &new_key).await?;
-            Ok((keys, None))
-        }
+    let keys = DataKeys::random()?;
+    if let Some(master_key) = configured_key {
+        rows::insert(writer, &keys, &master_key).await?;
+        return Ok((keys, Some(master_key)));
     }
+    let owned_dir = data_dir.clone();
+    let file_key = run_blocking(move || KeyFile(&owned_dir).read_or_create()).await?;
+    rows::insert(writer, &keys, &file_key).await?;
+    Ok((keys, None))
 }
 
 /// Returns the data keys, unwrapped with the key of the configuration.

@@ -21,11 +21,17 @@ impl InstallationStore for SqlStore {
     }
 
     async fn record_heartbeat(&self) -> Result<(), StoreError> {
-        self.write_heartbeat().await
+        match self.as_shared() {
+            Some(store) => store.write_heartbeat().await,
+            None => Ok(()),
+        }
     }
 
     async fn close_records_of_dead_nodes(&self) -> Result<u64, StoreError> {
-        self.interrupt_dead_nodes().await
+        match self.as_shared() {
+            Some(store) => store.interrupt_dead_nodes().await,
+            None => Ok(0),
+        }
     }
 
     fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {

@@ -1,21 +1,20 @@
 //! The statements for keys. Every value is a bound parameter, never part of the text of a statement.
 
 mod change;
-mod first_key;
 pub(in super::super) mod page;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::{QueryBuilder, Row};
+use sqlx::{QueryBuilder, Row as _};
 
 use super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::decode::{hash, optional_parsed, optional_timestamp, parsed, text};
-use super::dialect::{DbConnection, DbPool, DbRow, SqlStore, ordered_join};
+use super::dialect::{DbConnection, DbRow, SqlStore, ordered_join};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::transaction::transact;
+use super::transaction::{rollback, transact};
 use super::usage;
 use crate::gateway::config::DialectSet;
 use crate::gateway::store::{
@@ -29,6 +28,10 @@ const AUDIT_TARGET_KIND: &str = "key";
 /// Of the keys deleted within this time, one in [`DELETED_SHARE`] counts against the limit of the user (our choice).
 const DELETED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const DELETED_SHARE: i64 = 10;
+
+/// The beginning of the name of the note of the first key, a row of `milestones`, before the id of the key. After the key
+/// was disabled, the note stays without its id.
+const FIRST_KEY_NOTE: &str = "first_key:";
 
 macro_rules! select_keys {
     ($clauses:literal) => {
@@ -44,20 +47,52 @@ use select_keys;
 #[async_trait]
 impl KeyStore for SqlStore {
     async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError> {
-        insert(&self.writer, audit, key, max_keys).await.map_err(during("storing a key"))
+        transact!(self.writer, |transaction| {
+            if let Some(max_keys) = max_keys
+                && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
+            {
+                return Ok(rollback(false));
+            }
+            insert_row(&mut transaction, audit, key).await?;
+            true
+        })
+        .map_err(during("storing a key"))
     }
 
     async fn insert_first_key(&self, audit: &AuditContext, key: &KeyRow) -> Result<bool, StoreError> {
-        let inserted = first_key::insert(&self.writer, audit, key).await;
-        inserted.map_err(during("storing the first key"))
+        transact!(self.writer, |transaction| {
+            let is_needless: bool = sqlx::query_scalar(
+                "SELECT EXISTS (SELECT 1 FROM milestones WHERE name LIKE 'first_key:%') \
+                 OR EXISTS (SELECT 1 FROM keys WHERE deleted_at IS NULL) \
+                 OR EXISTS (SELECT 1 FROM accounts WHERE kind <> 'simulator')",
+            )
+            .fetch_one(&mut *transaction)
+            .await?;
+            if is_needless {
+                return Ok(rollback(false));
+            }
+            insert_row(&mut transaction, audit, key).await?;
+            sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2)")
+                .bind(format!("{FIRST_KEY_NOTE}{}", key.id))
+                .bind(audit.at.to_string())
+                .execute(&mut *transaction)
+                .await?;
+            true
+        })
+        .map_err(during("storing the first key"))
     }
 
     async fn first_key(&self) -> Result<Option<KeyId>, StoreError> {
-        first_key::find(&self.readers).await.map_err(during("looking up the key that the first start printed"))
+        let query = sqlx::query("SELECT name FROM milestones WHERE name LIKE 'first_key:%'");
+        let from_row = |row: &DbRow| text::<String>(row, "name");
+        let name = self.fetch_optional("looking up the key that the first start printed", query, from_row).await?;
+        let id = name.as_deref().and_then(|name| name.strip_prefix(FIRST_KEY_NOTE)).filter(|id| !id.is_empty());
+        Ok(id.map(KeyId::from))
     }
 
     async fn forget_first_key(&self) -> Result<(), StoreError> {
-        first_key::forget(&self.writer).await.map_err(during("storing that the first key is disabled"))
+        let update = sqlx::query("UPDATE milestones SET name = $1 WHERE name LIKE 'first_key:%'").bind(FIRST_KEY_NOTE);
+        self.execute_change("storing that the first key is disabled", update).await.map(drop)
     }
 
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
@@ -66,7 +101,8 @@ impl KeyStore for SqlStore {
     }
 
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        list(&self.readers).await.map_err(during("listing keys"))
+        let query = sqlx::query(select_keys!("WHERE keys.deleted_at IS NULL ORDER BY keys.created_at, keys.rowid"));
+        self.fetch_all("listing keys", query, key_from_row).await
     }
 
     async fn list_keys_page(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
@@ -94,28 +130,31 @@ impl KeyStore for SqlStore {
     }
 
     async fn keys_changed_since(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError> {
-        changed_since(&self.readers, revision).await.map_err(during("looking for changed keys"))
+        let query = sqlx::query(concat!(
+            "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
+             keys.deleted_at IS NOT NULL AS deleted, keys.previous_until, keys.expires_at, keys.limits, \
+             users.limits AS user_limits, keys.dialects, keys.revision, (keys.disabled_at IS NOT NULL \
+             OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
+             FROM keys ",
+            ordered_join!(),
+            " users ON users.id = keys.user_id ",
+            ordered_join!(),
+            " groups ON groups.id = keys.group_id \
+             WHERE keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
+        ));
+        self.fetch_all("looking for changed keys", query.bind(revision), key_check_from_row).await
     }
 
     async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
-        record_use(&self.writer, keys, at).await.map_err(during("storing the use of keys"))
+        let mut update = QueryBuilder::new("UPDATE keys SET last_used_at = ");
+        update.push_bind(at.to_string()).push(" WHERE id IN ");
+        push_json_texts(&mut update, json!(keys).to_string());
+        self.execute_change("storing the use of keys", update.build()).await.map(drop)
     }
 
     async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
         usage::add_refusals(&self.writer, refusals).await.map_err(during("counting refused requests"))
     }
-}
-
-async fn insert(pool: &DbPool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        if let Some(max_keys) = max_keys
-            && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
-        {
-            return Ok(false);
-        }
-        insert_row(&mut transaction, audit, key).await?;
-        true
-    })
 }
 
 async fn insert_row(connection: &mut DbConnection, audit: &AuditContext, key: &KeyRow) -> sqlx::Result<()> {
@@ -167,35 +206,6 @@ async fn find(connection: &mut DbConnection, handle: &str, owner: Option<&UserId
 /// Returns the key, even if it is deleted.
 async fn get_even_if_deleted(connection: &mut DbConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
     key_from_row(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
-}
-
-async fn list(pool: &DbPool) -> sqlx::Result<Vec<KeyRow>> {
-    let query = sqlx::query(select_keys!("WHERE keys.deleted_at IS NULL ORDER BY keys.created_at, keys.rowid"));
-    query.fetch_all(pool).await?.iter().map(key_from_row).collect()
-}
-
-async fn changed_since(pool: &DbPool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> {
-    let query = sqlx::query(concat!(
-        "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
-         keys.deleted_at IS NOT NULL AS deleted, \
-         keys.previous_until, keys.expires_at, keys.limits, users.limits AS user_limits, keys.dialects, keys.revision, (keys.disabled_at IS NOT NULL \
-         OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
-         FROM keys ",
-        ordered_join!(),
-        " users ON users.id = keys.user_id ",
-        ordered_join!(),
-        " groups ON groups.id = keys.group_id \
-         WHERE keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
-    ));
-    query.bind(revision).fetch_all(pool).await?.iter().map(key_check_from_row).collect()
-}
-
-async fn record_use(pool: &DbPool, keys: &[KeyId], at: Timestamp) -> sqlx::Result<()> {
-    let mut query = QueryBuilder::new("UPDATE keys SET last_used_at = ");
-    query.push_bind(at.to_string()).push(" WHERE id IN ");
-    push_json_texts(&mut query, json!(keys).to_string());
-    query.build().execute(pool).await?;
-    Ok(())
 }
 
 fn key_from_row(row: &DbRow) -> sqlx::Result<KeyRow> {

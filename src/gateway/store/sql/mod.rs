@@ -8,7 +8,6 @@
 
 use super::{dialect, error_conversion};
 
-mod account_bindings;
 mod accounts;
 mod alerts;
 mod audit_trail;
@@ -24,6 +23,7 @@ mod prices;
 pub(super) mod records;
 pub(super) mod replays;
 pub(super) mod retention;
+mod single_query;
 mod tokens;
 pub(super) mod transaction;
 pub(super) mod usage;

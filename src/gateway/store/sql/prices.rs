@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use chrono::NaiveDate;
 use serde_json::{Map, Value, json};
-use sqlx::Row;
+use sqlx::Row as _;
 
 use super::audit_trail::{self, AuditEvent};
 use super::decode::{optional_usd, parsed, text};
-use super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
+use super::dialect::{DbConnection, DbRow, SqlStore};
 use super::error_conversion::during;
-use super::transaction::transact;
+use super::transaction::{rollback, transact};
 use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{AuditContext, PriceStore, StoreError};
@@ -19,57 +19,50 @@ const AUDIT_TARGET_KIND: &str = "price";
 #[async_trait]
 impl PriceStore for SqlStore {
     async fn list_prices(&self) -> Result<Vec<ModelPrice>, StoreError> {
-        let rows = sqlx::query("SELECT * FROM prices ORDER BY model, valid_from").fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(price_from_row).collect()).map_err(during("reading the prices"))
+        let query = sqlx::query("SELECT * FROM prices ORDER BY model, valid_from");
+        self.fetch_all("reading the prices", query, price_from_row).await
     }
 
     async fn set_price(&self, audit: &AuditContext, price: &ModelPrice) -> Result<(), StoreError> {
-        set(&self.writer, audit, price).await.map_err(during("storing a price"))
+        transact!(self.writer, |transaction| {
+            let before = find(&mut transaction, &price.model, price.from).await?;
+            let mut insert = sqlx::query(
+                "INSERT INTO prices (model, valid_from, changed_at, source, text_input, cached_text_input, \
+                 image_input, cached_image_input, image_output, text_output, per_image, cache_write, cache_write_1h, terms) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (model, valid_from) DO UPDATE SET \
+                 changed_at = excluded.changed_at, source = excluded.source, text_input = excluded.text_input, \
+                 cached_text_input = excluded.cached_text_input, image_input = excluded.image_input, \
+                 cached_image_input = excluded.cached_image_input, image_output = excluded.image_output, \
+                 text_output = excluded.text_output, per_image = excluded.per_image, \
+                 cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h, terms = excluded.terms",
+            )
+            .bind(&price.model)
+            .bind(price.from.to_string())
+            .bind(audit.at.to_string())
+            .bind(&price.source);
+            for value in price.figures.values() {
+                insert = insert.bind(value.map(|usd| usd.nanos().cast_signed()));
+            }
+            let terms = serde_json::to_string(&price.terms).map_err(|error| sqlx::Error::Encode(error.into()))?;
+            insert = insert.bind(terms);
+            insert.execute(&mut *transaction).await?;
+            let event = audit_event("price.set", &price.model, price.from)
+                .with_change(before.as_ref().map_or(Value::Null, figures_as_json), figures_as_json(price));
+            audit_trail::write(&mut transaction, audit, event).await?;
+        }).map_err(during("storing a price"))
     }
 
     async fn delete_price(&self, audit: &AuditContext, model: &str, from: NaiveDate) -> Result<bool, StoreError> {
-        delete(&self.writer, audit, model, from).await.map_err(during("deleting a price"))
+        transact!(self.writer, |transaction| {
+            let Some(before) = find(&mut transaction, model, from).await? else { return Ok(rollback(false)) };
+            let delete = sqlx::query("DELETE FROM prices WHERE model = $1 AND valid_from = $2");
+            delete.bind(model).bind(from.to_string()).execute(&mut *transaction).await?;
+            let event = audit_event("price.delete", model, from).with_details(figures_as_json(&before));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            true
+        })
+        .map_err(during("deleting a price"))
     }
-}
-
-async fn set(pool: &DbPool, audit: &AuditContext, price: &ModelPrice) -> sqlx::Result<()> {
-    transact!(pool, |transaction| {
-        let before = find(&mut transaction, &price.model, price.from).await?;
-        let mut insert = sqlx::query(
-            "INSERT INTO prices (model, valid_from, changed_at, source, text_input, cached_text_input, \
-             image_input, cached_image_input, image_output, text_output, per_image, cache_write, cache_write_1h, terms) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (model, valid_from) DO UPDATE SET \
-             changed_at = excluded.changed_at, source = excluded.source, text_input = excluded.text_input, \
-             cached_text_input = excluded.cached_text_input, image_input = excluded.image_input, \
-             cached_image_input = excluded.cached_image_input, image_output = excluded.image_output, \
-             text_output = excluded.text_output, per_image = excluded.per_image, \
-             cache_write = excluded.cache_write, cache_write_1h = excluded.cache_write_1h, terms = excluded.terms",
-        )
-        .bind(&price.model)
-        .bind(price.from.to_string())
-        .bind(audit.at.to_string())
-        .bind(&price.source);
-        for value in price.figures.values() {
-            insert = insert.bind(value.map(|usd| usd.nanos().cast_signed()));
-        }
-        let terms = serde_json::to_string(&price.terms).map_err(|error| sqlx::Error::Encode(error.into()))?;
-        insert = insert.bind(terms);
-        insert.execute(&mut *transaction).await?;
-        let event = audit_event("price.set", &price.model, price.from)
-            .with_change(before.as_ref().map_or(Value::Null, figures_as_json), figures_as_json(price));
-        audit_trail::write(&mut transaction, audit, event).await?;
-    })
-}
-
-async fn delete(pool: &DbPool, audit: &AuditContext, model: &str, from: NaiveDate) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let Some(before) = find(&mut transaction, model, from).await? else { return Ok(false) };
-        let delete = sqlx::query("DELETE FROM prices WHERE model = $1 AND valid_from = $2");
-        delete.bind(model).bind(from.to_string()).execute(&mut *transaction).await?;
-        let event = audit_event("price.delete", model, from).with_details(figures_as_json(&before));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        true
-    })
 }
 
 async fn find(connection: &mut DbConnection, model: &str, from: NaiveDate) -> sqlx::Result<Option<ModelPrice>> {

@@ -1,12 +1,15 @@
 //! The statements for answers that may be replayed. Each change is one statement, so that no other process can
 //! interfere.
 
-use async_trait::async_trait;
-use sqlx::QueryBuilder;
+use std::time::Duration;
 
-use super::dialect::{Db, DbPool, SqlStore};
+use async_trait::async_trait;
+use sqlx::{FromRow as _, QueryBuilder};
+
+use super::decode::{optional_count, parsed, text};
+use super::dialect::{Db, DbPool, DbRow, SqlStore};
 use super::error_conversion::during;
-use super::records;
+use super::records::STATES_BY_FINGERPRINT;
 use crate::gateway::store::replay_columns::ReplayColumns;
 use crate::gateway::store::{
     JobProgress, JobState, ReplayStore, RequestId, SharedAnswers, StoreError, StoredReplay, Timestamp, UserId,
@@ -35,7 +38,7 @@ const KEYS_PER_QUERY: usize = 500;
 #[async_trait]
 impl ReplayStore for SqlStore {
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
-        find(&self.readers, scope).await.map_err(during("looking up an answer"))
+        self.fetch_optional("looking up an answer", sqlx::query(FIND).bind(scope.as_slice()), replay_from_row).await
     }
 
     async fn find_retried_replays(
@@ -43,11 +46,17 @@ impl ReplayStore for SqlStore {
         fingerprint: &[u8; 32],
         now: Timestamp,
     ) -> Result<Vec<StoredReplay>, StoreError> {
-        find_retried(&self.readers, fingerprint, now).await.map_err(during("looking up a retried request"))
+        let query = sqlx::query(FIND_RETRIED).bind(fingerprint.as_slice()).bind(now.to_string());
+        self.fetch_all("looking up a retried request", query, replay_from_row).await
     }
 
     async fn find_replay_of_request(&self, request_id: &RequestId) -> Result<Option<StoredReplay>, StoreError> {
-        find_of_request(&self.readers, request_id).await.map_err(during("looking up the answer of a request"))
+        self.fetch_optional(
+            "looking up the answer of a request",
+            sqlx::query(FIND_OF_REQUEST).bind(request_id.as_str()),
+            replay_from_row,
+        )
+        .await
     }
 
     async fn image_requests_with_replay(
@@ -56,20 +65,37 @@ impl ReplayStore for SqlStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<RequestId>, StoreError> {
-        image_requests(&self.readers, user, since, limit).await.map_err(during("listing the requests of a user"))
+        let query = sqlx::query(IMAGE_REQUESTS).bind(user.as_str()).bind(since.to_string());
+        let query = query.bind(LOOKED_AT).bind(i64::from(limit));
+        self.fetch_all("listing the requests of a user", query, |row| text(row, "request_id")).await
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
-        list(&self.readers).await.map_err(during("listing answers"))
+        let query = sqlx::query("SELECT * FROM replays ORDER BY created_at, request_id");
+        self.fetch_all("listing answers", query, replay_from_row).await
     }
 
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
-        self.remove_expired_shared_answers(now).await?;
+        if let Some(store) = self.as_shared() {
+            store.remove_expired_shared_answers(now).await?;
+        }
         remove_expired(&self.writer, now, except, limit).await.map_err(during("removing expired answers"))
     }
 
     async fn deleted_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
-        deleted_keys(&self.readers, keys).await.map_err(during("looking for deleted keys"))
+        let mut deleted = Vec::new();
+        for keys in keys.chunks(KEYS_PER_QUERY) {
+            let mut query: QueryBuilder<Db> =
+                QueryBuilder::new("SELECT id FROM keys WHERE deleted_at IS NOT NULL AND id IN (");
+            let mut ids = query.separated(", ");
+            for key in keys {
+                ids.push_bind(key.as_str());
+            }
+            query.push(")");
+            let found = self.fetch_all("looking for deleted keys", query.build(), |row| text(row, "id")).await?;
+            deleted.extend::<Vec<String>>(found);
+        }
+        Ok(deleted)
     }
 
     async fn states_by_fingerprint(
@@ -78,59 +104,26 @@ impl ReplayStore for SqlStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError> {
-        records::states_by_fingerprint(&self.readers, fingerprint, since, limit)
-            .await
-            .map_err(during("looking up a retried request"))
+        let query = sqlx::query(STATES_BY_FINGERPRINT);
+        let query = query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(i64::from(limit));
+        self.fetch_all("looking up a retried request", query, |row| parsed(row, "state")).await
     }
 
     async fn job_progress(&self, request_id: &RequestId) -> Result<Option<JobProgress>, StoreError> {
-        records::job_progress(&self.readers, request_id).await.map_err(during("looking up an earlier request"))
+        let query = sqlx::query("SELECT state, created_at, latency_ms FROM records WHERE request_id = $1");
+        let from_row = |row: &DbRow| {
+            let created_at: Timestamp = parsed(row, "created_at")?;
+            // Only the process of the job writes its duration.
+            let duration = optional_count(row, "latency_ms")?.map(Duration::from_millis);
+            let ended_at = duration.map(|duration| created_at + duration);
+            Ok(JobProgress { state: parsed(row, "state")?, ended_at })
+        };
+        self.fetch_optional("looking up an earlier request", query.bind(request_id.as_str()), from_row).await
     }
 
     fn shared_answers(&self) -> Option<&dyn SharedAnswers> {
-        self.answers_of_all_nodes()
+        self.as_shared().map(|store| store as _)
     }
-}
-
-async fn find(pool: &DbPool, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
-    let query = sqlx::query_as::<_, ReplayColumns>(FIND).bind(scope.as_slice());
-    query.fetch_optional(pool).await?.map(ReplayColumns::decode_for_pool).transpose()
-}
-
-async fn find_retried(pool: &DbPool, fingerprint: &[u8; 32], now: Timestamp) -> sqlx::Result<Vec<StoredReplay>> {
-    let query = sqlx::query_as::<_, ReplayColumns>(FIND_RETRIED).bind(fingerprint.as_slice()).bind(now.to_string());
-    query.fetch_all(pool).await?.into_iter().map(ReplayColumns::decode_for_pool).collect()
-}
-
-async fn find_of_request(pool: &DbPool, request_id: &RequestId) -> sqlx::Result<Option<StoredReplay>> {
-    let query = sqlx::query_as::<_, ReplayColumns>(FIND_OF_REQUEST).bind(request_id.as_str());
-    query.fetch_optional(pool).await?.map(ReplayColumns::decode_for_pool).transpose()
-}
-
-async fn image_requests(pool: &DbPool, user: &UserId, since: Timestamp, limit: u32) -> sqlx::Result<Vec<RequestId>> {
-    let query = sqlx::query_scalar::<_, String>(IMAGE_REQUESTS).bind(user.as_str()).bind(since.to_string());
-    let found = query.bind(LOOKED_AT).bind(i64::from(limit)).fetch_all(pool).await?;
-    Ok(found.into_iter().map(RequestId::from).collect())
-}
-
-async fn deleted_keys(pool: &DbPool, keys: &[String]) -> sqlx::Result<Vec<String>> {
-    let mut deleted = Vec::new();
-    for keys in keys.chunks(KEYS_PER_QUERY) {
-        let mut query: QueryBuilder<Db> =
-            QueryBuilder::new("SELECT id FROM keys WHERE deleted_at IS NOT NULL AND id IN (");
-        let mut ids = query.separated(", ");
-        for key in keys {
-            ids.push_bind(key.as_str());
-        }
-        query.push(")");
-        deleted.extend(query.build_query_scalar::<String>().fetch_all(pool).await?);
-    }
-    Ok(deleted)
-}
-
-async fn list(pool: &DbPool) -> sqlx::Result<Vec<StoredReplay>> {
-    let query = sqlx::query_as::<_, ReplayColumns>("SELECT * FROM replays ORDER BY created_at, request_id");
-    query.fetch_all(pool).await?.into_iter().map(ReplayColumns::decode_for_pool).collect()
 }
 
 async fn remove_expired(pool: &DbPool, now: Timestamp, except: &[[u8; 32]], limit: u32) -> sqlx::Result<u32> {
@@ -147,4 +140,8 @@ async fn remove_expired(pool: &DbPool, now: Timestamp, except: &[[u8; 32]], limi
     query.push(" LIMIT ").push_bind(i64::from(limit)).push(")");
     let removed = query.build().execute(pool).await?.rows_affected();
     Ok(u32::try_from(removed).unwrap_or(limit))
+}
+
+fn replay_from_row(row: &DbRow) -> sqlx::Result<StoredReplay> {
+    ReplayColumns::from_row(row)?.decode_for_pool()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde::Serialize;
-use sqlx::{QueryBuilder, Row};
+use sqlx::{QueryBuilder, Row as _};
 
 use super::decode::{parsed, text};
 use super::dialect::{Db, DbPool, DbRow, SqlStore, sum};
@@ -112,7 +112,7 @@ impl UsageStore for SqlStore {
     }
 
     fn shared_reservations(&self) -> Option<&dyn SharedReservations> {
-        self.reservations()
+        self.as_shared().map(|store| store as _)
     }
 
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
@@ -128,8 +128,7 @@ impl SqlStore {
         mut query: QueryBuilder<Db>,
         from_row: impl Fn(&DbRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        let rows = query.build().fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(from_row).collect()).map_err(during("reading the usage counts"))
+        self.fetch_all("reading the usage counts", query.build(), from_row).await
     }
 }
 

@@ -14,8 +14,8 @@ use crate::gateway::store::{
     DetailsByValue, DurationCounts, UsageDetailRead, UsageDetails, UsageFilter, UsageGrouping,
 };
 
-/// The most records that a read counts itself (our choice): that takes about a second. There are more only while the
-/// records of before an upgrade are counted, or if the task that counts them fails.
+/// The most records that a read counts itself (our choice): that takes about a second. There are more only after an
+/// import, or if the task that counts them fails.
 const UNCOUNTED_MAX: i64 = 100_000;
 
 /// The number of records that are in memory at the same time while they are counted (our choice).

@@ -21,7 +21,7 @@ use super::dialect::{
 };
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::transaction::transact;
+use super::transaction::{perform, rollback, transact};
 use super::usage_details::{self, duration_columns, folded_seq, newest_seq, push_record_columns, record_from_row};
 use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
 use crate::gateway::store::{
@@ -134,7 +134,33 @@ impl UsageDetailStore for SqlStore {
     }
 
     async fn add_replays(&self, replays: &[ReplayCount]) -> Result<Vec<ReplayCount>, StoreError> {
-        add_replays(self, replays).await.map_err(during("counting replayed answers"))
+        perform("counting replayed answers", async {
+            let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
+            let mut query = QueryBuilder::<Db>::new("SELECT ");
+            push_record_columns(&mut query);
+            query.push(" FROM records WHERE request_id IN ");
+            push_json_texts(&mut query, to_json(&ids)?);
+            let mut records = HashMap::new();
+            for row in query.build().fetch_all(&self.readers).await? {
+                let record = record_from_row(&row)?;
+                records.insert(record.request_id.clone(), record);
+            }
+            let (mut rows, mut running) = (FoldedRows::default(), Vec::new());
+            let removed = CountedRecord::default();
+            for replay in replays {
+                match records.get(replay.request_id.as_str()) {
+                    Some(record) if record.is_running => running.push(replay.clone()),
+                    record => rows.add_replay(record.unwrap_or(&removed), replay),
+                }
+            }
+            if rows.0.is_empty() {
+                return Ok(running);
+            }
+            let pool = &self.writer;
+            transact!(pool, |transaction| add_rows(&mut transaction, &rows, 1).await?)?;
+            Ok(running)
+        })
+        .await
     }
 
     async fn usage_details(
@@ -196,7 +222,7 @@ async fn add_step(pool: &DbPool, step: FoldStep) -> sqlx::Result<u32> {
         let moved = sqlx::query("UPDATE usage_fold SET folded_seq = $1 WHERE folded_seq = $2").bind(end).bind(after);
         if moved.execute(&mut *transaction).await?.rows_affected() == 0 {
             // Another process has counted them.
-            return Ok(0);
+            return Ok(rollback(0));
         }
         // From here on, an outcome that replaces a provisional one waits for this transaction.
         records_of(&mut transaction, &provisional).await?.iter().for_each(|record| rows.add_record(record));
@@ -305,31 +331,4 @@ fn to_json_rows(rows: &FoldedRows, sign: i64) -> sqlx::Result<String> {
 
 fn to_json(list: &impl Serialize) -> sqlx::Result<String> {
     serde_json::to_string(list).map_err(|error| sqlx::Error::Encode(error.into()))
-}
-
-async fn add_replays(store: &SqlStore, replays: &[ReplayCount]) -> sqlx::Result<Vec<ReplayCount>> {
-    let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
-    let mut query = QueryBuilder::<Db>::new("SELECT ");
-    push_record_columns(&mut query);
-    query.push(" FROM records WHERE request_id IN ");
-    push_json_texts(&mut query, to_json(&ids)?);
-    let mut records = HashMap::new();
-    for row in query.build().fetch_all(&store.readers).await? {
-        let record = record_from_row(&row)?;
-        records.insert(record.request_id.clone(), record);
-    }
-    let (mut rows, mut running) = (FoldedRows::default(), Vec::new());
-    let removed = CountedRecord::default();
-    for replay in replays {
-        match records.get(replay.request_id.as_str()) {
-            Some(record) if record.is_running => running.push(replay.clone()),
-            record => rows.add_replay(record.unwrap_or(&removed), replay),
-        }
-    }
-    if rows.0.is_empty() {
-        return Ok(running);
-    }
-    let pool = &store.writer;
-    transact!(pool, |transaction| add_rows(&mut transaction, &rows, 1).await?)?;
-    Ok(running)
 }

@@ -104,8 +104,7 @@ impl DatabaseFile {
         self.connection.execute("VACUUM INTO ?1", [target]).map(drop).map_err(during_batch(DOING))
     }
 
-    /// The number of rows of each table that people know of. A table that the schema of the file does not have yet is
-    /// left out.
+    /// The number of rows of each table that people know of.
     ///
     /// # Errors
     ///
@@ -126,19 +125,10 @@ impl DatabaseFile {
     fn count_rows(&self, choose: impl Fn(&'static str) -> &'static str) -> Result<BTreeMap<String, u64>, StoreError> {
         let mut counts = BTreeMap::new();
         for (table, condition) in LISTED_TABLES {
-            if self.has_table(table)? {
-                counts.insert(table.to_owned(), self.count_rows_of(table, choose(condition))?);
-            }
+            let count: i64 = self.query(&format!("SELECT count(*) FROM {table} WHERE {}", choose(condition)), [])?;
+            counts.insert(table.to_owned(), count.cast_unsigned());
         }
         Ok(counts)
-    }
-
-    fn count_rows_of(&self, table: &str, condition: &str) -> Result<u64, StoreError> {
-        let count = |condition: &str| -> Result<i64, StoreError> {
-            self.query(&format!("SELECT count(*) FROM {table} WHERE {condition}"), [])
-        };
-        // An older schema has no column for what is deleted.
-        count(condition).or_else(|_| count("TRUE")).map(i64::cast_unsigned)
     }
 
     /// The id and the name of each key that is neither disabled nor deleted, oldest first.
@@ -155,9 +145,6 @@ impl DatabaseFile {
 
     /// The wrapped data keys; `None` if there are none yet.
     pub(in crate::gateway::store) fn wrapped_data_keys(&self) -> Result<Option<WrappedDataKeys>, StoreError> {
-        if !self.has_table("data_keys")? {
-            return Ok(None);
-        }
         let find = |purpose: &str| {
             let row = self.connection.query_row("SELECT wrapped FROM data_keys WHERE purpose = ?1", [purpose], |row| {
                 row.get::<_, Vec<u8>>(0)
@@ -174,10 +161,6 @@ impl DatabaseFile {
     /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
-        self.query("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)", [name])
     }
 
     fn query<T: rusqlite::types::FromSql>(&self, sql: &str, params: impl Params) -> Result<T, StoreError> {

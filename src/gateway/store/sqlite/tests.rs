@@ -17,8 +17,8 @@ use crate::gateway::store::testing::{
     child_dir, database_at_migration, execute, finished_record, new_store, running_record, spawn_child,
 };
 use crate::gateway::store::{
-    AccountStore as _, AuditContext, InstallationStore as _, PeopleStore as _, Record, RecordFilter, TokenStore as _,
-    UsageStore as _,
+    AccountStore as _, AuditContext, InstallationStore as _, Record, RecordFilter, TokenStore as _, UsageStore as _,
+    UserStore as _,
 };
 
 const DATABASE: &str = "imagate.db";
@@ -176,7 +176,7 @@ async fn a_directory_that_lost_its_database_does_not_become_a_new_installation()
 async fn a_lost_database_is_noticed_by_any_remaining_file() {
     let master_key = || Some(MasterKey::for_test(7));
     let (marker, answers) = ("imagate.db.marker", "replays/ans_1");
-    for remaining_files in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
+    for remaining_files in [&[marker][..], &[answers], &["imagate.db-wal"], &[marker, answers]] {
         let dir = TempDir::new().unwrap();
         // An empty folder, which a failed start leaves behind, does not prove that a database was here.
         fs::create_dir(dir.path().join("replays")).unwrap();
@@ -202,7 +202,7 @@ async fn a_lost_database_is_noticed_by_any_remaining_file() {
 }
 
 #[tokio::test]
-async fn an_older_installation_gets_its_marker_at_the_next_start() {
+async fn a_missing_marker_is_written_at_the_next_start() {
     let (dir, store) = new_store().await;
     close(store).await;
     let marker = dir.path().join("imagate.db.marker");
@@ -238,7 +238,7 @@ async fn a_database_is_not_migrated_while_an_older_gateway_serves() {
     let newest = newest_schema_version();
     let (dir, pool) = database_at_migration(usize::try_from(newest).unwrap() - 1).await;
     let version = async || -> i64 {
-        sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations").fetch_one(&pool).await.unwrap()
+        sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations").fetch_one(&pool).await.unwrap()
     };
     let serving = DataDir::at(dir.path()).lock_for_serving().unwrap();
     let error = SqliteStore::open(dir.path(), None).await.unwrap_err();

@@ -3,10 +3,10 @@
 use chrono::Utc;
 
 use super::*;
-use crate::gateway::store::UtcDay;
 use crate::gateway::store::reservations::{
     HeldMoney, NewReservation, ReservationDecision, ReservationSubject, ReservationSubjectKind,
 };
+use crate::gateway::store::{SharedReservations, UtcDay};
 
 fn today() -> UtcDay {
     UtcDay::from(Utc::now().date_naive())
@@ -58,25 +58,4 @@ async fn what_a_dead_node_has_reserved_without_a_record_is_given_back() {
         assert_eq!(places(&other).await, left);
     }
     assert!(!has_row(&other, &dead.node).await && has_row(&other, &other.node).await);
-}
-
-/// The version before removed the rows of such nodes.
-#[tokio::test]
-async fn the_upgrade_gives_back_what_forgotten_nodes_have_reserved() {
-    let Some(url) = new_postgres_database().await else { return };
-    let mut connection = url.connect_for_migration().await.unwrap();
-    let before = sqlx::migrate::Migrator::with_migrations(MIGRATIONS.iter().take(10).cloned().collect());
-    before.run_direct(None, &mut connection, false).await.unwrap();
-    sqlx::raw_sql(
-        "INSERT INTO nodes (id, version, started_at, seen_at) VALUES ('alive', '1', now(), now()); \
-         INSERT INTO limit_reservations (request_id, subject, node, day, images, nano_usd, begun_at, is_open) \
-         SELECT node, 'key:key_1', node, '2026-11-20', 1, 0, now() - age, TRUE FROM (VALUES ('alive', interval '9 days'), \
-         ('new', interval '1 hour'), ('forgotten', interval '9 days')) AS reserved (node, age)",
-    )
-    .execute(&mut connection)
-    .await
-    .unwrap();
-    let dir = TempDir::new().unwrap();
-    let store = PostgresStore::open(dir.path(), &url, None).await.unwrap();
-    assert_eq!(places(&store).await, 2);
 }

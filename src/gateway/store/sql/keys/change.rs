@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::super::dialect::{DbConnection, DbPool};
-use super::super::transaction::transact;
+use super::super::transaction::{rollback, transact};
 use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, select_keys};
 use crate::gateway::store::{
     AuditContext, KeyChange, KeyChangeOutcome, KeyId, KeyLock, KeyRow, SecretRotation, Timestamp, UserId, UserRow,
@@ -22,10 +22,12 @@ pub(super) async fn change(
     changes: &[KeyChange],
 ) -> sqlx::Result<KeyChangeOutcome> {
     transact!(pool, |transaction| {
-        let Some(mut key) = find(&mut transaction, handle, owner).await? else { return Ok(KeyChangeOutcome::Unknown) };
+        let Some(mut key) = find(&mut transaction, handle, owner).await? else {
+            return Ok(rollback(KeyChangeOutcome::Unknown));
+        };
         for change in changes {
             if let Some(refused) = owner.and_then(|_| refusal(&key, change)) {
-                return Ok(refused);
+                return Ok(rollback(refused));
             }
             let step = KeyChangeStep { key: &key, change, is_by_owner: owner.is_some() };
             step.apply(&mut transaction, audit).await?;
@@ -141,9 +143,11 @@ pub(super) async fn rotate(
 ) -> sqlx::Result<KeyChangeOutcome> {
     let until = optional_text(rotation.previous_until);
     transact!(pool, |transaction| {
-        let Some(key) = find(&mut transaction, id.as_str(), owner).await? else { return Ok(KeyChangeOutcome::Unknown) };
+        let Some(key) = find(&mut transaction, id.as_str(), owner).await? else {
+            return Ok(rollback(KeyChangeOutcome::Unknown));
+        };
         if let (Some(_), Some(lock)) = (owner, key.locked) {
-            return Ok(KeyChangeOutcome::Locked(lock));
+            return Ok(rollback(KeyChangeOutcome::Locked(lock)));
         }
         sqlx::query(
             "UPDATE keys SET previous_hash = CASE WHEN $3 IS NULL THEN NULL ELSE hash END, previous_until = $3, \

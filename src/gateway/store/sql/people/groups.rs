@@ -1,13 +1,15 @@
 //! The statements for groups. A row is never removed, because keys and records name it.
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
-use sqlx::Row;
+use sqlx::Row as _;
 
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{optional_count, parsed, text};
-use super::super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
-use super::super::transaction::transact;
-use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow};
+use super::super::dialect::{DbConnection, DbRow, SqlStore};
+use super::super::error_conversion::during;
+use super::super::transaction::{rollback, transact};
+use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow, GroupStore, StoreError};
 
 const AUDIT_TARGET_KIND: &str = "group";
 
@@ -21,101 +23,108 @@ macro_rules! select_groups {
     };
 }
 
-pub(super) async fn ensure(
-    store: &SqlStore,
-    audit: &AuditContext,
-    new_id: GroupId,
-    name: &str,
-) -> sqlx::Result<GroupRow> {
-    // In nearly all cases the group exists, and a read does not wait for a writer.
-    if let Some(group) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
-        return Ok(group);
-    }
-    match create(store, audit, new_id, name, None).await? {
-        Some(group) => Ok(group),
-        // Another process has created the group at the same time.
-        None => find_by_name(&mut *store.readers.acquire().await?, name).await?.ok_or(sqlx::Error::RowNotFound),
-    }
-}
-
-pub(super) async fn create(
-    store: &SqlStore,
-    audit: &AuditContext,
-    new_id: GroupId,
-    name: &str,
-    policy: Option<&str>,
-) -> sqlx::Result<Option<GroupRow>> {
-    transact!(store.writer, |transaction| {
-        let insert = sqlx::query(
-            "INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
-             DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL",
-        );
-        let insert = insert.bind(new_id.as_str()).bind(name).bind(audit.at.to_string()).bind(policy);
-        if insert.execute(&mut *transaction).await?.rows_affected() == 0 {
-            return Ok(None);
+#[async_trait]
+impl GroupStore for SqlStore {
+    async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
+        const DOING: &str = "storing a group";
+        let find = || sqlx::query(select_groups!("AND groups.name = $1")).bind(name);
+        // In nearly all cases the group exists, and a read does not wait for a writer.
+        if let Some(group) = self.fetch_optional(DOING, find(), group_from_row).await? {
+            return Ok(group);
         }
-        let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": policy_as_json(Some(policy)) }));
-        audit_trail::write(&mut transaction, audit, audit_event("group.create", &group).with_details(details)).await?;
-        Some(group)
-    })
-}
+        if let Some(group) = self.create_group(audit, name, None).await? {
+            return Ok(group);
+        }
+        // Another process has created the group at the same time.
+        let group = self.fetch_optional(DOING, find(), group_from_row).await?;
+        group.ok_or_else(|| during(DOING)(sqlx::Error::RowNotFound))
+    }
 
-pub(super) async fn change(
-    pool: &DbPool,
-    audit: &AuditContext,
-    handle: &str,
-    policy: &str,
-) -> sqlx::Result<Option<GroupRow>> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
-        let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
-        let group = group_from_row(&row)?;
-        let update = sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
-        update.execute(&mut *transaction).await?;
-        let event = audit_event("group.change", &group)
-            .with_change(policy_as_json(group.policy.as_deref()), policy_as_json(Some(policy)));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        Some(GroupRow { policy: Some(policy.to_owned()), ..group })
-    })
-}
+    async fn create_group(
+        &self,
+        audit: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Option<GroupRow>, StoreError> {
+        let new_id = GroupId::random()?;
+        transact!(self.writer, |transaction| {
+            let insert = sqlx::query(
+                "INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
+                 DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL",
+            );
+            let insert = insert.bind(new_id.as_str()).bind(name).bind(audit.at.to_string()).bind(policy);
+            if insert.execute(&mut *transaction).await?.rows_affected() == 0 {
+                return Ok(rollback(None));
+            }
+            let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
+            let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": policy_as_json(Some(policy)) }));
+            audit_trail::write(&mut transaction, audit, audit_event("group.create", &group).with_details(details))
+                .await?;
+            Some(group)
+        })
+        .map_err(during("storing a group"))
+    }
 
-pub(super) async fn policies(pool: &DbPool) -> sqlx::Result<Vec<(String, String)>> {
-    let query = "SELECT name, coalesce(policy, '{}') FROM groups WHERE deleted_at IS NULL ORDER BY name";
-    sqlx::query_as(query).fetch_all(pool).await
+    async fn change_group(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<Option<GroupRow>, StoreError> {
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+            let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(rollback(None)) };
+            let group = group_from_row(&row)?;
+            let update =
+                sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
+            update.execute(&mut *transaction).await?;
+            let event = audit_event("group.change", &group)
+                .with_change(policy_as_json(group.policy.as_deref()), policy_as_json(Some(policy)));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            Some(GroupRow { policy: Some(policy.to_owned()), ..group })
+        })
+        .map_err(during("changing a group"))
+    }
+
+    async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError> {
+        let query = "SELECT name, coalesce(policy, '{}') FROM groups WHERE deleted_at IS NULL ORDER BY name";
+        sqlx::query_as(query).fetch_all(&self.readers).await.map_err(during("reading the settings of groups"))
+    }
+
+    async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
+        let query = sqlx::query(select_groups!("ORDER BY groups.name"));
+        self.fetch_all("listing groups", query, group_from_row).await
+    }
+
+    async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+            let Some(row) = query.fetch_optional(&mut *transaction).await? else {
+                return Ok(rollback(GroupDeletionOutcome::Unknown));
+            };
+            let group = group_from_row(&row)?;
+            if group.key_count > 0 {
+                return Ok(rollback(GroupDeletionOutcome::InUse(group)));
+            }
+            // The second statement tests `$2` only because both statements are bound to two values.
+            for statement in [
+                "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
+                "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",
+            ] {
+                let statement = sqlx::query(statement).bind(group.id.as_str()).bind(audit.at.to_string());
+                statement.execute(&mut *transaction).await?;
+            }
+            audit_trail::write(&mut transaction, audit, audit_event("group.delete", &group)).await?;
+            GroupDeletionOutcome::Done(group)
+        })
+        .map_err(during("deleting a group"))
+    }
 }
 
 /// Returns the id of the group of that name.
 pub(super) async fn find_id(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<String>> {
     let query = sqlx::query_scalar("SELECT id FROM groups WHERE name = $1 AND deleted_at IS NULL");
     query.bind(name).fetch_optional(connection).await
-}
-
-pub(super) async fn list(pool: &DbPool) -> sqlx::Result<Vec<GroupRow>> {
-    sqlx::query(select_groups!("ORDER BY groups.name")).fetch_all(pool).await?.iter().map(group_from_row).collect()
-}
-
-pub(super) async fn delete(pool: &DbPool, audit: &AuditContext, handle: &str) -> sqlx::Result<GroupDeletionOutcome> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
-        let Some(row) = query.fetch_optional(&mut *transaction).await? else {
-            return Ok(GroupDeletionOutcome::Unknown);
-        };
-        let group = group_from_row(&row)?;
-        if group.key_count > 0 {
-            return Ok(GroupDeletionOutcome::InUse(group));
-        }
-        // The second statement tests `$2` only because both statements are bound to two values.
-        for statement in [
-            "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
-            "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",
-        ] {
-            let statement = sqlx::query(statement).bind(group.id.as_str()).bind(audit.at.to_string());
-            statement.execute(&mut *transaction).await?;
-        }
-        audit_trail::write(&mut transaction, audit, audit_event("group.delete", &group)).await?;
-        GroupDeletionOutcome::Done(group)
-    })
 }
 
 async fn find_by_name(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<GroupRow>> {

@@ -1,65 +1,109 @@
 //! The statements for the identities of people at a provider.
 
+use async_trait::async_trait;
 use serde_json::json;
 
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{parsed, text};
-use super::super::dialect::{DbConnection, DbPool};
-use super::super::transaction::transact;
+use super::super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
+use super::super::error_conversion::during;
+use super::super::transaction::{perform, rollback, transact};
 use super::users;
-use crate::gateway::store::{AuditContext, IdentityRow, NewIdentity, NewUser, SessionId, UserId, UserRole, UserRow};
+use crate::gateway::store::{
+    AuditContext, IdentityRow, IdentityStore, NewIdentity, NewUser, SessionId, StoreError, UserId, UserRole, UserRow,
+};
 
-pub(super) async fn find_user(pool: &DbPool, issuer: &str, subject: &str) -> sqlx::Result<Option<UserRow>> {
-    let mut connection = pool.acquire().await?;
-    let query = sqlx::query_scalar("SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2");
-    let user: Option<String> = query.bind(issuer).bind(subject).fetch_optional(&mut *connection).await?;
-    match user {
-        Some(user) => users::get_even_if_deleted(&mut connection, &UserId::from(user)).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-pub(super) async fn find(pool: &DbPool, user: &UserId) -> sqlx::Result<Option<IdentityRow>> {
-    let query = sqlx::query("SELECT issuer, subject, name, created_at FROM identities WHERE user_id = $1");
-    let row = query.bind(user.as_str()).fetch_optional(pool).await?;
-    row.map(|row| {
-        Ok(IdentityRow {
-            issuer: text(&row, "issuer")?,
-            subject: text(&row, "subject")?,
-            name: text(&row, "name")?,
-            created_at: parsed(&row, "created_at")?,
+#[async_trait]
+impl IdentityStore for SqlStore {
+    async fn find_user_of_identity(&self, issuer: &str, subject: &str) -> Result<Option<UserRow>, StoreError> {
+        perform("looking up an identity", async {
+            let mut connection = self.readers.acquire().await?;
+            let query = sqlx::query_scalar("SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2");
+            let user: Option<String> = query.bind(issuer).bind(subject).fetch_optional(&mut *connection).await?;
+            match user {
+                Some(user) => users::get_even_if_deleted(&mut connection, &UserId::from(user)).await.map(Some),
+                None => Ok(None),
+            }
         })
-    })
-    .transpose()
-}
+        .await
+    }
 
-pub(super) async fn connect(
-    pool: &DbPool,
-    audit: &AuditContext,
-    (user, session): (&UserId, &SessionId),
-    identity: &NewIdentity,
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        // The provider takes some time, and an admin may have ended the session meanwhile.
-        let is_open = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT 1 FROM sessions JOIN users ON users.id = sessions.user_id \
-             WHERE sessions.id = $1 AND users.id = $2 AND users.disabled_at IS NULL)",
-        );
-        let is_open: bool = is_open.bind(session.as_str()).bind(user.as_str()).fetch_one(&mut *transaction).await?;
-        if !is_open {
-            return Ok(false);
-        }
-        let former = sqlx::query("DELETE FROM identities WHERE user_id = $1 AND issuer <> $2");
-        let former = former.bind(user.as_str()).bind(&identity.issuer).execute(&mut *transaction).await?;
-        if former.rows_affected() > 0 {
+    async fn find_identity(&self, user: &UserId) -> Result<Option<IdentityRow>, StoreError> {
+        let query = sqlx::query("SELECT issuer, subject, name, created_at FROM identities WHERE user_id = $1");
+        let from_row = |row: &DbRow| {
+            Ok(IdentityRow {
+                issuer: text(row, "issuer")?,
+                subject: text(row, "subject")?,
+                name: text(row, "name")?,
+                created_at: parsed(row, "created_at")?,
+            })
+        };
+        self.fetch_optional("looking up an identity", query.bind(user.as_str()), from_row).await
+    }
+
+    async fn connect_identity(
+        &self,
+        audit: &AuditContext,
+        of: (&UserId, &SessionId),
+        identity: &NewIdentity,
+    ) -> Result<bool, StoreError> {
+        let (user, session) = of;
+        transact!(self.writer, |transaction| {
+            // The provider takes some time, and an admin may have ended the session meanwhile.
+            let is_open = sqlx::query_scalar(
+                "SELECT EXISTS (SELECT 1 FROM sessions JOIN users ON users.id = sessions.user_id \
+                 WHERE sessions.id = $1 AND users.id = $2 AND users.disabled_at IS NULL)",
+            );
+            let is_open: bool = is_open.bind(session.as_str()).bind(user.as_str()).fetch_one(&mut *transaction).await?;
+            if !is_open {
+                return Ok(rollback(false));
+            }
+            let former = sqlx::query("DELETE FROM identities WHERE user_id = $1 AND issuer <> $2");
+            let former = former.bind(user.as_str()).bind(&identity.issuer).execute(&mut *transaction).await?;
+            if former.rows_affected() > 0 {
+                let user = users::get_even_if_deleted(&mut transaction, user).await?;
+                audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
+            }
+            if !insert(&mut transaction, audit, user, identity).await? {
+                return Ok(rollback(false));
+            }
+            true
+        })
+        .map_err(during("storing an identity"))
+    }
+
+    async fn create_user_with_identity(
+        &self,
+        audit: &AuditContext,
+        name: &str,
+        identity: &NewIdentity,
+    ) -> Result<Option<UserRow>, StoreError> {
+        let user = (UserId::random()?, name);
+        create_user(&self.writer, audit, user, identity).await.map_err(during("storing a user"))
+    }
+
+    async fn disconnect_identity(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        kept_session: Option<&SessionId>,
+    ) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let delete = sqlx::query("DELETE FROM identities WHERE user_id = $1").bind(user.as_str());
+            if delete.execute(&mut *transaction).await?.rows_affected() == 0 {
+                return Ok(rollback(false));
+            }
+            sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
+                .bind(user.as_str())
+                .bind(kept_session.map_or("", |session| session.as_str()))
+                .execute(&mut *transaction)
+                .await?;
             let user = users::get_even_if_deleted(&mut transaction, user).await?;
             audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
-        }
-        if !insert(&mut transaction, audit, user, identity).await? {
-            return Ok(false);
-        }
-        true
-    })
+            true
+        })
+        .map_err(during("removing an identity"))
+    }
 }
 
 pub(super) async fn create_user(
@@ -70,7 +114,7 @@ pub(super) async fn create_user(
 ) -> sqlx::Result<Option<UserRow>> {
     transact!(pool, |transaction| {
         if users::find_by_name(&mut transaction, name).await?.is_some() {
-            return Ok(None);
+            return Ok(rollback(None));
         }
         let groups = vec![users::DEFAULT_GROUP.to_owned()];
         let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups, limits: None };
@@ -79,31 +123,9 @@ pub(super) async fn create_user(
         let created = users::get_even_if_deleted(&mut transaction, &new_id).await?;
         audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &created)).await?;
         if !insert(&mut transaction, audit, &new_id, identity).await? {
-            return Ok(None);
+            return Ok(rollback(None));
         }
         Some(users::get_even_if_deleted(&mut transaction, &new_id).await?)
-    })
-}
-
-pub(super) async fn disconnect(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    kept_session: Option<&SessionId>,
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let delete = sqlx::query("DELETE FROM identities WHERE user_id = $1").bind(user.as_str());
-        if delete.execute(&mut *transaction).await?.rows_affected() == 0 {
-            return Ok(false);
-        }
-        sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
-            .bind(user.as_str())
-            .bind(kept_session.map_or("", |session| session.as_str()))
-            .execute(&mut *transaction)
-            .await?;
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
-        true
     })
 }
 

@@ -1,27 +1,112 @@
 //! The statements for one-time links. The transaction that uses a link deletes its row, so a link is used only once.
 
+use async_trait::async_trait;
 use serde_json::json;
-use sqlx::Row;
+use sqlx::Row as _;
 
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::parsed;
-use super::super::dialect::{DbConnection, DbPool, DbRow};
+use super::super::dialect::{DbConnection, DbRow, SqlStore};
+use super::super::error_conversion::during;
 use super::super::keys;
-use super::super::transaction::transact;
+use super::super::transaction::{rollback, transact};
 use super::{sessions, users};
 use crate::gateway::store::{
-    AuditContext, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose, SecretHash, Timestamp, UserId,
-    UserRole, UserRow,
+    AuditContext, LinkRedemption, LinkRow, LinkStore, NewLink, NewUser, OneTimeLinkPurpose, SecretHash, StoreError,
+    Timestamp, UserId, UserRole, UserRow,
 };
 
 /// The milestone that ends the setup: after it, no link can create a first admin.
 const SETUP_MILESTONE: &str = "set_up";
 
-pub(super) async fn is_set_up(pool: &DbPool) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM milestones WHERE name = $1)")
-        .bind(SETUP_MILESTONE)
-        .fetch_one(pool)
-        .await
+#[async_trait]
+impl LinkStore for SqlStore {
+    async fn is_set_up(&self) -> Result<bool, StoreError> {
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM milestones WHERE name = $1)")
+            .bind(SETUP_MILESTONE)
+            .fetch_one(&self.readers)
+            .await
+            .map_err(during("looking for an admin"))
+    }
+
+    async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            if !is_setup_open(&mut transaction).await? {
+                return Ok(rollback(false));
+            }
+            delete_setup_links(&mut transaction).await?;
+            insert(&mut transaction, audit, OneTimeLinkPurpose::Setup, None, link).await?;
+            let event =
+                AuditEvent::without_target("setup.link", "setup").with_details(json!({"expires_at": link.expires_at}));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            true
+        })
+        .map_err(during("storing a link"))
+    }
+
+    async fn make_reset_link(&self, audit: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let user = users::find(&mut transaction, user.as_str()).await?.filter(|user| user.disabled_at.is_none());
+            let Some(user) = user else { return Ok(rollback(false)) };
+            sqlx::query("DELETE FROM links WHERE user_id = $1")
+                .bind(user.id.as_str())
+                .execute(&mut *transaction)
+                .await?;
+            insert(&mut transaction, audit, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
+            let event = AuditEvent::for_user("user.reset", &user).with_details(json!({"expires_at": link.expires_at}));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            true
+        })
+        .map_err(during("storing a link"))
+    }
+
+    async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError> {
+        let lookup = async { find(&mut *self.readers.acquire().await?, hash, now).await };
+        lookup.await.map_err(during("looking up a link"))
+    }
+
+    async fn redeem_link(
+        &self,
+        audit: &AuditContext,
+        redemption: &LinkRedemption,
+    ) -> Result<Option<UserRow>, StoreError> {
+        let new_id = &UserId::random()?;
+        transact!(self.writer, |transaction| {
+            let Some(link) = find(&mut transaction, &redemption.link, audit.at).await? else {
+                return Ok(rollback(None));
+            };
+            let (user, action) = match (link.user, &redemption.name) {
+                (Some(user), None) => {
+                    let action = if user.has_password { "user.password" } else { "user.join" };
+                    (user, action)
+                }
+                (None, Some(name)) if is_setup_open(&mut transaction).await? => {
+                    (create_first_admin(&mut transaction, audit, new_id, name).await?, "setup.done")
+                }
+                _ => return Ok(rollback(None)),
+            };
+            sqlx::query("UPDATE users SET password = $2 WHERE id = $1")
+                .bind(user.id.as_str())
+                .bind(&redemption.password.0)
+                .execute(&mut *transaction)
+                .await?;
+            for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
+                sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
+            }
+            let context = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..audit.clone() };
+            let event = AuditEvent::for_user(action, &user).with_details(json!({"by": link.purpose.as_str()}));
+            audit_trail::write(&mut transaction, &context, event).await?;
+            if user.role == UserRole::Admin {
+                complete_setup(&mut transaction, &context, &user).await?;
+            }
+            // A link proves no more than a password does.
+            if !user.has_second_factor {
+                sessions::open(&mut transaction, &context, &user, &redemption.session, (None, None)).await?;
+            }
+            Some(users::get_even_if_deleted(&mut transaction, &user.id).await?)
+        })
+        .map_err(during("using a link"))
+    }
 }
 
 async fn is_setup_open(connection: &mut DbConnection) -> sqlx::Result<bool> {
@@ -47,37 +132,6 @@ pub(super) async fn complete_setup(
 async fn delete_setup_links(connection: &mut DbConnection) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM links WHERE purpose = 'setup'").execute(connection).await?;
     Ok(())
-}
-
-pub(super) async fn create_setup_link(pool: &DbPool, audit: &AuditContext, link: &NewLink) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        if !is_setup_open(&mut transaction).await? {
-            return Ok(false);
-        }
-        delete_setup_links(&mut transaction).await?;
-        insert(&mut transaction, audit, OneTimeLinkPurpose::Setup, None, link).await?;
-        let event =
-            AuditEvent::without_target("setup.link", "setup").with_details(json!({"expires_at": link.expires_at}));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        true
-    })
-}
-
-pub(super) async fn create_reset_link(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    link: &NewLink,
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let user = users::find(&mut transaction, user.as_str()).await?.filter(|user| user.disabled_at.is_none());
-        let Some(user) = user else { return Ok(false) };
-        sqlx::query("DELETE FROM links WHERE user_id = $1").bind(user.id.as_str()).execute(&mut *transaction).await?;
-        insert(&mut transaction, audit, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
-        let event = AuditEvent::for_user("user.reset", &user).with_details(json!({"expires_at": link.expires_at}));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        true
-    })
 }
 
 pub(super) async fn insert(
@@ -119,46 +173,6 @@ pub(super) async fn find(
     // A disabled user has no links; this check also covers a link that was left by mistake.
     let is_valid = user.as_ref().is_none_or(|user| user.disabled_at.is_none());
     Ok(is_valid.then_some(LinkRow { purpose: parsed(&row, "purpose")?, user }))
-}
-
-pub(super) async fn redeem(
-    pool: &DbPool,
-    audit: &AuditContext,
-    new_id: &UserId,
-    redemption: &LinkRedemption,
-) -> sqlx::Result<Option<UserRow>> {
-    transact!(pool, |transaction| {
-        let Some(link) = find(&mut transaction, &redemption.link, audit.at).await? else { return Ok(None) };
-        let (user, action) = match (link.user, &redemption.name) {
-            (Some(user), None) => {
-                let action = if user.has_password { "user.password" } else { "user.join" };
-                (user, action)
-            }
-            (None, Some(name)) if is_setup_open(&mut transaction).await? => {
-                (create_first_admin(&mut transaction, audit, new_id, name).await?, "setup.done")
-            }
-            _ => return Ok(None),
-        };
-        sqlx::query("UPDATE users SET password = $2 WHERE id = $1")
-            .bind(user.id.as_str())
-            .bind(&redemption.password.0)
-            .execute(&mut *transaction)
-            .await?;
-        for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
-            sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
-        }
-        let context = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..audit.clone() };
-        let event = AuditEvent::for_user(action, &user).with_details(json!({"by": link.purpose.as_str()}));
-        audit_trail::write(&mut transaction, &context, event).await?;
-        if user.role == UserRole::Admin {
-            complete_setup(&mut transaction, &context, &user).await?;
-        }
-        // A link proves no more than a password does.
-        if !user.has_second_factor {
-            sessions::open(&mut transaction, &context, &user, &redemption.session, (None, None)).await?;
-        }
-        Some(users::get_even_if_deleted(&mut transaction, &user.id).await?)
-    })
 }
 
 /// Creates the first admin. The holder of the link that `serve` has printed controls the machine, so an existing user

@@ -1,89 +1,99 @@
 //! The statements for second factors and recovery codes.
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
-use sqlx::Row;
+use sqlx::Row as _;
 
 use super::super::audit_trail::{self, AuditEvent};
-use super::super::dialect::{DbConnection, DbPool};
-use super::super::transaction::transact;
+use super::super::dialect::{DbConnection, DbRow, SqlStore};
+use super::super::error_conversion::during;
+use super::super::transaction::{rollback, transact};
 use super::users;
-use crate::gateway::store::{AuditContext, FactorUse, NewSecondFactor, SecondFactorRow, SecretHash, SessionId, UserId};
+use crate::gateway::store::{
+    AuditContext, FactorUse, NewSecondFactor, SecondFactorRow, SecondFactorStore, SecretHash, SessionId, StoreError,
+    UserId,
+};
 
-pub(super) async fn find(pool: &DbPool, user: &UserId) -> sqlx::Result<Option<SecondFactorRow>> {
-    let query = sqlx::query(
-        "SELECT sealed, last_step, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) AS codes \
-         FROM second_factors WHERE user_id = $1",
-    );
-    let row = query.bind(user.as_str()).fetch_optional(pool).await?;
-    row.map(|row| {
-        Ok(SecondFactorRow {
-            sealed_secret: row.try_get("sealed")?,
-            last_step: row.try_get("last_step")?,
-            recovery_codes: row.try_get::<i64, _>("codes")?.unsigned_abs(),
-        })
-    })
-    .transpose()
-}
-
-pub(super) async fn add(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    factor: &NewSecondFactor,
-    kept_session: &SessionId,
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let insert = sqlx::query(
-            "INSERT INTO second_factors (user_id, sealed, last_step, created_at) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT DO NOTHING",
+#[async_trait]
+impl SecondFactorStore for SqlStore {
+    async fn find_second_factor(&self, user: &UserId) -> Result<Option<SecondFactorRow>, StoreError> {
+        let query = sqlx::query(
+            "SELECT sealed, last_step, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) AS codes \
+             FROM second_factors WHERE user_id = $1",
         );
-        let insert = insert.bind(user.as_str()).bind(&factor.sealed_secret).bind(factor.last_step);
-        let inserted = insert.bind(audit.at.to_string()).execute(&mut *transaction).await?;
-        if inserted.rows_affected() == 0 {
-            return Ok(false);
-        }
-        insert_codes(&mut transaction, user, &factor.recovery_codes).await?;
-        // The other sessions were opened without the second factor.
-        sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
-            .bind(user.as_str())
-            .bind(kept_session.as_str())
-            .execute(&mut *transaction)
-            .await?;
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.add", &user)).await?;
-        true
-    })
-}
+        let from_row = |row: &DbRow| {
+            Ok(SecondFactorRow {
+                sealed_secret: row.try_get("sealed")?,
+                last_step: row.try_get("last_step")?,
+                recovery_codes: row.try_get::<i64, _>("codes")?.unsigned_abs(),
+            })
+        };
+        self.fetch_optional("looking up a second factor", query.bind(user.as_str()), from_row).await
+    }
 
-pub(super) async fn replace_codes(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    codes: &[SecretHash],
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        if !user.has_second_factor {
-            return Ok(false);
-        }
-        delete_codes(&mut transaction, &user.id).await?;
-        insert_codes(&mut transaction, &user.id, codes).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.codes", &user)).await?;
-        true
-    })
-}
+    async fn add_second_factor(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        factor: &NewSecondFactor,
+        kept_session: &SessionId,
+    ) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let insert = sqlx::query(
+                "INSERT INTO second_factors (user_id, sealed, last_step, created_at) VALUES ($1, $2, $3, $4) \
+                 ON CONFLICT DO NOTHING",
+            );
+            let insert = insert.bind(user.as_str()).bind(&factor.sealed_secret).bind(factor.last_step);
+            let inserted = insert.bind(audit.at.to_string()).execute(&mut *transaction).await?;
+            if inserted.rows_affected() == 0 {
+                return Ok(rollback(false));
+            }
+            insert_codes(&mut transaction, user, &factor.recovery_codes).await?;
+            // The other sessions were opened without the second factor.
+            sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
+                .bind(user.as_str())
+                .bind(kept_session.as_str())
+                .execute(&mut *transaction)
+                .await?;
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.add", &user)).await?;
+            true
+        })
+        .map_err(during("storing a second factor"))
+    }
 
-pub(super) async fn remove(pool: &DbPool, audit: &AuditContext, user: &UserId) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        delete_codes(&mut transaction, user).await?;
-        let query = sqlx::query("DELETE FROM second_factors WHERE user_id = $1").bind(user.as_str());
-        if query.execute(&mut *transaction).await?.rows_affected() == 0 {
-            return Ok(false);
-        }
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.remove", &user)).await?;
-        true
-    })
+    async fn replace_recovery_codes(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        codes: &[SecretHash],
+    ) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            if !user.has_second_factor {
+                return Ok(rollback(false));
+            }
+            delete_codes(&mut transaction, &user.id).await?;
+            insert_codes(&mut transaction, &user.id, codes).await?;
+            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.codes", &user)).await?;
+            true
+        })
+        .map_err(during("storing recovery codes"))
+    }
+
+    async fn remove_second_factor(&self, audit: &AuditContext, user: &UserId) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            delete_codes(&mut transaction, user).await?;
+            let query = sqlx::query("DELETE FROM second_factors WHERE user_id = $1").bind(user.as_str());
+            if query.execute(&mut *transaction).await?.rows_affected() == 0 {
+                return Ok(rollback(false));
+            }
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.remove", &user)).await?;
+            true
+        })
+        .map_err(during("removing a second factor"))
+    }
 }
 
 /// Uses a code, and returns the word for its kind; `None` if it was used before, or no longer exists. The transaction

@@ -1,16 +1,19 @@
 //! The statements for sessions, and for the networks from which a user has signed in before.
 
+use async_trait::async_trait;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::super::audit_trail::{self, AuditEvent};
-use super::super::decode::{optional_timestamp, parsed, text};
-use super::super::dialect::{DbConnection, DbPool, DbRow, indexed_by};
-use super::super::transaction::transact;
+use super::super::decode::{parsed, text};
+use super::super::dialect::{DbConnection, DbRow, SqlStore, indexed_by};
+use super::super::error_conversion::during;
+use super::super::transaction::{perform, rollback, transact};
 use super::{identities, second_factors, users};
 use crate::gateway::store::{
-    AuditContext, FactorUse, NewSession, SecretHash, SessionId, SessionRow, SignInProof, Timestamp, UserId, UserRow,
+    AuditContext, FactorUse, NewSession, SecretHash, SessionId, SessionRow, SessionStore, SignInProof, StoreError,
+    Timestamp, UserId, UserRow,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -25,41 +28,150 @@ pub(in super::super::super) const REFUSAL_LIMIT_REACHED: &str = concat!(
     "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit",
     indexed_by!("audit_refusals"),
     " \
-    WHERE action = 'session.refuse' AND target_id IS NOT DISTINCT FROM $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) AS refused WHERE at > $3)"
+     WHERE action = 'session.refuse' AND target_id IS NOT DISTINCT FROM $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) AS refused WHERE at > $3)"
 );
 
-/// The most networks of one user that are remembered (our choice). Rows of older versions have single addresses.
+/// The most networks of one user that are remembered (our choice).
 const KNOWN_NETWORKS_MAX: i64 = 64;
 
-pub(super) async fn sign_in(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    proof: &SignInProof,
-    session: &NewSession,
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password IS NOT DISTINCT FROM $2 \
-             AND disabled_at IS NULL)",
-        );
-        let password = proof.password.as_ref().map(|hash| hash.0.as_str());
-        // The password may have been changed while it was checked, which takes some time.
-        let is_unchanged: bool = query.bind(user.as_str()).bind(password).fetch_one(&mut *transaction).await?;
-        if !is_unchanged {
-            return Ok(false);
-        }
-        if let Some((issuer, subject)) = &proof.identity
-            && !identities::is_of_user(&mut transaction, user, issuer, subject).await?
-        {
-            return Ok(false);
-        }
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        let Some(factor) = use_factor(&mut transaction, &user, proof.factor.as_ref()).await? else { return Ok(false) };
-        let issuer = proof.identity.as_ref().map(|(issuer, _)| issuer.as_str());
-        open(&mut transaction, audit, &user, session, (factor, issuer)).await?;
-        true
-    })
+#[async_trait]
+impl SessionStore for SqlStore {
+    async fn open_session(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        proof: &SignInProof,
+        session: &NewSession,
+    ) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query_scalar(
+                "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password IS NOT DISTINCT FROM $2 \
+                 AND disabled_at IS NULL)",
+            );
+            let password = proof.password.as_ref().map(|hash| hash.0.as_str());
+            // The password may have been changed while it was checked, which takes some time.
+            let is_unchanged: bool = query.bind(user.as_str()).bind(password).fetch_one(&mut *transaction).await?;
+            if !is_unchanged {
+                return Ok(rollback(false));
+            }
+            if let Some((issuer, subject)) = &proof.identity
+                && !identities::is_of_user(&mut transaction, user, issuer, subject).await?
+            {
+                return Ok(rollback(false));
+            }
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            let Some(factor) = use_factor(&mut transaction, &user, proof.factor.as_ref()).await? else {
+                return Ok(rollback(false));
+            };
+            let issuer = proof.identity.as_ref().map(|(issuer, _)| issuer.as_str());
+            open(&mut transaction, audit, &user, session, (factor, issuer)).await?;
+            true
+        })
+        .map_err(during("opening a session"))
+    }
+
+    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
+        const ACTION: &str = "session.refuse";
+        let event =
+            user.map_or_else(|| AuditEvent::without_target(ACTION, "user"), |user| AuditEvent::for_user(ACTION, user));
+        let (target, max_refusals) =
+            user.map_or((None, UNKNOWN_USER_REFUSALS_PER_DAY), |user| (Some(user.id.as_str()), USER_REFUSALS_PER_DAY));
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query_scalar(REFUSAL_LIMIT_REACHED)
+                .bind(target)
+                .bind(max_refusals - 1)
+                .bind((audit.at - DAY).to_string());
+            let is_limit_reached: bool = query.fetch_one(&mut *transaction).await?;
+            if !is_limit_reached {
+                audit_trail::write(&mut transaction, audit, event).await?;
+            }
+        })
+        .map_err(during("storing a refused sign-in"))
+    }
+
+    async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
+        perform("looking up a session", async {
+            let mut connection = self.readers.acquire().await?;
+            let query = sqlx::query("SELECT * FROM sessions WHERE hash = $1").bind(hash.0.as_slice());
+            let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
+            let session = session_from_row(&row)?;
+            let user = users::get_even_if_deleted(&mut connection, &session.user).await?;
+            Ok(Some((session, user)))
+        })
+        .await
+    }
+
+    async fn record_session_use(&self, id: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        let update = sqlx::query("UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2");
+        let update = update.bind(id.as_str()).bind(at.to_string());
+        self.execute_change("storing the use of a session", update).await.map(drop)
+    }
+
+    async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
+        let query = sqlx::query("SELECT * FROM sessions WHERE user_id = $1 ORDER BY created_at DESC, rowid DESC");
+        self.fetch_all("listing sessions", query.bind(user.as_str()), session_from_row).await
+    }
+
+    async fn record_session_proof(
+        &self,
+        audit: &AuditContext,
+        id: &SessionId,
+        factor: Option<&FactorUse>,
+    ) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query_scalar("UPDATE sessions SET proved_at = $2 WHERE id = $1 RETURNING user_id");
+            let user: Option<String> =
+                query.bind(id.as_str()).bind(audit.at.to_string()).fetch_optional(&mut *transaction).await?;
+            let Some(user) = user else { return Ok(rollback(false)) };
+            let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
+            let Some(factor) = use_factor(&mut transaction, &user, factor).await? else { return Ok(rollback(false)) };
+            let event =
+                AuditEvent::for_user("session.confirm", &user).with_details(second_factors::details(id, factor, None));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            true
+        })
+        .map_err(during("storing the proof of a session"))
+    }
+
+    async fn end_session(&self, audit: &AuditContext, user: &UserId, id: &SessionId) -> Result<bool, StoreError> {
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query("DELETE FROM sessions WHERE id = $1 AND user_id = $2");
+            let ended = query.bind(id.as_str()).bind(user.as_str()).execute(&mut *transaction).await?.rows_affected();
+            if ended == 0 {
+                return Ok(rollback(false));
+            }
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            true
+        })
+        .map_err(during("ending a session"))
+    }
+
+    async fn end_sessions(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        kept: Option<&SessionId>,
+    ) -> Result<u64, StoreError> {
+        transact!(self.writer, |transaction| {
+            let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> coalesce($2, '')");
+            let query = query.bind(user.as_str()).bind(kept.map(|session| session.as_str()));
+            let ended = query.execute(&mut *transaction).await?.rows_affected();
+            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+            let action = if kept.is_none() { "session.close_all" } else { "session.close_others" };
+            let event = AuditEvent::for_user(action, &user).with_details(json!({"sessions": ended}));
+            audit_trail::write(&mut transaction, audit, event).await?;
+            ended
+        })
+        .map_err(during("ending sessions"))
+    }
+
+    async fn has_signed_in_from(&self, user: &UserId, network: &str) -> Result<bool, StoreError> {
+        let query =
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address = $2)");
+        query.bind(user.as_str()).bind(network).fetch_one(&self.readers).await.map_err(during("looking up an address"))
+    }
 }
 
 /// Uses the second factor up, and returns the word for its kind, if the user has one. `None` if it is missing, or was
@@ -133,116 +245,12 @@ async fn remember_network(connection: &mut DbConnection, user: &UserId, network:
     Ok(())
 }
 
-pub(super) async fn record_refused_sign_in(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: Option<&UserRow>,
-) -> sqlx::Result<()> {
-    const ACTION: &str = "session.refuse";
-    let event =
-        user.map_or_else(|| AuditEvent::without_target(ACTION, "user"), |user| AuditEvent::for_user(ACTION, user));
-    let (target, max_refusals) =
-        user.map_or((None, UNKNOWN_USER_REFUSALS_PER_DAY), |user| (Some(user.id.as_str()), USER_REFUSALS_PER_DAY));
-    transact!(pool, |transaction| {
-        let query = sqlx::query_scalar(REFUSAL_LIMIT_REACHED)
-            .bind(target)
-            .bind(max_refusals - 1)
-            .bind((audit.at - DAY).to_string());
-        let is_limit_reached: bool = query.fetch_one(&mut *transaction).await?;
-        if !is_limit_reached {
-            audit_trail::write(&mut transaction, audit, event).await?;
-        }
-    })
-}
-
-pub(super) async fn find(pool: &DbPool, hash: &SecretHash) -> sqlx::Result<Option<(SessionRow, UserRow)>> {
-    let mut connection = pool.acquire().await?;
-    let query = sqlx::query("SELECT * FROM sessions WHERE hash = $1").bind(hash.0.as_slice());
-    let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
-    let session = session_from_row(&row)?;
-    let user = users::get_even_if_deleted(&mut connection, &session.user).await?;
-    Ok(Some((session, user)))
-}
-
-pub(super) async fn record_use(pool: &DbPool, id: &SessionId, at: Timestamp) -> sqlx::Result<()> {
-    sqlx::query("UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2")
-        .bind(id.as_str())
-        .bind(at.to_string())
-        .execute(pool)
-        .await?;
-    Ok(())
-}
-
-pub(super) async fn list(pool: &DbPool, user: &UserId) -> sqlx::Result<Vec<SessionRow>> {
-    let query = sqlx::query("SELECT * FROM sessions WHERE user_id = $1 ORDER BY created_at DESC, rowid DESC");
-    query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session_from_row).collect()
-}
-
-pub(super) async fn record_proof(
-    pool: &DbPool,
-    audit: &AuditContext,
-    id: &SessionId,
-    factor: Option<&FactorUse>,
-) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query_scalar("UPDATE sessions SET proved_at = $2 WHERE id = $1 RETURNING user_id");
-        let user: Option<String> =
-            query.bind(id.as_str()).bind(audit.at.to_string()).fetch_optional(&mut *transaction).await?;
-        let Some(user) = user else { return Ok(false) };
-        let user = users::get_even_if_deleted(&mut transaction, &UserId::from(user)).await?;
-        let Some(factor) = use_factor(&mut transaction, &user, factor).await? else { return Ok(false) };
-        let event =
-            AuditEvent::for_user("session.confirm", &user).with_details(second_factors::details(id, factor, None));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        true
-    })
-}
-
-pub(super) async fn end(pool: &DbPool, audit: &AuditContext, user: &UserId, id: &SessionId) -> sqlx::Result<bool> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query("DELETE FROM sessions WHERE id = $1 AND user_id = $2");
-        let ended = query.bind(id.as_str()).bind(user.as_str()).execute(&mut *transaction).await?.rows_affected();
-        if ended == 0 {
-            return Ok(false);
-        }
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        true
-    })
-}
-
-pub(super) async fn end_all(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    kept: Option<&SessionId>,
-) -> sqlx::Result<u64> {
-    transact!(pool, |transaction| {
-        let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> coalesce($2, '')");
-        let query = query.bind(user.as_str()).bind(kept.map(|session| session.as_str()));
-        let ended = query.execute(&mut *transaction).await?.rows_affected();
-        let user = users::get_even_if_deleted(&mut transaction, user).await?;
-        let action = if kept.is_none() { "session.close_all" } else { "session.close_others" };
-        let event = AuditEvent::for_user(action, &user).with_details(json!({"sessions": ended}));
-        audit_trail::write(&mut transaction, audit, event).await?;
-        ended
-    })
-}
-
-pub(super) async fn has_signed_in_from(pool: &DbPool, user: &UserId, [first, second]: [&str; 2]) -> sqlx::Result<bool> {
-    let query =
-        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address IN ($2, $3))");
-    query.bind(user.as_str()).bind(first).bind(second).fetch_one(pool).await
-}
-
 fn session_from_row(row: &DbRow) -> sqlx::Result<SessionRow> {
-    let created_at = parsed(row, "created_at")?;
     Ok(SessionRow {
         id: text(row, "id")?,
         user: text(row, "user_id")?,
-        created_at,
-        proved_at: optional_timestamp(row, "proved_at")?.unwrap_or(created_at),
+        created_at: parsed(row, "created_at")?,
+        proved_at: parsed(row, "proved_at")?,
         last_seen_at: parsed(row, "last_seen_at")?,
         address: text(row, "address")?,
         agent: text(row, "agent")?,

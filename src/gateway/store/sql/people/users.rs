@@ -1,19 +1,21 @@
 //! The statements for users.
 
+use async_trait::async_trait;
 use serde_json::json;
-use sqlx::{QueryBuilder, Row};
+use sqlx::{QueryBuilder, Row as _};
 
 use super::super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::super::decode::{list, optional_timestamp, parsed, text};
-use super::super::dialect::{Db, DbConnection, DbPool, DbRow, LIKE, SqlStore, json_list};
+use super::super::dialect::{Db, DbConnection, DbRow, LIKE, SqlStore, json_list};
+use super::super::error_conversion::during;
 use super::super::keys;
 use super::super::paging::{ListOrder, fetch_count, like_pattern, split_page};
-use super::super::transaction::transact;
+use super::super::transaction::{perform, rollback, transact};
 use super::{groups, links};
 use crate::gateway::names;
 use crate::gateway::store::{
-    AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, UserChange,
-    UserChangeOutcome, UserFilter, UserId, UserRole, UserRow, UserSort,
+    AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, StoreError, UserChange,
+    UserChangeOutcome, UserFilter, UserId, UserRole, UserRow, UserSort, UserStore,
 };
 
 /// The group of a new user if no group is given.
@@ -37,32 +39,137 @@ macro_rules! select_users {
     };
 }
 
-pub(super) async fn ensure(
-    store: &SqlStore,
-    audit: &AuditContext,
-    new_id: UserId,
-    name: &str,
-) -> sqlx::Result<UserRow> {
-    // In nearly all cases the user exists, and a read does not wait for a writer.
-    if let Some(user) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
-        return Ok(user);
+#[async_trait]
+impl UserStore for SqlStore {
+    async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError> {
+        let new_id = UserId::random()?;
+        perform("storing a user", async {
+            // In nearly all cases the user exists, and a read does not wait for a writer.
+            if let Some(user) = find_by_name(&mut *self.readers.acquire().await?, name).await? {
+                return Ok(user);
+            }
+            transact!(self.writer, |transaction| {
+                if let Some(user) = find_by_name(&mut transaction, name).await? {
+                    return Ok(rollback(user));
+                }
+                let user = NewUser {
+                    name: name.to_owned(),
+                    role: UserRole::Member,
+                    groups: vec![DEFAULT_GROUP.to_owned()],
+                    limits: None,
+                };
+                insert(&mut transaction, audit, &new_id, &user).await?;
+                set_groups(&mut transaction, &new_id, &user.groups).await?;
+                let user = get_even_if_deleted(&mut transaction, &new_id).await?;
+                audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
+                user
+            })
+        })
+        .await
     }
-    transact!(store.writer, |transaction| {
-        if let Some(user) = find_by_name(&mut transaction, name).await? {
-            return Ok(user);
-        }
-        let user = NewUser {
-            name: name.to_owned(),
-            role: UserRole::Member,
-            groups: vec![DEFAULT_GROUP.to_owned()],
-            limits: None,
-        };
-        insert(&mut transaction, audit, &new_id, &user).await?;
-        set_groups(&mut transaction, &new_id, &user.groups).await?;
-        let user = get_even_if_deleted(&mut transaction, &new_id).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
-        user
-    })
+
+    async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError> {
+        let lookup = async { find(&mut *self.readers.acquire().await?, handle).await };
+        lookup.await.map_err(during("looking up a user"))
+    }
+
+    async fn password_hash(&self, id: &UserId) -> Result<Option<PasswordHash>, StoreError> {
+        let query = sqlx::query("SELECT password FROM users WHERE id = $1").bind(id.as_str());
+        let hash = self.fetch_optional("looking up a password", query, |row| row.try_get("password")).await?;
+        Ok(hash.flatten().map(PasswordHash))
+    }
+
+    async fn list_users_page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
+        perform("listing users", async {
+            let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
+            push_conditions(&mut count, filter);
+            let mut rows = QueryBuilder::new(select_users!(""));
+            push_conditions(&mut rows, filter);
+            list_order(filter.sort.unwrap_or(UserSort::Created)).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
+            rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
+            let fetched = rows.build().fetch_all(&self.readers).await?;
+            let (items, has_more) = split_page(fetched, filter.limit, user_from_row)?;
+            Ok(ListPage { items, total: fetch_count(count, &self.readers).await?, has_more })
+        })
+        .await
+    }
+
+    async fn invite_user(
+        &self,
+        audit: &AuditContext,
+        new_user: &NewUser,
+        link: &NewLink,
+    ) -> Result<UserChangeOutcome, StoreError> {
+        let new_id = &UserId::random()?;
+        transact!(self.writer, |transaction| {
+            insert(&mut transaction, audit, new_id, new_user).await?;
+            if let Some(missing) = set_groups(&mut transaction, new_id, &new_user.groups).await? {
+                return Ok(rollback(UserChangeOutcome::UnknownGroup(missing)));
+            }
+            links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
+            let user = get_even_if_deleted(&mut transaction, new_id).await?;
+            let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at,
+                "limits": limits_as_json(user.limits.as_deref())});
+            audit_trail::write(
+                &mut transaction,
+                audit,
+                AuditEvent::for_user("user.invite", &user).with_details(details),
+            )
+            .await?;
+            UserChangeOutcome::Done(user, Vec::new())
+        })
+        .map_err(during("inviting a user"))
+    }
+
+    async fn change_user(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<UserChangeOutcome, StoreError> {
+        transact!(self.writer, |transaction| {
+            let Some(mut user) = find(&mut transaction, handle).await? else {
+                return Ok(rollback(UserChangeOutcome::Unknown));
+            };
+            let mut locked = Vec::new();
+            for change in changes {
+                if let Some(refused) = change_one(&mut transaction, audit, &user, change).await? {
+                    return Ok(rollback(refused));
+                }
+                let after = get_even_if_deleted(&mut transaction, &user.id).await?;
+                let before = std::mem::replace(&mut user, after);
+                for left_group in before.groups.iter().filter(|group| !user.groups.contains(group)) {
+                    locked.extend(keys::lock_keys_in_group(&mut transaction, audit, &user.id, left_group).await?);
+                }
+            }
+            UserChangeOutcome::Done(user, locked)
+        })
+        .map_err(during("changing a user"))
+    }
+
+    async fn set_password(
+        &self,
+        audit: &AuditContext,
+        user: &UserId,
+        password: &PasswordHash,
+        kept_session: &SessionId,
+    ) -> Result<(), StoreError> {
+        transact!(self.writer, |transaction| {
+            run_statement(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0))
+                .await?;
+            run_statement(
+                &mut transaction,
+                "DELETE FROM sessions WHERE user_id = $1 AND id <> $2",
+                user,
+                Some(kept_session.as_str()),
+            )
+            .await?;
+            run_statement(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
+            let user = get_even_if_deleted(&mut transaction, user).await?;
+            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
+        })
+        .map_err(during("storing a password"))
+    }
 }
 
 /// Returns the user with that id or, if no user has that id, with that name.
@@ -84,24 +191,6 @@ pub(super) async fn find_by_name(connection: &mut DbConnection, name: &str) -> s
 /// Returns a user that is known to exist.
 pub(super) async fn get_even_if_deleted(connection: &mut DbConnection, id: &UserId) -> sqlx::Result<UserRow> {
     user_from_row(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
-}
-
-pub(super) async fn password_hash(pool: &DbPool, id: &UserId) -> sqlx::Result<Option<PasswordHash>> {
-    let query = sqlx::query_scalar("SELECT password FROM users WHERE id = $1").bind(id.as_str());
-    let hash: Option<Option<String>> = query.fetch_optional(pool).await?;
-    Ok(hash.flatten().map(PasswordHash))
-}
-
-pub(super) async fn page(pool: &DbPool, filter: &UserFilter) -> sqlx::Result<ListPage<UserRow>> {
-    let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
-    push_conditions(&mut count, filter);
-    let mut rows = QueryBuilder::new(select_users!(""));
-    push_conditions(&mut rows, filter);
-    list_order(filter.sort.unwrap_or(UserSort::Created)).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
-    rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
-    let fetched = rows.build().fetch_all(pool).await?;
-    let (items, has_more) = split_page(fetched, filter.limit, user_from_row)?;
-    Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
 }
 
 const fn list_order(sort: UserSort) -> ListOrder {
@@ -126,28 +215,6 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UserFilter) {
     if let Some(role) = filter.role {
         query.push(" AND users.role = ").push_bind(role.as_str());
     }
-}
-
-pub(super) async fn invite(
-    pool: &DbPool,
-    audit: &AuditContext,
-    new_id: &UserId,
-    new_user: &NewUser,
-    link: &NewLink,
-) -> sqlx::Result<UserChangeOutcome> {
-    transact!(pool, |transaction| {
-        insert(&mut transaction, audit, new_id, new_user).await?;
-        if let Some(missing) = set_groups(&mut transaction, new_id, &new_user.groups).await? {
-            return Ok(UserChangeOutcome::UnknownGroup(missing));
-        }
-        links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
-        let user = get_even_if_deleted(&mut transaction, new_id).await?;
-        let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at,
-            "limits": limits_as_json(user.limits.as_deref())});
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.invite", &user).with_details(details))
-            .await?;
-        UserChangeOutcome::Done(user, Vec::new())
-    })
 }
 
 pub(super) async fn insert(
@@ -181,29 +248,6 @@ pub(super) async fn set_groups(
         insert.bind(user.as_str()).bind(group).execute(&mut *connection).await?;
     }
     Ok(None)
-}
-
-pub(super) async fn change(
-    pool: &DbPool,
-    audit: &AuditContext,
-    handle: &str,
-    changes: &[UserChange],
-) -> sqlx::Result<UserChangeOutcome> {
-    transact!(pool, |transaction| {
-        let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChangeOutcome::Unknown) };
-        let mut locked = Vec::new();
-        for change in changes {
-            if let Some(refused) = change_one(&mut transaction, audit, &user, change).await? {
-                return Ok(refused);
-            }
-            let after = get_even_if_deleted(&mut transaction, &user.id).await?;
-            let before = std::mem::replace(&mut user, after);
-            for left_group in before.groups.iter().filter(|group| !user.groups.contains(group)) {
-                locked.extend(keys::lock_keys_in_group(&mut transaction, audit, &user.id, left_group).await?);
-            }
-        }
-        UserChangeOutcome::Done(user, locked)
-    })
 }
 
 /// Makes one change. Returns the reason if the change is refused.
@@ -286,29 +330,6 @@ async fn is_last_admin(connection: &mut DbConnection, user: &UserRow) -> sqlx::R
          AND id <> $1)",
     );
     query.bind(user.id.as_str()).fetch_one(connection).await
-}
-
-pub(super) async fn set_password(
-    pool: &DbPool,
-    audit: &AuditContext,
-    user: &UserId,
-    password: &PasswordHash,
-    kept_session: &SessionId,
-) -> sqlx::Result<()> {
-    transact!(pool, |transaction| {
-        run_statement(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0))
-            .await?;
-        run_statement(
-            &mut transaction,
-            "DELETE FROM sessions WHERE user_id = $1 AND id <> $2",
-            user,
-            Some(kept_session.as_str()),
-        )
-        .await?;
-        run_statement(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
-        let user = get_even_if_deleted(&mut transaction, user).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
-    })
 }
 
 fn user_from_row(row: &DbRow) -> sqlx::Result<UserRow> {

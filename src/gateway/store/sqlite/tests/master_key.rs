@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::gateway::store::key_file::KeyFile;
-use crate::gateway::store::testing::legacy_installation;
-use crate::gateway::store::{AuditContext, KeyStore as _, NewAccount};
+use crate::gateway::store::{AuditContext, NewAccount};
 
 const NEXT_KEY_FILE: &str = "master.key.new";
 const CANARY: &[u8] = b"canary-credential-of-an-upstream";
@@ -196,45 +195,6 @@ async fn a_configured_key_is_rotated_only_to_a_given_key() {
     assert_readable(&stale, &pepper).await;
     assert_readable(&open_with_key(&dir, 2).await, &pepper).await;
     assert!(!dir.path().join(MASTER_KEY).exists() && !dir.path().join(NEXT_KEY_FILE).exists());
-}
-
-#[tokio::test]
-async fn an_older_installation_keeps_its_pepper() {
-    let dir = legacy_installation([7; 32], &[1; 32]).await;
-    // HMAC-SHA-256 of "imagate key hash v1" under the master key, as the first release computed it.
-    let pepper = "78510dd971feb903387c5c5df4d2687f1dd681d65dadc5883be7f075d6510785";
-    let store = open(&dir).await;
-    assert_eq!(hex(store.pepper_key().expose()), pepper);
-    store.rotate_master_key(None).await.unwrap();
-    assert_eq!(hex(open(&dir).await.pepper_key().expose()), pepper);
-    assert_eq!(store.list_keys().await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn an_older_installation_without_its_master_key_is_refused() {
-    let dir = legacy_installation([7; 32], &[1; 32]).await;
-    fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
-    for master_key in [None, Some(MasterKey::for_test(7))] {
-        let error = SqliteStore::open(dir.path(), master_key).await.unwrap_err();
-        assert!(matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("master.key is missing"));
-        assert!(!dir.path().join(MASTER_KEY).exists());
-    }
-}
-
-#[tokio::test]
-async fn an_older_installation_accepts_a_configured_key() {
-    let dir = legacy_installation([7; 32], &[1; 32]).await;
-    let pepper = open_with_key(&dir, 1).await.pepper_key().expose().to_vec();
-    assert!(MasterKey::for_test(7).derive(b"imagate key hash v1").expose() == pepper);
-    fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
-    assert!(open_with_key(&dir, 1).await.pepper_key().expose() == pepper);
-}
-
-#[tokio::test]
-async fn the_pepper_of_a_new_installation_is_not_derived_from_the_master_key() {
-    let (dir, store) = new_store().await;
-    let master = MasterKey::from_text(&hex(&key_file_bytes(&dir))).unwrap();
-    assert!(master.derive(b"imagate key hash v1").expose() != store.pepper_key().expose());
 }
 
 #[tokio::test]

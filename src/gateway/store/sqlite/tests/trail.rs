@@ -8,10 +8,10 @@ use super::*;
 use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
 use crate::gateway::store::testing::{add_key, replace_credentials};
 use crate::gateway::store::{
-    AccountChange, AdminTokenRow, AuditContext, AuditFilter, IdentityStore as _, KeyChange, KeyHash, KeyRow,
-    KeyStore as _, LinkRedemption, NewAccount, NewIdentity, NewLink, NewSecondFactor, NewSession, NewUser,
-    PasswordHash, SecondFactorStore as _, SecretHash, SecretRotation, SessionStore as _, SignInProof, StoredEjection,
-    UserChange, UserId, UserRole,
+    AccountChange, AdminTokenRow, AdminTokenStore as _, AuditContext, AuditFilter, GroupStore as _, IdentityStore as _,
+    KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption, LinkStore as _, NewAccount, NewIdentity, NewLink,
+    NewSecondFactor, NewSession, NewUser, PasswordHash, PeopleStore as _, SecondFactorStore as _, SecretHash,
+    SecretRotation, SessionStore as _, SignInProof, StoredEjection, UserChange, UserId, UserRole,
 };
 
 struct Trail {

@@ -1,18 +1,11 @@
-//! Tests of usage counts and records in SQLite: the migration that introduces the counts, the counts of interrupted
-//! jobs, and the index that each query uses.
+//! Tests of usage counts and records in SQLite: that they match the records, those of interrupted jobs, and the
+//! index that each query uses.
 
 use super::*;
-use crate::gateway::store::sqlite::migrations::MIGRATIONS;
 use crate::gateway::store::sqlite::sql::keys::page;
 use crate::gateway::store::sqlite::sql::people::sessions::REFUSAL_LIMIT_REACHED;
 use crate::gateway::store::sqlite::sql::{records, replays, retention, usage, usage_details, usage_fold};
-use crate::gateway::store::testing::database_at_migration;
 use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter, UsageGrouping};
-
-/// Returns the number of migrations before the one that introduces the usage counts.
-fn before_counting() -> usize {
-    MIGRATIONS.iter().position(|migration| migration.description == "usage days").unwrap()
-}
 
 /// Computes the usage counts from the records.
 const RECOUNT: &str = "SELECT key_id, substr(created_at, 1, 10), user_id, group_name, count(*), \
@@ -31,11 +24,12 @@ const END_USER_DAYS: &str = "SELECT end_user, day, key_id, user_id || group_name
 type Row = (String, String, String, String, i64, i64, i64, i64, i64, i64, i64);
 
 #[tokio::test]
-async fn the_upgrade_counts_existing_records() {
-    let (dir, pool) = database_at_migration(before_counting()).await;
-    let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
-        output_tokens, total_tokens, group_name, user_id, key_id, end_user) VALUES ($1, 'only', $2, 'create_image', 0, $3, \
-        $4, $5, $6, $7, 'default', 'usr_1', $8, $9)";
+async fn the_counts_match_the_records_that_were_closed() {
+    let (_dir, store) = new_store().await;
+    let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, group_name, user_id, \
+        key_id, end_user) VALUES ($1, 'only', $2, 'create_image', 0, 'running', 'default', 'usr_1', $3, $4)";
+    let close = "UPDATE records SET state = $2, delivered = $3, input_tokens = $4, output_tokens = $5, total_tokens = $6 \
+        WHERE request_id = $1";
     let states = ["succeeded", "failed", "refused", "cancelled", "interrupted", "running"];
     for number in 0..60_i64 {
         let state = states[usize::try_from(number).unwrap() % states.len()];
@@ -44,24 +38,26 @@ async fn the_upgrade_counts_existing_records() {
         sqlx::query(insert)
             .bind(format!("r{number}"))
             .bind(format!("2026-11-{:02}T23:59:59.999Z", 1 + number % 7))
+            .bind(format!("key_{}", number % 2))
+            .bind((number % 3 > 0).then(|| format!("person {}", number % 3)))
+            .execute(&store.writer)
+            .await
+            .unwrap();
+        sqlx::query(close)
+            .bind(format!("r{number}"))
             .bind(state)
             .bind(delivered)
             .bind((number % 4 > 0).then_some(number))
             .bind((number % 5 > 0).then_some(number * 2))
             .bind((number % 3 > 0).then_some(number * 3))
-            .bind(format!("key_{}", number % 2))
-            .bind((number % 3 > 0).then(|| format!("person {}", number % 3)))
-            .execute(&pool)
+            .execute(&store.writer)
             .await
             .unwrap();
     }
-    pool.close().await;
-
-    let store = SqliteStore::open(dir.path(), None).await.unwrap();
     assert_counts_match_records(&store).await;
     let totals = store.total_usage(&UsageFilter::default()).await.unwrap();
-    assert_eq!((totals.requests, totals.cost_unknown), (50, 50), "no cost is known of older records");
-    // The jobs that were running during the upgrade are counted when they are closed as interrupted.
+    assert_eq!((totals.requests, totals.cost_unknown), (50, 50));
+    // The jobs that are still running are counted when they are closed as interrupted.
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 10);
     assert_counts_match_records(&store).await;
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 60);
