@@ -157,7 +157,7 @@ pub(super) async fn add(pending: PendingAccount, gateway: &ManagedGateway, json:
     let ends_first_key = match &gateway.local {
         Some(local) => {
             let account = pending.check(local)?;
-            manage::is_billable(&account) && manage::is_first_key_active(&local.config, &*local.store).await?
+            manage::is_billable(&account) && manage::is_first_key_active(&*local.store).await?
         }
         None => false,
     };

@@ -27,15 +27,12 @@ pub(crate) fn first_key_expiry() -> Timestamp {
 ///
 /// # Errors
 ///
-/// Returns an error if the store fails or the file with the id cannot be read.
-pub(crate) async fn is_first_key_active(config: &Config, store: &dyn Store) -> Result<bool, StoreError> {
-    let (from_file, from_store) = (read_first_key_file(config)?, store.first_key().await?);
-    for id in from_file.as_deref().into_iter().chain(from_store.as_ref().map(|id| id.as_str())) {
-        if is_active(store, id).await? {
-            return Ok(true);
-        }
+/// Returns an error if the store fails.
+pub(crate) async fn is_first_key_active(store: &dyn Store) -> Result<bool, StoreError> {
+    match store.first_key().await? {
+        Some(id) => is_active(store, id.as_str()).await,
+        None => Ok(false),
     }
-    Ok(false)
 }
 
 /// Disables the first key if it is still valid; returns true if it was. Must be called before the first use of an
