@@ -74,8 +74,8 @@ fn explained(failure: CommandFailure, capture: &ErrorCapture) -> CommandFailure 
 fn clause(message: &str, param: Option<&str>) -> String {
     let field = param.map(|param| format!("Invalid '{param}': ")).unwrap_or_default();
     let message = message.strip_prefix(&field).unwrap_or(message);
-    let message = message.strip_suffix('.').unwrap_or(message).replace(" '", " ").replace("' ", " ");
-    let mut letters = message.chars();
+    let message = format!("{} ", message.strip_suffix('.').unwrap_or(message)).replace(" '", " ").replace("' ", " ");
+    let mut letters = message.trim_end().chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
@@ -88,7 +88,7 @@ mod tests {
         for (message, param, expected) in [
             ("The user 'eve' does not exist.", None, "the user eve does not exist"),
             ("Invalid 'name': it is blank.", Some("name"), "it is blank"),
-            ("the store is full", None, "the store is full"),
+            ("It is the group 'default'.", None, "it is the group default"),
             ("", None, ""),
         ] {
             assert_eq!(clause(message, param), expected);
