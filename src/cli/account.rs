@@ -98,10 +98,10 @@ impl AccountCommand {
             AccountAction::Disable { id, reason } => {
                 let reason = DisabledReason::try_from(reason).map_err(Error::from)?;
                 let change = AccountChange::builder().enabled(Some(false)).reason(Some(reason));
-                PreparedAccountAction::Change(id, change, "disabled")
+                PreparedAccountAction::Change(id, Box::new(change), "disabled")
             }
             AccountAction::Enable { id } => {
-                PreparedAccountAction::Change(id, AccountChange::builder().enabled(Some(true)), "enabled")
+                PreparedAccountAction::Change(id, Box::new(AccountChange::builder().enabled(Some(true))), "enabled")
             }
             AccountAction::Rotate { id, secrets } => PreparedAccountAction::Rotate(id, read_given_secrets(&secrets)?),
             AccountAction::Delete { id, .. } => PreparedAccountAction::Delete(id),
@@ -116,7 +116,7 @@ impl AccountCommand {
 enum PreparedAccountAction {
     List,
     Add(add::PendingAccount),
-    Change(String, types::builder::AccountChange, &'static str),
+    Change(String, Box<types::builder::AccountChange>, &'static str),
     Rotate(String, BTreeMap<String, String>),
     Delete(String),
     Test(String),
@@ -135,14 +135,14 @@ impl PreparedAccountAction {
             }
             Self::Add(pending) => add::add(pending, gateway, json).await,
             Self::Change(name, change, outcome) => {
-                let account = admin.update_account().name(name).body(change).send().await?;
+                let account = admin.update_account().name(name).body(*change).send().await?;
                 account_view(&account)?.print_change(outcome, json)
             }
             Self::Rotate(name, secrets) => {
                 let secrets: Map<String, Value> =
                     secrets.into_iter().map(|(name, secret)| (name, secret.into())).collect();
                 let change: AccountChange = serde_json::from_value(secrets.into())?;
-                let rotated = admin.update_account().name(&name).body(change).send().await;
+                let rotated = admin.update_account().name(&name).body(*change).send().await;
                 let account = rotated.map_err(|error| rotation_failure(error, &name))?;
                 account_view(&account)?.print_change("rotated", json)
             }

@@ -92,12 +92,8 @@ impl AuditCommand {
             }
             let page = request.send().await?;
             let before = rows.len();
-            for entry in &page.data {
-                let entry: AuditView = view(entry)?;
-                if since.is_none_or(|since| entry.at >= since) {
-                    rows.push(entry);
-                }
-            }
+            let entries: Vec<AuditView> = page.data.iter().map(view).collect::<Result<_, _>>()?;
+            rows.extend(entries.into_iter().filter(|entry| since.is_none_or(|since| entry.at >= since)));
             // The entries are sorted by time, so the first one that is too old ends the list.
             let has_more = page.has_more && !page.data.is_empty() && rows.len() - before == page.data.len();
             if !self.json || !has_more {

@@ -69,7 +69,7 @@ pub(super) enum NamedGateway {
     /// The installation on this machine, whose store is not open yet.
     Local(InstallationArgs),
     /// A gateway at an address.
-    Remote(ManagedGateway),
+    Remote(Box<ManagedGateway>),
 }
 
 /// A gateway that is managed through its admin API.
@@ -144,7 +144,7 @@ impl GatewayArgs {
         let Profile { url, token, allow_http } = Profile::load(name)?;
         let gateway = connect(&url, &token, allow_http || self.allow_http)?;
         print_message(&format!("gateway: {} (profile {name})", gateway.address));
-        Ok(NamedGateway::Remote(gateway))
+        Ok(NamedGateway::Remote(Box::new(gateway)))
     }
 
     fn connect(&self, url: &str) -> Result<NamedGateway, CommandFailure> {
@@ -155,7 +155,7 @@ impl GatewayArgs {
         };
         let gateway = connect(url, &token, self.allow_http)?;
         print_message(&format!("gateway: {}", gateway.address));
-        Ok(NamedGateway::Remote(gateway))
+        Ok(NamedGateway::Remote(Box::new(gateway)))
     }
 }
 

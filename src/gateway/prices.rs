@@ -21,4 +21,4 @@ pub(crate) use estimate::{
     INPUT_IMAGE_TOKENS, MAX_OUTPUT_TOKENS, PARTIAL_IMAGE_TOKENS, ResponseWork, TOOL_CALL_TOKENS, UnknownPrice,
     WorkEstimate,
 };
-pub(crate) use table::{PriceOrigin, PriceTable, TablePrice, snapshot_model};
+pub(crate) use table::{PriceTable, TablePrice, snapshot_model};

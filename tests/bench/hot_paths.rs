@@ -161,7 +161,7 @@ fn check_of_a_known_key() {
     let header = format!("Bearer {}", key.secret.expose());
     let check = || runtime.block_on(keys.authenticate(Some(header.as_bytes())));
     check().unwrap();
-    assert_eq!(counted(check).unwrap().key(), &key.id);
+    assert_eq!(counted(check).unwrap().key(), &key.row.id);
 }
 
 // === accounts ===

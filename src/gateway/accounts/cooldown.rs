@@ -150,7 +150,8 @@ impl AccountCooldown {
     /// The cooldown after a 403, which refuses known credentials, is longer than after a 401.
     pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
         let step = self.refusals.record_failure(timing);
-        let pause = if status == 403 { doubled(FORBIDDEN_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
+        let pause =
+            if status == 403 { doubled(FORBIDDEN_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
         self.whole.extend_until(timing.now + pause.min(UNAUTHORIZED_MAX), CooldownCause::Unauthorized);
         self.refusals.count
     }

@@ -50,11 +50,7 @@ async fn a_backup_holds_the_database_the_marker_and_the_master_key() {
     let target = folder.path().join("data");
     let RestoreReport { manifest, valid_keys } = restore(&file, &[], &target, None).unwrap();
     assert_eq!((manifest.listed_counts["records"], manifest.schema_version), (1, newest_schema_version()));
-    assert_eq!(
-        (manifest.counts["users"], manifest.listed_counts["users"]),
-        (1, 0),
-        "no list shows the program's own"
-    );
+    assert_eq!((manifest.counts["users"], manifest.listed_counts["users"]), (1, 0), "no list shows the program's own");
     assert_eq!((manifest.master_key, valid_keys), (MasterKeyInclusion::Included, Vec::new()));
     assert_eq!(names(&target), ["imagate.db", "imagate.db.marker", "master.key", "open.lock", "serve.lock"]);
     assert_eq!(fs::read(target.join("master.key")).unwrap(), fs::read(dir.path().join("master.key")).unwrap());

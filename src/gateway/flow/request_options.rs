@@ -243,11 +243,9 @@ mod tests {
 
     #[test]
     fn the_fallback_header_accepts_configured_and_older_words() {
-        for (value, choice) in [
-            ("never", FallbackPolicy::Never),
-            ("unpaid", FallbackPolicy::Unpaid),
-            ("always", FallbackPolicy::Always),
-        ] {
+        for (value, choice) in
+            [("never", FallbackPolicy::Never), ("unpaid", FallbackPolicy::Unpaid), ("always", FallbackPolicy::Always)]
+        {
             assert_eq!(
                 read(&[(IMAGE_FALLBACK_HEADER, value)]).expect("the headers are valid").fallback,
                 Some(choice),

@@ -289,7 +289,7 @@ async fn the_use_of_a_key_is_not_stored_for_every_request() {
     while fixture.store.touches.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
-    assert!(fixture.keys.list().await.unwrap()[0].last_used_at.is_some());
+    assert!(fixture.sqlite.list_keys().await.unwrap()[0].last_used_at.is_some());
     assert_eq!(fixture.store.touches.load(Ordering::Relaxed), 1);
 }
 
@@ -303,7 +303,7 @@ async fn uses_of_several_keys_share_a_commit() {
     while fixture.store.touches.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
-    assert!(fixture.keys.list().await.unwrap().iter().all(|key| key.last_used_at.is_some()));
+    assert!(fixture.sqlite.list_keys().await.unwrap().iter().all(|key| key.last_used_at.is_some()));
     assert_eq!(fixture.store.touches.load(Ordering::Relaxed), 1);
 }
 
@@ -312,7 +312,7 @@ async fn no_file_or_debug_output_holds_a_secret() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let caller = fixture.authenticate(&header(&created)).await.unwrap();
-    let rows = fixture.keys.list().await.unwrap();
+    let rows = fixture.sqlite.list_keys().await.unwrap();
     let secret = &created.secret.expose()[20..];
     let debug_output =
         format!("{created:?} {caller:?} {rows:?} {:?} {:?}", fixture.sqlite.pepper_key(), fixture.keys.pepper);

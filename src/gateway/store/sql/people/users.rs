@@ -85,7 +85,8 @@ impl UserStore for SqlStore {
             push_conditions(&mut count, filter);
             let mut rows = QueryBuilder::new(select_users!(""));
             push_conditions(&mut rows, filter);
-            list_order(filter.sort.unwrap_or(UserSort::Created)).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
+            list_order(filter.sort.unwrap_or(UserSort::Created))
+                .push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
             rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
             let fetched = rows.build().fetch_all(&self.readers).await?;
             let (items, has_more) = split_page(fetched, filter.limit, user_from_row)?;
