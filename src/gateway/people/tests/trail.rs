@@ -91,7 +91,7 @@ async fn no_file_or_debug_output_holds_a_credential() {
         max_keys: None,
     };
     let key = keys.create(&audit, new_key).await.unwrap();
-    let rotated = keys.rotate(&audit, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
+    let rotated = keys.rotate(&audit, key.row.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.unwrap();
     let rows = fixture.trail().await;
     let secrets = [

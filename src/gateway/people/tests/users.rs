@@ -114,7 +114,7 @@ async fn a_group_without_keys_can_be_deleted_and_created_again() {
     assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::InUse)));
     assert_eq!(fixture.people.groups().await.unwrap()[1].row.key_count, 1);
     fixture.people.change_user(&audit, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
-    keys.change(&audit, key.id.as_str(), None, KeyChange::Delete).await.unwrap();
+    keys.change(&audit, key.row.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.people.delete_group(&audit, "studio").await.unwrap().id, created.row.id);
     assert!(matches!(fixture.people.delete_group(&audit, "studio").await, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
@@ -266,19 +266,19 @@ async fn keys_are_disabled_when_their_user_leaves_their_group() {
     };
     let locked = async |id: &str| keys.find(id, None).await.unwrap().locked;
 
-    assert_eq!(set_groups(&[]).await, std::slice::from_ref(&key_in_group.id));
-    assert_eq!(locked(key_in_group.id.as_str()).await, Some(KeyLock::LeftGroup));
+    assert_eq!(set_groups(&[]).await, std::slice::from_ref(&key_in_group.row.id));
+    assert_eq!(locked(key_in_group.row.id.as_str()).await, Some(KeyLock::LeftGroup));
     // A key in a group to which ben never belonged stays as it is, and so do the keys of other users.
     assert_eq!(
-        (locked(key_in_other_group.id.as_str()).await, locked(key_of_other_user.id.as_str()).await),
+        (locked(key_in_other_group.row.id.as_str()).await, locked(key_of_other_user.row.id.as_str()).await),
         (None, None)
     );
     // If ben joins the group again, his key stays disabled; if he leaves it again, no key is disabled a second time.
     assert_eq!(set_groups(&["default"]).await, []);
-    assert_eq!(locked(key_in_group.id.as_str()).await, Some(KeyLock::LeftGroup));
+    assert_eq!(locked(key_in_group.row.id.as_str()).await, Some(KeyLock::LeftGroup));
     assert_eq!(set_groups(&[]).await, []);
     let ben = fixture.people.find_user("ben").await.unwrap();
-    let enable = keys.change(&audit, key_in_group.id.as_str(), Some(&ben.id), KeyChange::Enable).await;
+    let enable = keys.change(&audit, key_in_group.row.id.as_str(), Some(&ben.id), KeyChange::Enable).await;
     assert!(matches!(enable, Err(KeyError::Locked(KeyLock::LeftGroup))), "{enable:?}");
     let rows: Vec<_> = fixture.trail().await.into_iter().filter(|row| row.action == "key.disable").collect();
     assert_eq!(rows.len(), 1);
