@@ -142,7 +142,7 @@ impl PreparedAccountAction {
                 let secrets: Map<String, Value> =
                     secrets.into_iter().map(|(name, secret)| (name, secret.into())).collect();
                 let change: AccountChange = serde_json::from_value(secrets.into())?;
-                let rotated = admin.update_account().name(&name).body(*change).send().await;
+                let rotated = admin.update_account().name(&name).body(change).send().await;
                 let account = rotated.map_err(|error| rotation_failure(error, &name))?;
                 account_view(&account)?.print_change("rotated", json)
             }

@@ -122,14 +122,13 @@ impl<Decoder: EventDecoder> AnswerStream<Decoder> {
             AnswerStreamState::Events(reader) => {
                 let too_large = |SseEventTooLarge| too_large_error::<Decoder>(&self.session);
                 while let Some(event) = reader.next(&mut self.unparsed_bytes).map_err(too_large)? {
-                    let decoded = self.decoder.decode(event, &self.session)?;
-                    if let DecodedEvent::Event(event) = decoded {
-                        return Ok(Some(event));
-                    }
-                    if let DecodedEvent::Failure(error) = decoded {
-                        self.failure.get_or_insert(error);
-                        self.body.expect_end();
-                    }
+                    let failure = match self.decoder.decode(event, &self.session)? {
+                        DecodedEvent::Event(event) => return Ok(Some(event)),
+                        DecodedEvent::Failure(error) => error,
+                        DecodedEvent::Nothing => continue,
+                    };
+                    self.failure.get_or_insert(failure);
+                    self.body.expect_end();
                 }
             }
             AnswerStreamState::PlainJson(body) if body.len() + self.unparsed_bytes.len() > EVENT_MAX_BYTES => {

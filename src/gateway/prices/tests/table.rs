@@ -1,6 +1,7 @@
 //! Tests of the table: which price applies, and its version.
 
 use super::*;
+use crate::wire::admin::types::PriceOrigin;
 
 #[test]
 fn the_price_of_a_day_is_the_newest_that_has_begun() {
