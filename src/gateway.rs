@@ -165,9 +165,8 @@ impl Gateway {
             prices: Arc::clone(&prices),
             limiter: Arc::clone(&limiter),
         };
-        let server_parts =
-            ServerParts { accounts: Arc::clone(&accounts), upstream: Arc::clone(&upstream), group_refresh };
-        let console = Arc::new(Console::new(&config, console_services, server_parts)?);
+        let parts = ServerParts { accounts: Arc::clone(&accounts), upstream: Arc::clone(&upstream), group_refresh };
+        let console = Arc::new(Console::new(&config, console_services, parts)?);
         accounts.start_tasks().await?;
         let heartbeat = HeartbeatTask::start(Arc::clone(store) as _, Arc::clone(&limiter)).await?;
         let ledger =

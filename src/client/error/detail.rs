@@ -99,7 +99,7 @@ impl ServiceErrorDetail {
 
 /// Reads a member; `None` if it does not have the type.
 fn read_if_valid<'de, T: Deserialize<'de>, D: Deserializer<'de>>(member: D) -> Result<Option<T>, D::Error> {
-    Ok(T::deserialize(member).ok())
+    T::deserialize(member).map(Some).or_else(|_| Ok(None))
 }
 
 /// Returns the message in a value: the value itself if it is a text, else that of a member or of all elements.

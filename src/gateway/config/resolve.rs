@@ -159,10 +159,15 @@ impl ConfigResolver<'_> {
             work_per_minute: self.value_or("", "work_per_minute", raw.work_per_minute, DEFAULT_WORK_PER_MINUTE),
             max_tokens_per_user: self.value_or("", "max_tokens_per_user", raw.max_tokens_per_user, MAX_TOKENS_PER_USER),
             allow_link_local: self.value_or_default("", "allow_link_local", raw.allow_link_local),
-            drain_timeout: self.duration("", "drain_timeout", raw.drain_timeout.as_ref(), DURATIONS, drain),
-            answer_deadline: self.duration("", "answer_deadline", answer, DEADLINES, DEFAULT_ANSWER),
+            drain_timeout: self.duration(("", "drain_timeout"), raw.drain_timeout.as_ref(), DURATIONS, drain),
+            answer_deadline: self.duration(("", "answer_deadline"), answer, DEADLINES, DEFAULT_ANSWER),
             log_format: self.value_or_default("", "log_format", raw.log_format),
-            shutdown_delay: self.duration("", "shutdown_delay", raw.shutdown_delay.as_ref(), DURATIONS, Duration::ZERO),
+            shutdown_delay: self.duration(
+                ("", "shutdown_delay"),
+                raw.shutdown_delay.as_ref(),
+                DURATIONS,
+                Duration::ZERO,
+            ),
             list_image_models: self.value_or_default("", "list_image_models", raw.list_image_models),
             text_models: self.model_ids("", "text_models", raw.text_models.as_deref()),
             database_url: self.database_url(),
@@ -223,8 +228,8 @@ impl ConfigResolver<'_> {
     fn deadlines(&mut self) -> DeadlineConfig {
         let raw = self.raw.deadlines.clone().unwrap_or_default();
         DeadlineConfig {
-            connect: self.duration("deadlines", "connect", raw.connect.as_ref(), DEADLINES, DEFAULT_CONNECT),
-            image: self.duration("deadlines", "image", raw.image.as_ref(), IMAGE_DEADLINES, DEFAULT_IMAGE),
+            connect: self.duration(("deadlines", "connect"), raw.connect.as_ref(), DEADLINES, DEFAULT_CONNECT),
+            image: self.duration(("deadlines", "image"), raw.image.as_ref(), IMAGE_DEADLINES, DEFAULT_IMAGE),
         }
     }
 }

@@ -49,7 +49,7 @@ impl ConfigResolver<'_> {
         let name = self.check_name(path, raw.name.as_deref(), used_names);
         let delivery = self.value_or(path, "delivery", raw.delivery, DeliveryPolicy::Report);
         let image = raw.image_deadline.as_ref();
-        let image = self.duration(path, "image_deadline", image, IMAGE_DEADLINES, deadlines.image);
+        let image = self.duration((path, "image_deadline"), image, IMAGE_DEADLINES, deadlines.image);
         GroupConfig {
             name,
             delivery,
@@ -135,7 +135,7 @@ impl ConfigResolver<'_> {
         self.check_model_id(&format!("{path}.model"), &model);
         let model = self.text(path, "model", model);
         let on_error = self.value(path, "on_error", raw.on_error);
-        let timeout = self.duration(path, "timeout", raw.timeout.as_ref(), DEADLINES, DEFAULT_MODERATION_TIMEOUT);
+        let timeout = self.duration((path, "timeout"), raw.timeout.as_ref(), DEADLINES, DEFAULT_MODERATION_TIMEOUT);
         // A key that cannot be read must not lead to a call without a key.
         let api_key = api_key.map_or(Some(None), |key| key.map(Some))?;
         Some(ModerationConfig { base_url: base_url?, api_key, model, on_error: on_error?, timeout })

@@ -131,11 +131,11 @@ impl ConfigResolver<'_> {
         ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),
-            sizes: sizes.map(|sizes| self.words(path, "sizes", Some(sizes), size_fault, Vec::new())),
-            qualities: self.words(path, "qualities", raw.qualities.as_ref(), word_fault, base.qualities),
-            formats: self.words(path, "formats", raw.formats.as_ref(), word_fault, base.formats),
-            backgrounds: self.words(path, "backgrounds", raw.backgrounds.as_ref(), word_fault, base.backgrounds),
-            fidelities: self.words(path, "input_fidelity", fidelities, word_fault, Vec::new()),
+            sizes: sizes.map(|sizes| self.words((path, "sizes"), Some(sizes), size_fault, Vec::new())),
+            qualities: self.words((path, "qualities"), raw.qualities.as_ref(), word_fault, base.qualities),
+            formats: self.words((path, "formats"), raw.formats.as_ref(), word_fault, base.formats),
+            backgrounds: self.words((path, "backgrounds"), raw.backgrounds.as_ref(), word_fault, base.backgrounds),
+            fidelities: self.words((path, "input_fidelity"), fidelities, word_fault, Vec::new()),
             max_images: self.count(path, "max_images", "n", raw.max_images.unwrap_or(base.max_images)),
             max_partial_images: self.count(path, "max_partial_images", "partial_images", max_partial_images),
             compression: self.value_or(path, "compression", raw.compression, base.compression),
@@ -176,8 +176,7 @@ impl ConfigResolver<'_> {
     /// Reads a list of words with a default. An empty list is not shown.
     fn words(
         &mut self,
-        path: &str,
-        name: &str,
+        (path, name): (&str, &str),
         written: Option<&Vec<String>>,
         fault: fn(&str) -> Option<String>,
         default: Vec<String>,

@@ -34,7 +34,7 @@ impl ConfigResolver<'_> {
         Some(RemoteImageConfig {
             hosts: self.texts(TABLE, "hosts", hosts),
             networks: self.texts(TABLE, "networks", networks).into(),
-            timeout: self.duration(TABLE, "timeout", raw.timeout.as_ref(), DEADLINES, DEFAULT_FETCH_TIMEOUT),
+            timeout: self.duration((TABLE, "timeout"), raw.timeout.as_ref(), DEADLINES, DEFAULT_FETCH_TIMEOUT),
         })
     }
 }

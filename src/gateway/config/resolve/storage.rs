@@ -28,8 +28,8 @@ impl ConfigResolver<'_> {
         let (orphan, idempotency) = (raw.orphan_window.as_ref(), raw.idempotency_window.as_ref());
         ReplayConfig {
             orphans: self.value_or(TABLE, "orphans", raw.orphans, orphans),
-            orphan_window: self.duration(TABLE, "orphan_window", orphan, WINDOWS, orphan_window),
-            idempotency_window: self.duration(TABLE, "idempotency_window", idempotency, WINDOWS, idempotency_window),
+            orphan_window: self.duration((TABLE, "orphan_window"), orphan, WINDOWS, orphan_window),
+            idempotency_window: self.duration((TABLE, "idempotency_window"), idempotency, WINDOWS, idempotency_window),
             max_bytes: self.megabytes(TABLE, "max_megabytes", raw.max_megabytes, max_bytes),
         }
     }

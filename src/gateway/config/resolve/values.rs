@@ -149,8 +149,7 @@ impl ConfigResolver<'_> {
     /// Reads a duration with a default.
     pub(super) fn duration(
         &mut self,
-        table: &str,
-        name: &str,
+        (table, name): (&str, &str),
         written: Option<&RawDuration>,
         bounds: RangeInclusive<Duration>,
         default: Duration,
