@@ -77,7 +77,10 @@ fn word_text(item: &Item) -> Option<(String, ItemImpl)> {
     Some((name.to_string(), function))
 }
 
-/// Gives each enumeration of words the list of its words.
+/// The enumerations whose words a program lists.
+const LISTED_WORDS: [&str; 3] = ["Dialect", "UsageGrouping", "UsageMeasure"];
+
+/// Gives an enumeration the list of its words, if a program lists them.
 pub(crate) fn add_word_lists(items: &mut Vec<Item>) {
     let list = |item: &ItemEnum| -> Item {
         let (name, variants) = (&item.ident, item.variants.iter().map(|variant| &variant.ident));
@@ -89,7 +92,8 @@ pub(crate) fn add_word_lists(items: &mut Vec<Item>) {
             }
         }
     };
-    let lists: Vec<Item> = items.iter().filter_map(word_enum).map(list).collect();
+    let is_listed = |item: &&ItemEnum| LISTED_WORDS.iter().any(|name| item.ident == name);
+    let lists: Vec<Item> = items.iter().filter_map(word_enum).filter(is_listed).map(list).collect();
     items.extend(lists);
 }
 
