@@ -5,39 +5,38 @@ use super::RejectionReason;
 /// The reason why the upstream gave no image, as far as a caller may know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamFault {
-    /// The content policy of the upstream refused the request: class R.
-    Refused,
-    /// The answer has no image, but may have been charged: class X.
+    /// The content policy of the upstream refused the request.
+    ContentRefused,
+    /// The answer has no image, but may have been charged.
     NoImage,
-    /// The upstream makes images as tasks that end later, which the gateway cannot receive: class X.
+    /// The upstream makes images as tasks that end later, which the gateway cannot receive.
     AsyncTask,
-    /// The upstream sent the address of the image in its place, and the image was not fetched from there: class X.
+    /// The upstream sent the address of the image in its place, and the image was not fetched from there.
     ImageByAddress,
-    /// The answer has a content coding that the gateway cannot decode: class X.
+    /// The answer has a content coding that the gateway cannot decode.
     UnknownCoding,
-    /// A model has answered with text, such as a question: class R, or class N if it states that it cannot draw.
+    /// A model has answered with text, such as a question.
     TextInsteadOfImage,
-    /// The upstream itself reports a failure, and that nothing was made: class F or N. A repeat does not pay twice.
+    /// The upstream itself reports a failure, and that nothing was made. A repeat does not pay twice.
     Failed,
-    /// No account that was asked offers the model or a part of the call that the gateway writes: class N.
+    /// No account that was asked offers the model or a part of the call that the gateway writes.
     NotOffered,
-    /// The connection broke after an image may have been made: class X.
+    /// The connection broke after an image may have been made.
     Broken,
-    /// The time limit ended after an image may have been made: class X.
+    /// The time limit ended after an image may have been made.
     Timeout,
     /// The image has another size or format than requested, and the group does not accept that. It was paid for.
     Mismatch,
     /// An earlier attempt for the same request may have been charged, and its result is lost.
     Unknown,
     /// The request itself was rejected before anything was made; a repeat would be rejected too.
-    Rejected,
-    /// Every account has used up its quota, and can be used again only after somebody has paid its upstream for more:
-    /// class N.
+    RequestRejected,
+    /// Every account has used up its quota, and can be used again only after somebody has paid its upstream for more.
     Quota,
-    /// The upstream accepts the credentials of no account: class N.
+    /// The upstream accepts the credentials of no account.
     Credentials,
-    /// The request certainly did nothing (class N): a repeat does not pay twice.
-    Unreachable,
+    /// The request certainly did nothing: a repeat does not pay twice.
+    NothingDone,
 }
 
 // === impl UpstreamFault ===
@@ -46,7 +45,7 @@ impl UpstreamFault {
     /// Returns the `error.reason` of an error with the code `upstream_error`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Refused => "content_refused",
+            Self::ContentRefused => "content_refused",
             Self::NoImage => "no_image_data",
             Self::AsyncTask => "async_upstream",
             Self::ImageByAddress => "image_by_address",
@@ -54,9 +53,9 @@ impl UpstreamFault {
             Self::TextInsteadOfImage => "text_instead_of_image",
             Self::Failed => "upstream_failed",
             Self::NotOffered => "model_not_offered",
-            Self::Broken | Self::Unreachable => "network",
+            Self::Broken | Self::NothingDone => "network",
             Self::Timeout => "timeout",
-            Self::Rejected => RejectionReason::UpstreamRejected.as_str(),
+            Self::RequestRejected => RejectionReason::UpstreamRejected.as_str(),
             Self::Quota => "quota",
             Self::Credentials => "credentials",
             Self::Mismatch => "delivery_mismatch",

@@ -27,7 +27,7 @@ pub(crate) use failure_classification::{
 pub(crate) use fetched_answer::AddressedAnswer;
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
-pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
 pub(crate) use webhook_call::WebhookClient;
@@ -112,7 +112,7 @@ impl UpstreamClient {
             }
             // The selection grants no such lease: an account that only makes images cannot answer a response request.
             (AccountEndpoint::Images(_), TaskRef::Response(_)) => {
-                Err(AttemptFailure::new(FailureClass::N, FailureCause::Unreachable))
+                Err(AttemptFailure::new(AttemptClass::NothingDone, FailureCause::NoConnection))
             }
         }
     }

@@ -217,11 +217,11 @@ fn to_wire_token_details(TokenDetails { image_tokens, text_tokens }: TokenDetail
 
 fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
     let class = attempt.class.map(|class| match class {
-        AttemptClass::N => types::RecordClass::N,
-        AttemptClass::F => types::RecordClass::F,
-        AttemptClass::X => types::RecordClass::X,
-        AttemptClass::R => types::RecordClass::R,
-        AttemptClass::O => types::RecordClass::O,
+        AttemptClass::NothingDone => types::RecordClass::N,
+        AttemptClass::ReportedFailed => types::RecordClass::F,
+        AttemptClass::MaybePaid => types::RecordClass::X,
+        AttemptClass::Refused => types::RecordClass::R,
+        AttemptClass::OutputBegun => types::RecordClass::O,
     });
     types::RecordAttempt {
         account: Some(attempt.account).filter(|account| !account.is_empty()),

@@ -10,13 +10,14 @@ use super::attempt_context::AttemptContext;
 use super::attempt_deadlines::AttemptDeadlines;
 use super::fan_out_progress::FanOutProgress;
 use crate::gateway::accounts::{Lease, UpstreamAddress};
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::relay::{
     AnswerTimeouts, AnswerUsage, AnswerWithoutImage, ProofError, ProvenAnswer, RequestedAnswer, RequestedResponse,
     SpooledImageError, UpstreamRelay,
 };
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::{
-    AddressedAnswer, AttemptFailure, FailureCause, FailureClass, FaultScope, ReplyBody, classify_imageless_answer,
+    AddressedAnswer, AttemptFailure, FailureCause, FaultScope, ReplyBody, classify_imageless_answer,
 };
 use crate::tables;
 
@@ -49,7 +50,7 @@ pub(super) async fn make_call(
     tokio::select! {
         biased;
         result = call_until_image(context, lease, task, fan_out, deadlines) => result,
-        () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
+        () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(AttemptClass::MaybePaid, FailureCause::Cutoff).into()),
     }
 }
 
@@ -65,7 +66,7 @@ async fn call_until_image(
     let reply = tokio::select! {
         biased;
         reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
-        () = give_up_signal.as_mut() => return Err(AttemptFailure::new(FailureClass::X, FailureCause::Timeout).into()),
+        () = give_up_signal.as_mut() => return Err(AttemptFailure::new(AttemptClass::MaybePaid, FailureCause::Timeout).into()),
     };
     // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
@@ -196,7 +197,7 @@ pub(super) fn classify_spool_error(error: SpooledImageError) -> FailedCall {
 }
 
 fn ambiguous_failure(cause: FailureCause) -> FailedCall {
-    FailedCall::from(AttemptFailure::new(FailureClass::X, cause).with_status(200))
+    FailedCall::from(AttemptFailure::new(AttemptClass::MaybePaid, cause).with_status(200))
 }
 
 impl From<AttemptFailure> for FailedCall {

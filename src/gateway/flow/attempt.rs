@@ -1,7 +1,7 @@
 //! The attempt loop: the only place that decides on another attempt.
 //!
 //! A generation is paid for and cannot be taken back, so another attempt depends only on whether an image can already
-//! have been made. The class of the failure ([`FailureClass`](crate::gateway::upstream::FailureClass)) answers that:
+//! have been made. The class of the failure ([`AttemptClass`](crate::gateway::upstream::AttemptClass)) answers that:
 //! after class N other accounts are asked, within the budget; after class F one other account is asked; after X and R
 //! no other account is asked. If no image was made and the fallback policy allows it, a round for a smaller image
 //! follows; after class X it follows only if the caller accepts that both images may be paid for, and still waits for
@@ -312,7 +312,7 @@ impl<'a> AttemptRound<'a> {
         lease: &Lease,
         failed_call: FailedCall,
     ) -> RetryTarget {
-        let (class, status) = (outcome::attempt_class(failed_call.failure.class), failed_call.failure.status);
+        let (class, status) = (failed_call.failure.class, failed_call.failure.status);
         let request_id = failed_call.failure.request_id.clone();
         shared_record.with_record(|record| {
             record.end_attempt(call, Some(class), status);

@@ -292,7 +292,7 @@ fn close_delivery(
             }
             RelayOutcome::CallerLeft => JobOutcome::cancelled(),
             RelayOutcome::Broken(error) => {
-                record.fail_last_attempt(ledger::AttemptClass::O);
+                record.fail_last_attempt(ledger::AttemptClass::OutputBegun);
                 job_context.remember_broken_answer().await;
                 tracing::warn!(error = &error as &dyn std::error::Error, "an answer broke off after it had begun");
                 JobOutcome::interrupted(Some(code.to_owned()))

@@ -2,8 +2,9 @@
 //! `openapi/admin.json` lists the words.
 
 use crate::error::{Error, UpstreamFault};
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::relay::RelayError;
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
@@ -21,8 +22,8 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
 fn from_fault(fault: UpstreamFault, last: Option<&AttemptFailure>) -> &'static str {
     match fault {
         // No account was asked: the words, patterns or moderation service of the group refused the request.
-        UpstreamFault::Refused if last.is_none() => "filter",
-        UpstreamFault::Unreachable => last.map_or("network", from_account_failure),
+        UpstreamFault::ContentRefused if last.is_none() => "filter",
+        UpstreamFault::NothingDone => last.map_or("network", from_account_failure),
         UpstreamFault::NotOffered => "missing",
         UpstreamFault::Broken if last.is_some_and(|last| last.status.is_some()) => "broken",
         fault => fault.as_str(),
@@ -47,18 +48,18 @@ pub(super) const fn from_relay_error(error: RelayError) -> &'static str {
 /// Returns the reason why an account has failed a call; `None` if the account is not the cause: the content was refused,
 /// the request is invalid, or the gateway gave the call up.
 pub(super) const fn of_failed_call(failure: &AttemptFailure) -> Option<&'static str> {
-    if matches!(failure.class, FailureClass::R) {
+    if matches!(failure.class, AttemptClass::Refused) {
         return None;
     }
     match failure.cause {
-        FailureCause::Refused
-        | FailureCause::Rejected { .. }
+        FailureCause::ContentRefused
+        | FailureCause::InvalidRequest { .. }
         | FailureCause::UnknownModel
         | FailureCause::BoundElsewhere { .. }
         | FailureCause::SpoolFailed
         | FailureCause::Cutoff => None,
-        FailureCause::Blocked | FailureCause::Declined { .. } => Some("upstream_rejected"),
-        FailureCause::Forbidden => Some("credentials"),
+        FailureCause::BlockedByFirewall | FailureCause::RejectedByAccount { .. } => Some("upstream_rejected"),
+        FailureCause::ForbiddenToAccount => Some("credentials"),
         FailureCause::Timeout => Some("timeout"),
         FailureCause::Broken if failure.status.is_some() => Some("broken"),
         _ => Some(from_account_failure(failure)),
@@ -79,7 +80,7 @@ pub(super) const fn of_broken_answer(error: RelayError) -> Option<&'static str> 
 /// Returns the reason for a failure of the account.
 const fn from_account_failure(last: &AttemptFailure) -> &'static str {
     match (&last.cause, last.status) {
-        (FailureCause::Exhausted { .. } | FailureCause::Unfit, _) => "quota",
+        (FailureCause::Exhausted { .. } | FailureCause::AccountUnpaid, _) => "quota",
         (FailureCause::Throttled { .. }, _) => "throttled",
         (FailureCause::NotOffered, _) => "missing",
         (FailureCause::Failed, _) => UpstreamFault::Failed.as_str(),
@@ -88,7 +89,7 @@ const fn from_account_failure(last: &AttemptFailure) -> &'static str {
         (FailureCause::ImageByAddress, _) => UpstreamFault::ImageByAddress.as_str(),
         (FailureCause::UnknownCoding, _) => UpstreamFault::UnknownCoding.as_str(),
         (FailureCause::TextInsteadOfImage, _) => UpstreamFault::TextInsteadOfImage.as_str(),
-        (FailureCause::Unreachable, Some(401 | 403)) => "credentials",
+        (FailureCause::NoConnection, Some(401 | 403)) => "credentials",
         _ => "network",
     }
 }

@@ -22,10 +22,11 @@ use super::fan_out_progress::FanOutProgress;
 use super::shared_record::SharedRecord;
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseRefusal};
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::relay::{SpooledImage, combine_images, spool_image};
 use crate::gateway::rules::{Job, TaskRef};
 use crate::gateway::spool::SpoolWriter;
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
 /// The state that all calls of one job share.
 struct FanOut<'a, 'r> {
@@ -85,7 +86,7 @@ pub(super) async fn make_images(
     run_all((0..count).map(|_| Box::pin(fan_out.run_worker(lease.take())) as WorkerFuture<'_>).collect()).await;
     let FanOutState { images, mut history, is_simulated: simulated, .. } =
         fan_out.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    history.failures.sort_by_key(|failure| severity(failure.class));
+    history.failures.sort_by_key(|failure| failure.class);
     if images.is_empty() {
         if history.failures.is_empty() {
             history.stop_reason.refusal.get_or_insert(LeaseRefusal::Busy);
@@ -107,16 +108,6 @@ pub(super) async fn make_images(
         was_tool_removed: false,
         failed_call_usage: None,
     })
-}
-
-/// Returns the severity of a failure class: the caller gets the error of the call that may have cost the most.
-const fn severity(class: FailureClass) -> u8 {
-    match class {
-        FailureClass::N => 0,
-        FailureClass::F => 1,
-        FailureClass::R => 2,
-        FailureClass::X => 3,
-    }
 }
 
 // === impl FanOut ===
@@ -181,7 +172,7 @@ impl FanOut<'_, '_> {
         let spooled = tokio::select! {
             biased;
             spooled = spool_image(proven, writer) => spooled.map_err(account_call::classify_spool_error),
-            () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
+            () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(AttemptClass::MaybePaid, FailureCause::Cutoff).into()),
         };
         match spooled {
             Ok(image) => {
@@ -201,7 +192,7 @@ impl FanOut<'_, '_> {
 /// True if the next image would fail in the same way, because the content is refused or the disk of the gateway is
 /// full.
 fn would_repeat(failure: &AttemptFailure) -> bool {
-    failure.class == FailureClass::R || failure.cause == FailureCause::SpoolFailed
+    failure.class == AttemptClass::Refused || failure.cause == FailureCause::SpoolFailed
 }
 
 // === impl FanOutBranch ===
@@ -221,7 +212,9 @@ impl FanOutBranch<'_> {
                 Ok(writer) => Some(writer),
                 Err(error) => {
                     tracing::error!(%error, "an image cannot be stored on disk");
-                    history.add_failed_call(AttemptFailure::new(FailureClass::N, FailureCause::SpoolFailed).into());
+                    history.add_failed_call(
+                        AttemptFailure::new(AttemptClass::NothingDone, FailureCause::SpoolFailed).into(),
+                    );
                     None
                 }
             };

@@ -9,8 +9,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::failure_reason;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault, UsageReset};
 use crate::gateway::accounts::{AccountFeedback, LeaseRefusal};
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::ledger::{self, JobOutcome};
-use crate::gateway::upstream::{AttemptFailure, BoundContext, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, BoundContext, FailureCause};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// The `Retry-After` of a throttled caller if the upstream states no wait (our choice).
@@ -54,7 +55,7 @@ pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: D
     let failures = if others.is_empty() { failures } else { &others };
     let StopReason { refusal, blames_request } = stop;
     match failures.last() {
-        Some(last) if last.class != FailureClass::N || blames_request => error_for_failure(last),
+        Some(last) if last.class != AttemptClass::NothingDone || blames_request => error_for_failure(last),
         last => match refusal {
             Some(LeaseRefusal::Busy) => Error::RateLimited { retry_after: BUSY_WAIT },
             Some(LeaseRefusal::Stopping) => Error::Unavailable,
@@ -92,8 +93,8 @@ fn limit_error(failures: &[AttemptFailure], refusal: Option<LeaseRefusal>, now: 
 /// credentials are refused.
 fn operator_fault(failures: &[AttemptFailure]) -> Option<Error> {
     let fault = |failure: &AttemptFailure| match (&failure.cause, failure.status) {
-        (FailureCause::Unfit, _) => Some(UpstreamFault::Quota),
-        (FailureCause::Unreachable, Some(401 | 403)) => Some(UpstreamFault::Credentials),
+        (FailureCause::AccountUnpaid, _) => Some(UpstreamFault::Quota),
+        (FailureCause::NoConnection, Some(401 | 403)) => Some(UpstreamFault::Credentials),
         _ => None,
     };
     let faults: Option<Vec<UpstreamFault>> = failures.iter().map(fault).collect();
@@ -112,26 +113,26 @@ pub(super) fn account_finding(failure: &AttemptFailure) -> AccountFinding {
     let feedback = match (&failure.cause, failure.class, failure.status) {
         (FailureCause::Exhausted { wait }, ..) => AccountFeedback::Exhausted { wait: *wait },
         (FailureCause::Throttled { wait }, ..) => AccountFeedback::Throttled { wait: *wait },
-        (FailureCause::Unfit, _, status) => AccountFeedback::ModelUnavailable { status: status.unwrap_or(402) },
+        (FailureCause::AccountUnpaid, _, status) => AccountFeedback::ModelUnavailable { status: status.unwrap_or(402) },
         (FailureCause::NotOffered | FailureCause::UnknownModel, _, status) => {
             return AccountFinding::Suspected(AccountFeedback::ModelUnavailable { status: status.unwrap_or(404) });
         }
-        (FailureCause::Forbidden, ..) => {
+        (FailureCause::ForbiddenToAccount, ..) => {
             return AccountFinding::Suspected(AccountFeedback::Unauthorized { status: 403 });
         }
-        (FailureCause::Unreachable, FailureClass::N, Some(status @ (401 | 403))) => {
+        (FailureCause::NoConnection, AttemptClass::NothingDone, Some(status @ (401 | 403))) => {
             AccountFeedback::Unauthorized { status }
         }
         // A text of a model that cannot draw here or now.
-        (FailureCause::TextInsteadOfImage, FailureClass::N, _) => {
+        (FailureCause::TextInsteadOfImage, AttemptClass::NothingDone, _) => {
             return AccountFinding::Suspected(AccountFeedback::ModelUnavailable { status: STATUS_OF_TEXT });
         }
-        (_, FailureClass::F, _) => return AccountFinding::Suspected(AccountFeedback::Failed),
+        (_, AttemptClass::ReportedFailed, _) => return AccountFinding::Suspected(AccountFeedback::Failed),
         // After class X no other account is asked, so only other requests can show the cause.
-        (FailureCause::Timeout, FailureClass::X, _) => AccountFeedback::Doubtful,
+        (FailureCause::Timeout, AttemptClass::MaybePaid, _) => AccountFeedback::Doubtful,
         (FailureCause::SpoolFailed | FailureCause::Cutoff, ..)
-        | (_, FailureClass::R, _)
-        | (_, FailureClass::N, Some(_)) => AccountFeedback::Neutral,
+        | (_, AttemptClass::Refused, _)
+        | (_, AttemptClass::NothingDone, Some(_)) => AccountFeedback::Neutral,
         _ => AccountFeedback::Failed,
     };
     AccountFinding::Certain(feedback)
@@ -141,7 +142,10 @@ pub(super) fn account_finding(failure: &AttemptFailure) -> AccountFinding {
 const fn may_be_caused_by_request(failure: &AttemptFailure) -> bool {
     matches!(
         failure.cause,
-        FailureCause::UnknownModel | FailureCause::Forbidden | FailureCause::Blocked | FailureCause::Declined { .. }
+        FailureCause::UnknownModel
+            | FailureCause::ForbiddenToAccount
+            | FailureCause::BlockedByFirewall
+            | FailureCause::RejectedByAccount { .. }
     )
 }
 
@@ -157,24 +161,14 @@ pub(super) fn is_request_to_blame(failures: &[AttemptFailure]) -> bool {
 pub(super) fn failed_outcome(error: &Error, last: Option<Box<AttemptFailure>>) -> JobOutcome {
     let (code, last) = (error.code().as_str(), last.as_deref());
     let outcome = match (error, last.map(|last| last.class)) {
-        (Error::Upstream(UpstreamFault::Refused) | Error::ModelText(UpstreamFault::Refused, _), _) => {
+        (Error::Upstream(UpstreamFault::ContentRefused) | Error::ModelText(UpstreamFault::ContentRefused, _), _) => {
             JobOutcome::refused(code)
         }
-        (_, Some(FailureClass::X)) => JobOutcome::interrupted(Some(code.to_owned())),
+        (_, Some(AttemptClass::MaybePaid)) => JobOutcome::interrupted(Some(code.to_owned())),
         _ => JobOutcome::failed(code),
     };
     let words = last.and_then(|last| last.upstream_message.clone().or_else(|| last.model_text.clone()));
     outcome.with_reason(failure_reason::from_error(error, last), words)
-}
-
-/// Converts the class to that of the record.
-pub(super) const fn attempt_class(class: FailureClass) -> ledger::AttemptClass {
-    match class {
-        FailureClass::N => ledger::AttemptClass::N,
-        FailureClass::F => ledger::AttemptClass::F,
-        FailureClass::X => ledger::AttemptClass::X,
-        FailureClass::R => ledger::AttemptClass::R,
-    }
 }
 
 /// Returns the error for one failure, with the words of a model if they are all that there is.
@@ -185,15 +179,15 @@ fn error_for_failure(failure: &AttemptFailure) -> Error {
     }
 }
 
-fn error_for_cause(cause: &FailureCause, class: FailureClass) -> Error {
+fn error_for_cause(cause: &FailureCause, class: AttemptClass) -> Error {
     match cause {
-        FailureCause::Refused => Error::Upstream(UpstreamFault::Refused),
-        FailureCause::Rejected { param, message } => Error::Invalid(Rejection {
+        FailureCause::ContentRefused => Error::Upstream(UpstreamFault::ContentRefused),
+        FailureCause::InvalidRequest { param, message } => Error::Invalid(Rejection {
             param: param.clone(),
             reason: Some(RejectionReason::UpstreamRejected),
             message: message.clone(),
         }),
-        FailureCause::Declined { message } => Error::Invalid(Rejection {
+        FailureCause::RejectedByAccount { message } => Error::Invalid(Rejection {
             param: None,
             reason: Some(RejectionReason::UpstreamRejected),
             message: message.clone(),
@@ -207,26 +201,30 @@ fn error_for_cause(cause: &FailureCause, class: FailureClass) -> Error {
             message: message.clone(),
         }),
         FailureCause::UnknownModel => Rejection::new("model", RejectionReason::UpstreamRejected, UNKNOWN_MODEL).into(),
-        FailureCause::Forbidden | FailureCause::Blocked => Error::Upstream(UpstreamFault::Rejected),
+        FailureCause::ForbiddenToAccount | FailureCause::BlockedByFirewall => {
+            Error::Upstream(UpstreamFault::RequestRejected)
+        }
         FailureCause::NoImage => Error::Upstream(UpstreamFault::NoImage),
         FailureCause::AsyncTask => Error::Upstream(UpstreamFault::AsyncTask),
         FailureCause::ImageByAddress => Error::Upstream(UpstreamFault::ImageByAddress),
         FailureCause::UnknownCoding => Error::Upstream(UpstreamFault::UnknownCoding),
         FailureCause::TextInsteadOfImage => Error::Upstream(UpstreamFault::TextInsteadOfImage),
-        FailureCause::NotOffered if class == FailureClass::N => Error::Upstream(UpstreamFault::NotOffered),
-        FailureCause::Failed if matches!(class, FailureClass::N | FailureClass::F) => {
+        FailureCause::NotOffered if class == AttemptClass::NothingDone => Error::Upstream(UpstreamFault::NotOffered),
+        FailureCause::Failed if matches!(class, AttemptClass::NothingDone | AttemptClass::ReportedFailed) => {
             Error::Upstream(UpstreamFault::Failed)
         }
-        FailureCause::SpoolFailed if class == FailureClass::N => Error::Unavailable,
+        FailureCause::SpoolFailed if class == AttemptClass::NothingDone => Error::Unavailable,
         // Nothing was made, so a repeat does not cost twice.
-        _ if matches!(class, FailureClass::N | FailureClass::F) => Error::Upstream(UpstreamFault::Unreachable),
+        _ if matches!(class, AttemptClass::NothingDone | AttemptClass::ReportedFailed) => {
+            Error::Upstream(UpstreamFault::NothingDone)
+        }
         FailureCause::Timeout => Error::Upstream(UpstreamFault::Timeout),
         FailureCause::Cutoff => Error::Upstream(UpstreamFault::Unknown),
         FailureCause::Broken
         | FailureCause::Failed
         | FailureCause::SpoolFailed
-        | FailureCause::Unreachable
-        | FailureCause::Unfit
+        | FailureCause::NoConnection
+        | FailureCause::AccountUnpaid
         | FailureCause::NotOffered
         | FailureCause::Exhausted { .. }
         | FailureCause::Throttled { .. } => Error::Upstream(UpstreamFault::Broken),

@@ -199,7 +199,7 @@ impl OpenRecord {
         entry.record.account = Some(account.to_owned());
         let attempt = AttemptEntry {
             account: account.to_owned(),
-            class: Some(AttemptClass::X),
+            class: Some(AttemptClass::MaybePaid),
             status: None,
             latency_ms: None,
             upstream_request_id: None,

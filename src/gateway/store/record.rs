@@ -258,19 +258,25 @@ pub(crate) struct AttemptEntry {
     pub(crate) max_cost_usd: Option<Usd>,
 }
 
-/// The class of a failed attempt: may an image have been made and charged?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The class of a failed attempt: may an image have been made and charged? Records and documents have its letter. The
+/// order is that of severity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum AttemptClass {
     /// Nothing was done.
-    N,
+    #[serde(rename = "N")]
+    NothingDone,
     /// The upstream reports that it failed.
-    F,
-    /// Ambiguous: an image may exist.
-    X,
+    #[serde(rename = "F")]
+    ReportedFailed,
     /// The upstream refused the request: its content or a parameter.
-    R,
+    #[serde(rename = "R")]
+    Refused,
+    /// Ambiguous: an image may have been made and paid for.
+    #[serde(rename = "X")]
+    MaybePaid,
     /// The answer broke off after its output had begun.
-    O,
+    #[serde(rename = "O")]
+    OutputBegun,
 }
 
 /// The order of a list of records.
@@ -326,6 +332,21 @@ pub(crate) struct RecordFilter {
     pub(crate) limit: Option<u32>,
     /// The order of the records.
     pub(crate) sort: RecordSort,
+}
+
+// === impl AttemptClass ===
+
+impl AttemptClass {
+    /// Returns the letter of the class in records and documents.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::NothingDone => "N",
+            Self::ReportedFailed => "F",
+            Self::Refused => "R",
+            Self::MaybePaid => "X",
+            Self::OutputBegun => "O",
+        }
+    }
 }
 
 // === impl RecordFilter ===

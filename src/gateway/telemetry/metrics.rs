@@ -337,14 +337,7 @@ fn known_or_other(known_values: &'static [&'static str], value: Option<&str>) ->
 }
 
 fn class_label(class: Option<AttemptClass>) -> StaticLabel {
-    StaticLabel(match class {
-        None => "none",
-        Some(AttemptClass::N) => "N",
-        Some(AttemptClass::F) => "F",
-        Some(AttemptClass::X) => "X",
-        Some(AttemptClass::R) => "R",
-        Some(AttemptClass::O) => "O",
-    })
+    StaticLabel(class.map_or("none", AttemptClass::as_str))
 }
 
 #[cfg(test)]

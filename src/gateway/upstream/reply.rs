@@ -11,6 +11,7 @@ use super::fetched_answer::FetchedAnswer;
 use super::masked_body::MaskedBody;
 use super::simulated_upstream::{SimulatedBody, SimulatedResponse};
 use super::transport::{BodyErrorKind, ResponseBody};
+use crate::gateway::store::AttemptClass;
 
 /// An answer that states success. The relay checks whether it contains an image.
 #[derive(Debug)]
@@ -54,24 +55,11 @@ pub(crate) struct ReplyError {
     pub(crate) is_undecodable: bool,
 }
 
-/// The class of a failure. A retry depends only on one question: may an image have been made already?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureClass {
-    /// Nothing was done.
-    N,
-    /// The upstream reports that it failed.
-    F,
-    /// Ambiguous: an image may have been made and paid for.
-    X,
-    /// The request itself was refused.
-    R,
-}
-
 /// An attempt that gave no image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttemptFailure {
     /// The class, which decides whether another account may be tried.
-    pub(crate) class: FailureClass,
+    pub(crate) class: AttemptClass,
     /// The cause, as far as callers may know it.
     pub(crate) cause: FailureCause,
     /// The upstream's status, if it sent one.
@@ -88,7 +76,7 @@ pub(crate) struct AttemptFailure {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FailureCause {
     /// No connection could be made, or the credentials were refused.
-    Unreachable,
+    NoConnection,
     /// The connection broke, or the answer could not be used.
     Broken,
     /// No answer came in time.
@@ -107,9 +95,9 @@ pub(crate) enum FailureCause {
     /// The upstream states that it failed.
     Failed,
     /// The content policy refused the request.
-    Refused,
+    ContentRefused,
     /// The upstream rejects the request as invalid, so that every account would reject it.
-    Rejected {
+    InvalidRequest {
         /// The parameter that the upstream names, if any.
         param: Option<String>,
         /// The message for the caller: that of the upstream, if it is safe to show.
@@ -121,18 +109,18 @@ pub(crate) enum FailureCause {
         wait: Option<Duration>,
     },
     /// The account is not paid for: waiting does not help.
-    Unfit,
+    AccountUnpaid,
     /// The upstream does not offer something that every caller of the image endpoints may request, or does not offer it
     /// to this account.
     NotOffered,
     /// The upstream does not know the model that the caller chose, or does not offer it to this account.
     UnknownModel,
     /// The upstream does not allow the account to do this, or does not allow this request.
-    Forbidden,
+    ForbiddenToAccount,
     /// A system in front of the upstream, such as a firewall, has refused the request with a page.
-    Blocked,
+    BlockedByFirewall,
     /// The upstream rejects the request, but another account may accept it: the error is no clear fault of the caller.
-    Declined {
+    RejectedByAccount {
         /// The message for the caller: that of the upstream, if it is safe to show.
         message: String,
     },
@@ -165,25 +153,11 @@ pub(crate) enum BoundContext {
     Stored,
 }
 
-// === impl FailureClass ===
-
-impl FailureClass {
-    /// Returns the letter of the class in records and documents.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::N => "N",
-            Self::F => "F",
-            Self::X => "X",
-            Self::R => "R",
-        }
-    }
-}
-
 // === impl AttemptFailure ===
 
 impl AttemptFailure {
     /// Returns a failure without a status.
-    pub(crate) const fn new(class: FailureClass, cause: FailureCause) -> Self {
+    pub(crate) const fn new(class: AttemptClass, cause: FailureCause) -> Self {
         Self { class, cause, status: None, request_id: None, upstream_message: None, model_text: None }
     }
 

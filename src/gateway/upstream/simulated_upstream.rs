@@ -19,11 +19,12 @@ use tokio::sync::Semaphore;
 
 use self::drawing_task::DrawingTask;
 pub(crate) use self::response::SimulatedResponse;
-use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+use super::reply::{AttemptFailure, FailureCause, Reply, ReplyBody, ReplyError};
 use super::simulator::{self, Detail, TestImage};
 use crate::gateway::prices::PARTIAL_IMAGE_TOKENS;
 use crate::gateway::rules::{Job, ResponseJob};
 use crate::gateway::spool::ImageUpload;
+use crate::gateway::store::AttemptClass;
 use crate::image::Size;
 
 /// The simulator and its limit of concurrent drawings.
@@ -114,7 +115,8 @@ impl SimulatedUpstream {
         };
         body.draw_next();
         let first = std::future::poll_fn(|cx| body.drawing.poll(cx)).await;
-        body.drawing.store_image(first.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
+        body.drawing
+            .store_image(first.map_err(|_| AttemptFailure::new(AttemptClass::ReportedFailed, FailureCause::Failed))?);
         Ok(Reply {
             body: ReplyBody::Simulated(body),
             is_simulated: true,
@@ -129,7 +131,7 @@ impl SimulatedUpstream {
         let (response_job, drawing) = (job.clone(), DrawingTask::new(&self.drawing_slots));
         let body = job.body().read_with(move || SimulatedResponse::new(&response_job, drawing)).await;
         let body = ReplyBody::SimulatedResponse(Box::new(
-            body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
+            body.map_err(|_| AttemptFailure::new(AttemptClass::ReportedFailed, FailureCause::Failed))?,
         ));
         Ok(Reply { body, is_simulated: true, is_from_image_tool: false, request_id: None, status: 200 })
     }

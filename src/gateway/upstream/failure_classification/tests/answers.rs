@@ -29,7 +29,7 @@ pub(super) fn verdict(protocol: char, status: u16, header: &str, body: &str) -> 
         _ => classify_status(StatusCode::from_u16(status).expect("a status"), &headers, body.as_ref(), scope),
     };
     let detail = match &failure.cause {
-        FailureCause::Rejected { param, .. } => param.clone(),
+        FailureCause::InvalidRequest { param, .. } => param.clone(),
         FailureCause::Exhausted { wait } | FailureCause::Throttled { wait } => {
             wait.map(|wait| wait.as_secs().to_string())
         }

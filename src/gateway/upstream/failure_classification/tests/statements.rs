@@ -131,7 +131,7 @@ fn a_rejection_of_what_the_gateway_writes_is_the_accounts() {
     let renamed = FaultScope::for_images(true, &NO_PHRASES);
     let body = serde_json::from_str(&rejected("user")).ok();
     let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), body.as_ref(), renamed);
-    assert_eq!((failure.class, failure.cause), (FailureClass::N, FailureCause::NotOffered));
+    assert_eq!((failure.class, failure.cause), (AttemptClass::NothingDone, FailureCause::NotOffered));
     check_rows(&[
         (
             't',
@@ -185,15 +185,18 @@ fn the_phrases_of_an_operator_count_in_errors_and_texts() {
         };
         (failure.class, failure.cause)
     };
-    let refused = (FailureClass::R, FailureCause::Refused);
+    let refused = (AttemptClass::Refused, FailureCause::ContentRefused);
     for message in ["nope, not that!", "不予绘制", "不予繪製。"] {
         assert_eq!(class(500, json!({"error": {"message": message}})), refused, "{message}");
         assert_eq!(class(200, json!({"choices": [{"message": {"content": message}}]})), refused, "{message}");
     }
     let message = "Come back tomorrow (try again in 60s)";
     let wait = Some(std::time::Duration::from_secs(60));
-    assert_eq!(class(500, json!({"error": {"message": message}})), (FailureClass::N, FailureCause::Exhausted { wait }));
-    let busy = (FailureClass::N, FailureCause::TextInsteadOfImage);
+    assert_eq!(
+        class(500, json!({"error": {"message": message}})),
+        (AttemptClass::NothingDone, FailureCause::Exhausted { wait })
+    );
+    let busy = (AttemptClass::NothingDone, FailureCause::TextInsteadOfImage);
     assert_eq!(class(200, json!({"output_text": message})), busy);
 }
 
