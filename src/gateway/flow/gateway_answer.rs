@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio_util::sync::CancellationToken;
 
-use super::early_stream::EarlyStream;
 use crate::gateway::front::SchemaMarker;
 use crate::gateway::limits::LimitStatus;
 use crate::gateway::relay::{PacedBody, RelayBody};
@@ -45,7 +46,7 @@ pub(crate) enum GatewayAnswerBody {
     /// A stored answer, complete or still being written. The client must read it at the minimum rate.
     Stored(PacedBody<AnswerReader>),
     /// Heartbeats, followed by a body of one of the first two kinds or an error event.
-    Early(EarlyStream),
+    Early(UnsyncBoxBody<Bytes, AnswerBodyError>),
     /// The whole body, in memory.
     Whole(Bytes),
 }
@@ -69,15 +70,15 @@ impl GatewayAnswer {
     }
 
     /// Returns a stream that begins before its answer.
-    pub(super) fn from_early_stream(stream: EarlyStream) -> Self {
+    pub(super) fn from_early_stream(stream: impl Body<Data = Bytes, Error = AnswerBodyError> + Send + 'static) -> Self {
         let head = AnswerHead { status: 200, content_type: EVENTS_CONTENT_TYPE.to_owned(), headers: BTreeMap::new() };
-        Self { head, body: GatewayAnswerBody::Early(stream) }
+        Self { head, body: GatewayAnswerBody::Early(stream.boxed_unsync()) }
     }
 
     /// Marks the answer as a replay, which was not paid for again.
     pub(super) fn into_replayed(self) -> Self {
         let mut answer = self.with_replay_mark(true);
-        // They state what was left of the limits when the job began.
+        // The limit headers state what was left when the job began.
         answer.head.headers.retain(|name, _| !LimitStatus::is_header(name));
         answer
     }
