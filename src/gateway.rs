@@ -63,7 +63,7 @@ use accounts::{Accounts, CredentialService};
 use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{AddressPolicy, Config, DeadlineConfig, GroupConfig, SecondFactorPolicy, TrustedProxies};
+use config::{AddressPolicy, Config, GroupConfig, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -116,9 +116,10 @@ pub(crate) struct Gateway {
     spool: Spool,
     image_models: ImageModels,
     catalog: Arc<TextModelCatalog>,
-    deadlines: DeadlineConfig,
     answer_deadline: Duration,
     groups: HashMap<String, GroupConfig>,
+    /// The settings of a group that the configuration does not name.
+    implicit_group: GroupConfig,
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
     /// This token is cancelled when the gateway is asked to stop. From then on `/readyz` reports the stop, so that load
@@ -200,9 +201,9 @@ impl Gateway {
             request_budgets,
             spool,
             image_models: ImageModels::from_config(&config),
-            deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
+            implicit_group: GroupConfig::implicit("", config.deadlines, config.text_models.as_deref()),
             config,
             shutdown_requested: CancellationToken::new(),
             cutoff: CancellationToken::new(),
@@ -249,9 +250,9 @@ impl Gateway {
             retention: Arc::clone(&self.retention),
             heartbeat: Arc::clone(&self.heartbeat),
             usage_fold: Arc::clone(&self.usage_fold),
-            deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
+            implicit_group: GroupConfig::implicit("", config.deadlines, config.text_models.as_deref()),
             config,
             shutdown_requested: self.shutdown_requested.clone(),
             cutoff: self.cutoff.clone(),

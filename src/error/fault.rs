@@ -1,6 +1,7 @@
 //! The reasons why the upstream gave no image, as the caller reads them.
 
-use super::RejectionReason;
+use crate::wire::admin::types::RecordReason;
+use crate::wire::types::ErrorReason;
 
 /// The reason why the upstream gave no image, as far as a caller may know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,21 +46,29 @@ impl UpstreamFault {
     /// Returns the `error.reason` of an error with the code `upstream_error`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::ContentRefused => "content_refused",
-            Self::NoImage => "no_image_data",
-            Self::AsyncTask => "async_upstream",
-            Self::ImageByAddress => "image_by_address",
-            Self::UnknownCoding => "unknown_coding",
-            Self::TextInsteadOfImage => "text_instead_of_image",
-            Self::Failed => "upstream_failed",
-            Self::NotOffered => "model_not_offered",
-            Self::Broken | Self::NothingDone => "network",
-            Self::Timeout => "timeout",
-            Self::RequestRejected => RejectionReason::UpstreamRejected.as_str(),
-            Self::Quota => "quota",
-            Self::Credentials => "credentials",
-            Self::Mismatch => "delivery_mismatch",
-            Self::Unknown => "outcome_unknown",
+            Self::NotOffered => ErrorReason::ModelNotOffered.as_str(),
+            fault => fault.record_reason().as_str(),
+        }
+    }
+
+    /// Returns the reason in records.
+    pub(crate) const fn record_reason(self) -> RecordReason {
+        match self {
+            Self::ContentRefused => RecordReason::ContentRefused,
+            Self::NoImage => RecordReason::NoImageData,
+            Self::AsyncTask => RecordReason::AsyncUpstream,
+            Self::ImageByAddress => RecordReason::ImageByAddress,
+            Self::UnknownCoding => RecordReason::UnknownCoding,
+            Self::TextInsteadOfImage => RecordReason::TextInsteadOfImage,
+            Self::Failed => RecordReason::UpstreamFailed,
+            Self::NotOffered => RecordReason::Missing,
+            Self::Broken | Self::NothingDone => RecordReason::Network,
+            Self::Timeout => RecordReason::Timeout,
+            Self::RequestRejected => RecordReason::UpstreamRejected,
+            Self::Quota => RecordReason::Quota,
+            Self::Credentials => RecordReason::Credentials,
+            Self::Mismatch => RecordReason::DeliveryMismatch,
+            Self::Unknown => RecordReason::OutcomeUnknown,
         }
     }
 }

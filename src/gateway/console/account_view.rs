@@ -152,7 +152,7 @@ fn with_activity(
 ) -> Result<types::Account, Error> {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let milliseconds = |latency: Option<Duration>| latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
-    let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure).transpose()?;
+    let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure);
     let activity = types::AccountActivity {
         slots_in_use: count(live.used_slots),
         large_slots_in_use: count(live.used_large_slots),
@@ -167,13 +167,13 @@ fn with_activity(
     Ok(types::Account { activity: Some(activity), ..account })
 }
 
-fn to_wire_failure(failure: &CallFailure) -> Result<types::AccountFailure, Error> {
-    Ok(types::AccountFailure {
+fn to_wire_failure(failure: &CallFailure) -> types::AccountFailure {
+    types::AccountFailure {
         at: failure.at,
-        reason: parse_word(failure.reason)?,
+        reason: failure.reason,
         status: failure.status.map(i64::from),
         extra: Map::new(),
-    })
+    }
 }
 
 /// Converts a word of the store to a value of the API document.

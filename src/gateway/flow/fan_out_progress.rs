@@ -30,7 +30,7 @@ struct FanOutProgressState {
     max_silence: Duration,
     /// The longest time of a call that gave an image.
     longest_success: Option<Duration>,
-    /// The longest time of a call whose failure is ambiguous (class X).
+    /// The longest time of a call whose failure is ambiguous (an image may have been paid for).
     longest_loss: Duration,
     /// The number of calls that gave no image and may have cost something.
     budget_spent: usize,
@@ -90,7 +90,7 @@ impl FanOutProgress {
         let mut state = self.lock();
         state.budget_spent += usize::from(counts_against_budget(failure));
         state.is_fallback_barred |= !fallback_order::allows_fallback(failure);
-        if failure.class == AttemptClass::MaybePaid {
+        if failure.class() == AttemptClass::MaybePaid {
             state.longest_loss = state.longest_loss.max(elapsed);
         }
     }
@@ -206,8 +206,7 @@ mod tests {
     async fn fallbacks_follow_only_if_no_image_began_or_was_refused() {
         let after = |classes: &[AttemptClass]| {
             let progress = new_progress(120);
-            let fail =
-                |class| progress.note_call_failed(&AttemptFailure::new(class, FailureCause::Timeout), Duration::ZERO);
+            let fail = |class| progress.note_call_failed(&AttemptFailure::of_class(class), Duration::ZERO);
             classes.iter().copied().for_each(fail);
             progress
         };
@@ -224,8 +223,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_timeout_raises_the_expected_time_of_an_image() {
-        let (timeout, progress) =
-            (AttemptFailure::new(AttemptClass::MaybePaid, FailureCause::Timeout), new_progress(120));
+        let (timeout, progress) = (AttemptFailure::new(FailureCause::Timeout), new_progress(120));
         progress.note_image_made(Duration::from_secs(10));
         progress.note_call_failed(&timeout, Duration::from_secs(120));
         tokio::time::advance(TOTAL - Duration::from_secs(100)).await;
@@ -235,17 +233,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_calls_share_one_budget() {
         let progress = new_progress(120);
-        let refused = AttemptFailure {
-            status: Some(429),
-            ..AttemptFailure::new(AttemptClass::NothingDone, FailureCause::NoConnection)
-        };
+        let refused = AttemptFailure { status: Some(429), ..AttemptFailure::new(FailureCause::NoConnection) };
         (0..20).for_each(|_| progress.note_call_failed(&refused, Duration::ZERO));
         assert!(progress.may_begin_image());
         (0..FAILED_CALL_BUDGET).for_each(|_| {
-            progress.note_call_failed(
-                &AttemptFailure::new(AttemptClass::ReportedFailed, FailureCause::Failed),
-                Duration::ZERO,
-            );
+            progress.note_call_failed(&AttemptFailure::new(FailureCause::Failed), Duration::ZERO);
         });
         assert_eq!((progress.may_begin_image(), progress.budget_spent()), (false, FAILED_CALL_BUDGET));
     }

@@ -70,7 +70,7 @@ async fn answer_job(
 /// Adds an image tool to the request of an agent, if the group says so. A limit that does not allow the tool must not
 /// refuse a request whose caller has not asked for an image.
 fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> ResponseJob {
-    if !gateway.injects_image_tool(caller.group_name()) || !job.may_inject_image_tool() {
+    if !gateway.group(caller.group_name()).inject_image_tool || !job.may_inject_image_tool() {
         return job;
     }
     let job = job.with_image_tool();

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::reply::{AttemptFailure, FailureCause, Reply};
+use super::failure_cause::{AttemptFailure, FailureCause};
+use super::reply::Reply;
 use super::transport::{RequestBody, Transport};
 use super::{FaultScope, generation_call};
 use crate::gateway::accounts::{Lease, ResponsesEndpoint};
@@ -236,7 +237,7 @@ mod tests {
         let rejected = |param: &str| {
             let message = format!("Unknown parameter: '{param}'.");
             let cause = FailureCause::InvalidRequest { param: Some(param.to_owned()), message };
-            AttemptFailure::new(super::super::AttemptClass::Refused, cause).with_status(400)
+            AttemptFailure::new(cause).with_status(400)
         };
         assert_eq!(restore_caller_field_names(rejected("tools[0].size")), rejected("size"));
     }

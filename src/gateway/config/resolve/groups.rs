@@ -11,8 +11,8 @@ use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
 use crate::gateway::config::stored_config::without_nulls;
 use crate::gateway::config::{
-    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterConfig, FilterFilePolicy,
-    GroupConfig, ModerationConfig, RequestLimits, ResponseBudget, address,
+    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, FilterFilePolicy, GroupConfig,
+    ModerationConfig, RequestLimits, ResponseBudget, address,
 };
 use crate::gateway::money::Usd;
 
@@ -38,24 +38,7 @@ impl ConfigResolver<'_> {
             group.text_models = group.text_models.take().or_else(|| text_models.map(<[String]>::to_vec));
         }
         if !used_names.contains(DEFAULT_GROUP) {
-            groups.push(GroupConfig {
-                name: DEFAULT_GROUP.to_owned(),
-                delivery: DeliveryPolicy::Report,
-                deadlines,
-                fallback: FallbackPolicy::Never,
-                inject_image_tool: false,
-                stored_context: None,
-                response_budget: ResponseBudget::default(),
-                dialects: DialectSet::default(),
-                text_models: text_models.map(<[String]>::to_vec),
-                tools: None,
-                filter: FilterConfig::default(),
-                filter_files: FilterFilePolicy::Refuse,
-                limits: Arc::default(),
-                implicit: true,
-                policy: Map::new(),
-                problem: None,
-            });
+            groups.push(GroupConfig::implicit(DEFAULT_GROUP, deadlines, text_models));
         }
         groups
     }

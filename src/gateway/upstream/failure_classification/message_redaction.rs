@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::has_address;
-use crate::gateway::upstream::reply::FailureCause;
+use crate::gateway::upstream::FailureCause;
 
 /// The most characters of a message that are kept (our choice).
 const MAX_MESSAGE_CHARS: usize = 240;

@@ -6,6 +6,7 @@ mod statements;
 mod waits;
 
 use super::*;
+use crate::gateway::store::AttemptClass;
 use serde_json::json;
 
 /// The scopes of an image job at an upstream with the image endpoints, of one as a response with the image tool, and of a
@@ -27,20 +28,20 @@ fn classify_image_error(code: u16, body: &str) -> AttemptFailure {
 #[track_caller]
 fn check(code: u16, body: &Value, class: AttemptClass, cause: &FailureCause) {
     let failure = classify_image_error(code, &body.to_string());
-    assert_eq!((failure.class, &failure.cause), (class, cause), "{code} {body}");
+    assert_eq!((failure.class(), &failure.cause), (class, cause), "{code} {body}");
     assert_eq!(failure.status, Some(code));
 }
 
 #[track_caller]
 fn check_answer(body: &Value, class: AttemptClass, cause: &FailureCause) {
     let failure = classify_imageless_answer(body.as_object().expect("an object"), false, IMAGES);
-    assert_eq!((failure.class, &failure.cause), (class, cause), "{body}");
+    assert_eq!((failure.class(), &failure.cause), (class, cause), "{body}");
 }
 
 #[test]
 fn each_status_has_its_class() {
     let plain = json!({"error": {"message": "no", "type": "server_error"}});
-    check(401, &plain, AttemptClass::NothingDone, &FailureCause::NoConnection);
+    check(401, &plain, AttemptClass::NothingDone, &FailureCause::CredentialsRefused);
     check(402, &plain, AttemptClass::NothingDone, &FailureCause::AccountUnpaid);
     check(403, &plain, AttemptClass::NothingDone, &FailureCause::ForbiddenToAccount);
     for code in [404, 405, 410] {
@@ -89,7 +90,7 @@ fn a_rejection_about_the_account_is_not_the_callers_fault() {
         json!({"message": "Incorrect API key provided", "code": "invalid_api_key"}),
         json!({"message": "no", "param": "organization"}),
     ] {
-        check(400, &json!({ "error": error }), AttemptClass::NothingDone, &FailureCause::NoConnection);
+        check(400, &json!({ "error": error }), AttemptClass::NothingDone, &FailureCause::AccountFault);
     }
     for message in [
         "Bearer sk-up is wrong",
@@ -115,7 +116,7 @@ fn classify_response_error(code: u16, body: &str) -> (AttemptClass, FailureCause
     let status_code = StatusCode::from_u16(code).expect("a valid status");
     let body = serde_json::from_str(body).ok();
     let failure = classify_status(status_code, &HeaderMap::new(), body.as_ref(), RESPONSE);
-    (failure.class, failure.cause)
+    (failure.class(), failure.cause)
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn an_unknown_model_or_file_of_a_response_is_not_the_accounts_fault() {
     let account = json!({"error": {"message": "No such deployment in your project.", "code": null}});
     assert_eq!(
         classify_response_error(404, &account.to_string()),
-        (AttemptClass::NothingDone, FailureCause::NoConnection)
+        (AttemptClass::NothingDone, FailureCause::AccountFault)
     );
 }
 
@@ -223,7 +224,7 @@ fn a_rejection_with_an_invalid_request_code_is_final() {
             code,
             &error(json!("project"), "invalid_request_error"),
             AttemptClass::NothingDone,
-            &FailureCause::NoConnection,
+            &FailureCause::AccountFault,
         );
     }
 }
@@ -242,7 +243,7 @@ fn context_of_another_account_is_refused_before_anything_is_done() {
         let text = body.to_string();
         let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), RESPONSE);
         let is_bound = matches!(failure.cause, FailureCause::BoundElsewhere { kind: found, .. } if found == kind);
-        assert!(is_bound && failure.class == AttemptClass::NothingDone, "{text}: {failure:?}");
+        assert!(is_bound && failure.class() == AttemptClass::NothingDone, "{text}: {failure:?}");
         // For an image job, the gateway writes the body, which has no context.
         let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), Some(&body), IMAGES);
         assert!(!matches!(failure.cause, FailureCause::BoundElsewhere { .. }), "{text}: {failure:?}");
@@ -275,7 +276,7 @@ fn an_unpaid_account_is_unfit_even_if_a_wait_is_stated() {
 #[test]
 fn a_complete_answer_without_an_image_is_ambiguous_if_paid_or_if_it_states_no_failure() {
     let classify = |body: &Value, has_image| {
-        classify_imageless_answer(body.as_object().expect("an object"), has_image, IMAGES).class
+        classify_imageless_answer(body.as_object().expect("an object"), has_image, IMAGES).class()
     };
     let class = |body: Value| classify(&body, false);
     assert_eq!(class(json!({"data": []})), AttemptClass::MaybePaid);

@@ -59,7 +59,7 @@ fn a_refusal_is_recognised_in_answers_and_events() {
         let Value::Object(members) = body else { continue };
         let failure = classify_imageless_answer(&members, false, IMAGES);
         assert_eq!(
-            (failure.class, failure.cause),
+            (failure.class(), failure.cause),
             (AttemptClass::Refused, FailureCause::ContentRefused),
             "{members:?}"
         );
@@ -67,7 +67,7 @@ fn a_refusal_is_recognised_in_answers_and_events() {
         // charged again.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
-        assert_eq!(classify_imageless_answer(&paid, true, IMAGES).class, AttemptClass::Refused, "{members:?}");
+        assert_eq!(classify_imageless_answer(&paid, true, IMAGES).class(), AttemptClass::Refused, "{members:?}");
         // The same error as an event of a stream, and as the end of a response.
         let mut event = members.clone();
         event.insert("type".to_owned(), "error".into());
@@ -105,7 +105,7 @@ fn text_that_declines_is_a_refusal() {
     paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
     assert_eq!(classify_imageless_answer(&paid, false, IMAGES).cause, FailureCause::TextInsteadOfImage);
     assert_eq!(
-        classify_imageless_answer(&paid, true, IMAGES).class,
+        classify_imageless_answer(&paid, true, IMAGES).class(),
         AttemptClass::MaybePaid,
         "the answer may contain the address of an image"
     );
@@ -118,16 +118,21 @@ fn an_answer_that_resembles_a_refusal_is_not_refused() {
     for (message, cause) in [
         (
             "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
-            FailureCause::NoConnection,
+            FailureCause::CredentialsRefused,
         ),
-        ("Your account was suspended for violating our usage policies.", FailureCause::NoConnection),
+        ("Your account was suspended for violating our usage policies.", FailureCause::CredentialsRefused),
         ("Your organization must be verified to use this model; see our content policy.", FailureCause::NotOffered),
     ] {
         check(403, &error(json!({"code": "Forbidden", "message": message})), AttemptClass::NothingDone, &cause);
-        check(400, &error(json!({"message": message})), AttemptClass::NothingDone, &FailureCause::NoConnection);
+        check(400, &error(json!({"message": message})), AttemptClass::NothingDone, &FailureCause::AccountFault);
         check(500, &error(json!({"message": message})), AttemptClass::ReportedFailed, &FailureCause::Failed);
     }
-    check(401, &error(json!({"message": "content policy"})), AttemptClass::NothingDone, &FailureCause::NoConnection);
+    check(
+        401,
+        &error(json!({"message": "content policy"})),
+        AttemptClass::NothingDone,
+        &FailureCause::CredentialsRefused,
+    );
     check(
         404,
         &error(json!({"code": "model_not_found", "message": "no content filter of that name"})),

@@ -1,13 +1,21 @@
-//! Tests of the error for the caller and of the finding about the account.
+//! Tests of the error for the caller and of the table of consequences.
 
 use super::*;
+use crate::gateway::accounts::AccountFeedback;
+use crate::gateway::upstream::{AccountFinding, BoundContext};
 
 fn failure(class: AttemptClass, cause: FailureCause) -> AttemptFailure {
-    AttemptFailure::new(class, cause)
+    let failure = AttemptFailure::new(cause);
+    assert_eq!(failure.class(), class);
+    failure
 }
 
 fn stop(refusal: Option<LeaseRefusal>) -> StopReason {
-    StopReason { refusal, ..StopReason::default() }
+    refusal.map_or(StopReason::MoneyRules, StopReason::NoLease)
+}
+
+fn account_finding(failure: &AttemptFailure) -> AccountFinding {
+    failure.consequences().finding
 }
 
 fn caller_error_of(failures: &[AttemptFailure]) -> Error {
@@ -64,11 +72,10 @@ fn accounts_in_a_cooldown_determine_the_retry_after() {
 
 #[test]
 fn each_failure_gives_the_feedback_for_its_account() {
-    let feedback =
-        |class, cause, status| match account_finding(&AttemptFailure { status, ..AttemptFailure::new(class, cause) }) {
-            AccountFinding::Certain(feedback) => feedback,
-            AccountFinding::Suspected(feedback) => panic!("the feedback is only suspected: {feedback:?}"),
-        };
+    let feedback = |class, cause, status| match account_finding(&AttemptFailure { status, ..failure(class, cause) }) {
+        AccountFinding::Certain(feedback) => feedback,
+        AccountFinding::Suspected(feedback) => panic!("the feedback is only suspected: {feedback:?}"),
+    };
     let wait = Some(Duration::from_secs(7));
     assert_eq!(
         feedback(AttemptClass::NothingDone, FailureCause::Exhausted { wait }, Some(429)),
@@ -79,14 +86,14 @@ fn each_failure_gives_the_feedback_for_its_account() {
         AccountFeedback::Throttled { wait }
     );
     assert_eq!(
-        feedback(AttemptClass::NothingDone, FailureCause::NoConnection, Some(401)),
+        feedback(AttemptClass::NothingDone, FailureCause::CredentialsRefused, Some(401)),
         AccountFeedback::Unauthorized { status: 401 }
     );
     assert_eq!(
         feedback(AttemptClass::NothingDone, FailureCause::AccountUnpaid, Some(429)),
         AccountFeedback::ModelUnavailable { status: 429 }
     );
-    assert_eq!(feedback(AttemptClass::NothingDone, FailureCause::NoConnection, Some(400)), AccountFeedback::Neutral);
+    assert_eq!(feedback(AttemptClass::NothingDone, FailureCause::AccountFault, Some(400)), AccountFeedback::Neutral);
     assert_eq!(
         feedback(AttemptClass::NothingDone, FailureCause::BlockedByFirewall, Some(403)),
         AccountFeedback::Neutral
@@ -97,7 +104,7 @@ fn each_failure_gives_the_feedback_for_its_account() {
     );
     assert_eq!(feedback(AttemptClass::NothingDone, FailureCause::NoConnection, None), AccountFeedback::Failed);
     assert_eq!(
-        feedback(AttemptClass::NothingDone, FailureCause::NoConnection, Some(403)),
+        feedback(AttemptClass::NothingDone, FailureCause::CredentialsRefused, Some(403)),
         AccountFeedback::Unauthorized { status: 403 }
     );
     assert_eq!(feedback(AttemptClass::MaybePaid, FailureCause::Timeout, None), AccountFeedback::Doubtful);
@@ -112,8 +119,7 @@ fn each_failure_gives_the_feedback_for_its_account() {
 
 #[test]
 fn a_failure_that_a_caller_can_cause_is_only_suspected() {
-    let suspected =
-        |cause, status| account_finding(&AttemptFailure::new(AttemptClass::NothingDone, cause).with_status(status));
+    let suspected = |cause, status| account_finding(&AttemptFailure::new(cause).with_status(status));
     for cause in [FailureCause::NotOffered, FailureCause::UnknownModel] {
         assert_eq!(suspected(cause, 404), AccountFinding::Suspected(AccountFeedback::ModelUnavailable { status: 404 }));
     }
@@ -146,7 +152,7 @@ fn only_the_same_cause_twice_blames_the_request() {
 
 #[test]
 fn a_request_that_two_accounts_reject_must_not_be_retried() {
-    let stop = StopReason { refusal: None, blames_request: true };
+    let stop = StopReason::RequestAtFault;
     let throttled = failure(AttemptClass::NothingDone, FailureCause::Throttled { wait: None });
     let declined = failure(AttemptClass::NothingDone, FailureCause::RejectedByAccount { message: "no".to_owned() });
     for (cause, code) in [
@@ -182,7 +188,7 @@ fn unreadable_context_decides_only_if_no_account_fails_otherwise() {
 #[test]
 fn unpaid_and_refused_accounts_have_their_own_errors() {
     let unpaid = failure(AttemptClass::NothingDone, FailureCause::AccountUnpaid);
-    let refused = failure(AttemptClass::NothingDone, FailureCause::NoConnection).with_status(401);
+    let refused = failure(AttemptClass::NothingDone, FailureCause::CredentialsRefused).with_status(401);
     assert_eq!(caller_error_of(std::slice::from_ref(&unpaid)), Error::Upstream(UpstreamFault::Quota));
     assert_eq!(caller_error_of(&[unpaid.clone(), refused.clone()]), Error::Upstream(UpstreamFault::Credentials));
     let dead = failure(AttemptClass::NothingDone, FailureCause::NoConnection);
@@ -196,7 +202,7 @@ fn unpaid_and_refused_accounts_have_their_own_errors() {
 #[test]
 fn a_disk_failure_may_be_retried_only_before_the_call() {
     let (before, after) = (
-        failure(AttemptClass::NothingDone, FailureCause::SpoolFailed),
+        failure(AttemptClass::NothingDone, FailureCause::SpoolUnavailable),
         failure(AttemptClass::MaybePaid, FailureCause::SpoolFailed),
     );
     assert_eq!(caller_error(&[before], stop(None), Utc::now()), Error::Unavailable);
@@ -233,8 +239,8 @@ fn the_first_words_of_a_model_are_told_and_recorded() {
     assert_eq!(error, Error::ModelText(UpstreamFault::TextInsteadOfImage, "Which style?".to_owned()));
     assert_eq!(error.to_string(), "Upstream request failed: the model wrote \"Which style?\"");
     assert!(!error.should_retry() && error.code().as_str() == "upstream_error");
-    assert_eq!(failure_reason::from_error(&error, Some(&text)), "text_instead_of_image");
-    let busy = failure(AttemptClass::NothingDone, FailureCause::TextInsteadOfImage).with_status(200);
+    assert_eq!(record_reason(&error, Some(&text)), RecordReason::TextInsteadOfImage);
+    let busy = failure(AttemptClass::NothingDone, FailureCause::DrawingUnavailable).with_status(200);
     let unavailable = AccountFeedback::ModelUnavailable { status: 200 };
     assert_eq!(account_finding(&busy), AccountFinding::Suspected(unavailable));
 }
@@ -242,7 +248,6 @@ fn the_first_words_of_a_model_are_told_and_recorded() {
 #[test]
 fn only_a_failure_of_the_network_is_told_as_one() {
     let not_offered = failure(AttemptClass::NothingDone, FailureCause::NotOffered);
-    let text = |class| failure(class, FailureCause::TextInsteadOfImage);
     let dead = failure(AttemptClass::NothingDone, FailureCause::NoConnection);
     for (failures, fault, should_retry) in [
         (&[failure(AttemptClass::ReportedFailed, FailureCause::Failed)][..], UpstreamFault::Failed, true),
@@ -254,8 +259,12 @@ fn only_a_failure_of_the_network_is_told_as_one() {
             true,
         ),
         (&[failure(AttemptClass::MaybePaid, FailureCause::AsyncTask)], UpstreamFault::AsyncTask, false),
-        (&[text(AttemptClass::NothingDone)], UpstreamFault::TextInsteadOfImage, false),
-        (&[text(AttemptClass::Refused)], UpstreamFault::TextInsteadOfImage, false),
+        (
+            &[failure(AttemptClass::NothingDone, FailureCause::DrawingUnavailable)],
+            UpstreamFault::TextInsteadOfImage,
+            false,
+        ),
+        (&[failure(AttemptClass::Refused, FailureCause::TextInsteadOfImage)], UpstreamFault::TextInsteadOfImage, false),
         (&[dead], UpstreamFault::NothingDone, true),
     ] {
         let error = caller_error_of(failures);
