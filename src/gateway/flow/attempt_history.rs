@@ -44,9 +44,9 @@ impl AttemptHistory {
         self.failures.is_empty() && self.stop_reason == StopReason::NoLease(LeaseRefusal::Busy)
     }
 
-    /// Applies the money rules to the last failure: if nothing was done, other accounts may be asked; if the
-    /// upstream reports a failure, one other account; otherwise none. All attempts must be within the budget, of which `budget_spent` calls are
-    /// used.
+    /// Applies the money rules to the last failure: if nothing was done, other accounts may be asked; if the upstream
+    /// reports a failure, one other account; otherwise none. All attempts must be within the budget, of which
+    /// `budget_spent` calls are used.
     pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
         let allowed = match self.failures.last().map(AttemptFailure::class) {
             None | Some(AttemptClass::NothingDone) => true,
@@ -62,7 +62,8 @@ impl AttemptHistory {
     }
 
     /// True if a response may be accepted without the injected tool: an upstream has rejected its tools or an unnamed
-    /// part of it, and after every other failure nothing was done. No image is made for a request that is refused in this way.
+    /// part of it, and after every other failure nothing was done. No image is made for a request that is refused in
+    /// this way.
     pub(super) fn may_pass_without_tool(&self) -> bool {
         let is_always_rejected =
             self.failures.iter().all(|failure| failure.class() == AttemptClass::NothingDone || rejects_tools(failure));
@@ -101,7 +102,7 @@ fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
         && matches!(failure.status, Some(400 | 422))
 }
 
-/// True if a failure counts against the budget. A failure that did nothing does not count if the upstream answered with a
+/// True if a failure counts against the budget. A call that did nothing does not count if the upstream answered with a
 /// status, so that every account may be asked.
 pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
     failure.class() != AttemptClass::NothingDone || failure.status.is_none()

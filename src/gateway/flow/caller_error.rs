@@ -32,8 +32,8 @@ pub(super) enum StopReason {
     RequestAtFault,
 }
 
-/// Returns the error for the caller. The last failure decides, with two exceptions: if nothing was done and the request
-/// is not the cause, or if nothing was tried, the reason why no further lease was granted decides. If accounts are at a
+/// Returns the error for the caller. The last failure decides, with two exceptions: if nothing was done and the request is
+/// not the cause, or if nothing was tried, the reason why no further lease was granted decides. If accounts are at a
 /// limit, the error states the shortest wait.
 ///
 /// An account that cannot read the context of another one, or that does not offer what is requested, says nothing about

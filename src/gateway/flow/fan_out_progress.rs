@@ -143,7 +143,7 @@ mod tests {
             max_silence,
             full_time: max_silence,
             complete_by: end,
-            has_fallback: false,
+            shares_time: false,
         })
     }
 
@@ -192,7 +192,7 @@ mod tests {
             max_silence,
             full_time: max_silence,
             complete_by: end,
-            has_fallback: true,
+            shares_time: true,
         });
         tokio::time::advance(TOTAL - max_silence / 2).await;
         assert!(progress.has_time_for_image());

@@ -12,6 +12,8 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use tokio_util::sync::CancellationToken;
 
+use super::request_failure::RequestFailure;
+use crate::error::Error;
 use crate::gateway::front::SchemaMarker;
 use crate::gateway::limits::LimitStatus;
 use crate::gateway::relay::{PacedBody, RelayBody};
@@ -91,7 +93,7 @@ impl GatewayAnswer {
 
     /// Adds the header with the changes that dialects made to the request, if there are any. It belongs to the request:
     /// a stored answer has none, and a stream that begins before its answer has it too.
-    pub(super) fn with_adapted_mark(mut self, adapted: Option<String>) -> Self {
+    fn with_adapted_mark(mut self, adapted: Option<String>) -> Self {
         self.head.headers.extend(adapted.map(|text| (ADAPTED_HEADER.to_owned(), text)));
         self
     }
@@ -121,9 +123,18 @@ impl RecordableAnswer for GatewayAnswer {
 // === impl OperationAnswer ===
 
 impl<T> OperationAnswer<T> {
-    /// The answer of a job, which relays or replays the body as its operation has it.
-    pub(super) const fn new(answer: GatewayAnswer) -> Self {
-        Self { answer, schema: SchemaMarker::of_relayed_answer() }
+    /// The answer of a job, which relays or replays the body as its operation has it, or the error of the job; either
+    /// states how dialects have adapted the request.
+    pub(super) fn from_result(
+        result: Result<GatewayAnswer, Error>,
+        adapted: Option<String>,
+    ) -> Result<Self, RequestFailure> {
+        match result {
+            Ok(answer) => {
+                Ok(Self { answer: answer.with_adapted_mark(adapted), schema: SchemaMarker::of_relayed_answer() })
+            }
+            Err(error) => Err(RequestFailure::new(error, adapted)),
+        }
     }
 }
 

@@ -27,6 +27,5 @@ pub(crate) async fn edit_image(
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
-    let answer = answer_image_request(gateway, caller, options, job).await;
-    answer.map(OperationAnswer::new).map_err(|error| RequestFailure::new(error, adapted))
+    OperationAnswer::from_result(answer_image_request(gateway, caller, options, job).await, adapted)
 }

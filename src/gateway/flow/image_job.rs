@@ -27,15 +27,11 @@ pub(super) async fn answer_image_request(
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let wants_urls = job.adaptations().asks_for_urls();
     let task = SharedTask::from(job.with_turn(turn));
-    let adapted = task.adapted_text();
     if wants_urls {
         count_if_refused(gateway, &caller, url_answer::check(&task))?;
     }
     count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
     let context = Arc::new(JobContext::new(gateway, caller, options, task));
-    let mut answer = repeated_request::answer_request(Arc::clone(&context)).await?;
-    if wants_urls {
-        answer = url_answer::replace_images(&context, answer).await?;
-    }
-    Ok(answer.with_adapted_mark(adapted))
+    let answer = repeated_request::answer_request(Arc::clone(&context)).await?;
+    if wants_urls { url_answer::replace_images(&context, answer).await } else { Ok(answer) }
 }

@@ -41,10 +41,7 @@ pub(crate) async fn create_response(
     let bounded = count_if_refused(gateway, &caller, strict_budget::bound(gateway, &caller, job));
     let job = bounded.map_err(|error| RequestFailure::new(error, adapted))?;
     let adapted = job.adapted_text();
-    match answer_job(gateway, caller, options, job).await {
-        Ok(answer) => Ok(OperationAnswer::new(answer.with_adapted_mark(adapted))),
-        Err(error) => Err(RequestFailure::new(error, adapted)),
-    }
+    OperationAnswer::from_result(answer_job(gateway, caller, options, job).await, adapted)
 }
 
 /// Runs a job that passed every rule, unless its group or a limit does not allow it.
