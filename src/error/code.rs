@@ -10,6 +10,7 @@ macro_rules! codes {
 
         impl ApiErrorCode {
             /// All codes.
+            #[cfg(test)]
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// Returns `error.code`.

@@ -37,7 +37,7 @@ pub(super) fn to_wire_account(
     };
     let account = with_status(account, managed.status(Timestamp::now()));
     match live {
-        Some(live) => with_activity(with_live_state(account, &live.state), live, counted_since),
+        Some(live) => Ok(with_activity(with_live_state(account, &live.state), live, counted_since)),
         None => Ok(account),
     }
 }
@@ -145,11 +145,7 @@ fn with_live_state(account: types::Account, state: &LiveAccountState) -> types::
 }
 
 /// Adds the calls of the account in this process.
-fn with_activity(
-    account: types::Account,
-    live: &LiveAccount,
-    counted_since: DateTime<Utc>,
-) -> Result<types::Account, Error> {
+fn with_activity(account: types::Account, live: &LiveAccount, counted_since: DateTime<Utc>) -> types::Account {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let milliseconds = |latency: Option<Duration>| latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
     let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure);
@@ -164,7 +160,7 @@ fn with_activity(
         counted_since,
         extra: Map::new(),
     };
-    Ok(types::Account { activity: Some(activity), ..account })
+    types::Account { activity: Some(activity), ..account }
 }
 
 fn to_wire_failure(failure: &CallFailure) -> types::AccountFailure {
