@@ -184,7 +184,7 @@ impl Error {
             | Self::StorageFull => true,
             Self::LimitReached(refusal) => !refusal.is_quota,
             Self::Upstream(fault) | Self::ModelText(fault, _) => {
-                matches!(fault, UpstreamFault::Unreachable | UpstreamFault::Failed)
+                matches!(fault, UpstreamFault::NothingDone | UpstreamFault::Failed)
             }
             Self::InvalidKey
             | Self::UndeclaredKeyHeader
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn refusals_and_ambiguous_failures_advise_against_a_retry() {
         let refused_or_ambiguous = [
-            UpstreamFault::Refused,
+            UpstreamFault::ContentRefused,
             UpstreamFault::NoImage,
             UpstreamFault::Broken,
             UpstreamFault::Timeout,
@@ -437,7 +437,7 @@ mod tests {
         for fault in refused_or_ambiguous.into_iter().chain([UpstreamFault::Quota, UpstreamFault::Credentials]) {
             assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
         }
-        assert!(Error::Upstream(UpstreamFault::Unreachable).should_retry());
+        assert!(Error::Upstream(UpstreamFault::NothingDone).should_retry());
     }
 
     #[test]

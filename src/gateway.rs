@@ -63,7 +63,7 @@ use accounts::{Accounts, CredentialService};
 use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{AddressPolicy, Config, DeadlineConfig, GroupConfig, SecondFactorPolicy, TrustedProxies};
+use config::{AddressPolicy, Config, GroupConfig, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices, ServerParts};
 use filter::PromptFilters;
 use front::ConnectionTable;
@@ -87,7 +87,8 @@ use telemetry::{Metrics, MetricsSnapshot};
 use upstream::{ImageDownloader, UpstreamClient};
 use usage_fold::UsageFoldTask;
 
-/// The shared state and services of the gateway, which every request can reach.
+/// The shared state and services of the gateway, which every request can reach. Clones share them.
+#[derive(Clone)]
 pub(crate) struct Gateway {
     console: Arc<Console>,
     keys: Arc<ApiKeys>,
@@ -95,7 +96,7 @@ pub(crate) struct Gateway {
     pages: Arc<Pages>,
     connections: Arc<ConnectionTable>,
     accounts: Arc<Accounts>,
-    filters: PromptFilters,
+    filters: Arc<PromptFilters>,
     upstream: Arc<UpstreamClient>,
     replay: Arc<AnswerStore>,
     ledger: Ledger,
@@ -116,9 +117,9 @@ pub(crate) struct Gateway {
     spool: Spool,
     image_models: ImageModels,
     catalog: Arc<TextModelCatalog>,
-    deadlines: DeadlineConfig,
-    answer_deadline: Duration,
     groups: HashMap<String, GroupConfig>,
+    /// The settings of a group that the configuration does not name.
+    implicit_group: GroupConfig,
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
     /// This token is cancelled when the gateway is asked to stop. From then on `/readyz` reports the stop, so that load
@@ -181,7 +182,7 @@ impl Gateway {
             people,
             pages: Arc::new(Pages::new(config.public_url.as_ref(), vault.clone())),
             connections: ConnectionTable::for_gateway(&config, &metrics),
-            filters,
+            filters: Arc::new(filters),
             catalog: Arc::new(TextModelCatalog::new(&accounts, &upstream)),
             upstream,
             accounts,
@@ -200,9 +201,8 @@ impl Gateway {
             request_budgets,
             spool,
             image_models: ImageModels::from_config(&config),
-            deadlines: config.deadlines,
-            answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
+            implicit_group: GroupConfig::implicit("", config.deadlines, config.text_models.as_deref()),
             config,
             shutdown_requested: CancellationToken::new(),
             cutoff: CancellationToken::new(),
@@ -226,35 +226,14 @@ impl Gateway {
         let image_downloader = ImageDownloader::for_settings(config.remote_images.as_ref())?;
         Ok(Self {
             console,
-            keys: Arc::clone(&self.keys),
-            people: Arc::clone(&self.people),
-            pages: Arc::clone(&self.pages),
-            connections: Arc::clone(&self.connections),
-            accounts: Arc::clone(&self.accounts),
-            filters,
-            upstream: Arc::clone(&self.upstream),
-            replay: Arc::clone(&self.replay),
-            ledger: self.ledger.clone(),
-            limiter: Arc::clone(&self.limiter),
-            alerts: Arc::clone(&self.alerts),
+            filters: Arc::new(filters),
             oidc,
             image_downloader,
-            prices: Arc::clone(&self.prices),
-            metrics: Arc::clone(&self.metrics),
-            registry: self.registry.clone(),
-            request_budgets: Arc::clone(&self.request_budgets),
-            spool: self.spool.clone(),
             image_models: ImageModels::from_config(&config),
-            catalog: Arc::clone(&self.catalog),
-            retention: Arc::clone(&self.retention),
-            heartbeat: Arc::clone(&self.heartbeat),
-            usage_fold: Arc::clone(&self.usage_fold),
-            deadlines: config.deadlines,
-            answer_deadline: config.answer_deadline,
             groups: groups_by_name(&config),
+            implicit_group: GroupConfig::implicit("", config.deadlines, config.text_models.as_deref()),
             config,
-            shutdown_requested: self.shutdown_requested.clone(),
-            cutoff: self.cutoff.clone(),
+            ..self.clone()
         })
     }
 
@@ -315,7 +294,7 @@ impl Gateway {
         &self.pages
     }
 
-    pub(crate) const fn filters(&self) -> &PromptFilters {
+    pub(crate) fn filters(&self) -> &PromptFilters {
         &self.filters
     }
 
@@ -422,8 +401,8 @@ impl Gateway {
     }
 
     /// The time after which a plain request is answered even if its job is still running.
-    pub(crate) const fn answer_deadline(&self) -> Duration {
-        self.answer_deadline
+    pub(crate) fn answer_deadline(&self) -> Duration {
+        self.config.answer_deadline
     }
 
     /// The settings in force, with the groups of the store.

@@ -66,6 +66,7 @@ use super::keys::Caller;
 use super::rules::TaskRef;
 use super::store::{AccountStore, NodeId, StoreError, TokenStore, Vault};
 use super::telemetry::AccountSnapshot;
+use crate::wire::admin::types::RecordReason;
 use account::AccountAuth;
 use lease::AccountSlot;
 use pool::{AccountPool, AccountRequirements};
@@ -84,9 +85,6 @@ const HOME_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The name under which a command waits in the queue for slots.
 const COMMAND_REQUESTER: &str = "command";
-
-/// The word for a call that was not made because no token could be fetched for it.
-const TOKEN_FAILURE: &str = "credentials";
 
 /// All accounts: those of the configuration file and those of the store.
 pub(crate) struct Accounts {
@@ -283,7 +281,7 @@ impl Accounts {
             AccountAuth::Token(cache) => match self.token_fetcher.valid_token(cache).await {
                 Ok(header) => Ok(Some(header)),
                 Err(failure) => {
-                    self.pool.note_failed_call(slot.grant(), TOKEN_FAILURE, None);
+                    self.pool.note_failed_call(slot.grant(), RecordReason::Credentials, None);
                     self.handle_missing_token(slot, failure).await;
                     Err(failure)
                 }

@@ -2,21 +2,24 @@
 //!
 //! Each operation has its own file. A request for images or a response passes these steps: `Caller` → `Job` → `Lease` →
 //! `Reply` → `Record`; `Lease` and `Reply` repeat for each attempt. All such requests share one attempt loop
-//! ([`attempt`]).
+//! ([`attempt_loop`]).
 
 mod account_call;
 mod answer_size;
-mod attempt;
 mod attempt_context;
 mod attempt_deadlines;
 mod attempt_history;
+mod attempt_loop;
+mod attempt_round;
+mod attempt_types;
+mod caller_error;
 mod cost_estimate;
-mod delivery;
+mod delivered_images;
 mod detachable_job;
 mod early_stream;
-mod failure_reason;
 mod fallback_order;
 mod fan_out;
+mod fan_out_branch;
 mod fan_out_progress;
 mod format_conversion;
 mod gateway_answer;
@@ -26,12 +29,15 @@ mod image_edit;
 mod image_estimate;
 mod image_files;
 mod image_generation;
+mod image_job;
 mod image_models;
 mod image_run;
+mod job_closing;
 mod job_context;
+mod job_run;
 mod models;
-mod outcome;
 mod prompt_screening;
+mod record_draft;
 mod repeated_request;
 mod request_adaptation;
 mod request_failure;

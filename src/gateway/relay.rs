@@ -1,12 +1,12 @@
 //! Relays a `Reply` to the caller in constant memory: decode → [`RelayEvent`](event::RelayEvent) → encode.
 //!
 //! A [`decoder`] finds the content of the upstream's answer, whatever its form: one JSON object or events, of the image
-//! endpoints or of a response. It tells it as the same few events: an item or an image begins or ends, bytes of an image,
-//! a member, the end of a frame. If a response was requested for one image, [`image_tool`] translates its events into
-//! those of an answer of images. An encoder writes the answer to the caller: [`image_encoder`] a JSON answer or events,
-//! written anew around the images, whose base64 is passed on as slices of the upstream's buffers; and
-//! [`response_passthrough`] the bytes of a response as they are. Neither knows the other: [`answer_relay`] connects them,
-//! and reads the upstream under the time limits of [`upstream_body`].
+//! endpoints or of a response. It reports the content as the same few events: an item or an image begins or ends, bytes
+//! of an image, a member, the end of a frame. If a response was requested for one image, [`image_tool`] translates its
+//! events into those of an answer of images. An encoder writes the answer to the caller: [`image_encoder`] a JSON
+//! answer or events, written anew around the images, whose base64 is passed on as slices of the upstream's buffers; and
+//! [`response_passthrough`] the bytes of a response as they are. Neither knows the other: [`answer_relay`] connects
+//! them, and reads the upstream under the time limits of [`upstream_body`].
 //!
 //! [`UpstreamRelay`] reads until the answer is proven: until an image, or other output of a response, has begun. A
 //! failure before that point can still be answered with an error status. The proven answer becomes a [`RelayBody`], which

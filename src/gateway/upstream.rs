@@ -4,6 +4,7 @@
 //! attempt class of the money rules and a cause to the request flow; addresses and reasons go only to the log, so
 //! callers see nothing about an account.
 
+mod failure_cause;
 mod failure_classification;
 mod fetched_answer;
 mod generation_call;
@@ -21,13 +22,14 @@ mod simulator;
 mod transport;
 mod webhook_call;
 
+pub(crate) use failure_cause::{AccountFinding, AttemptFailure, BoundContext, FailureCause, FailureConsequences};
 pub(crate) use failure_classification::{
     FaultScope, classify_imageless_answer, is_fault_of_request, is_image_parameter,
 };
 pub(crate) use fetched_answer::AddressedAnswer;
 pub(crate) use image_download::{DownloadError, ImageDownloader};
 pub(crate) use oidc_call::OidcClient;
-pub(crate) use reply::{AttemptFailure, BoundContext, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+pub(crate) use reply::{Reply, ReplyBody, ReplyError};
 pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
 pub(crate) use webhook_call::WebhookClient;
@@ -111,9 +113,7 @@ impl UpstreamClient {
                 image_tool::send(&self.transport, lease, host, job, until).await
             }
             // The selection grants no such lease: an account that only makes images cannot answer a response request.
-            (AccountEndpoint::Images(_), TaskRef::Response(_)) => {
-                Err(AttemptFailure::new(FailureClass::N, FailureCause::Unreachable))
-            }
+            (AccountEndpoint::Images(_), TaskRef::Response(_)) => Err(AttemptFailure::new(FailureCause::NoConnection)),
         }
     }
 }

@@ -253,6 +253,11 @@ impl AccountEndpoint {
         }
     }
 
+    /// True for the built-in simulator.
+    pub(crate) const fn is_simulator(&self) -> bool {
+        matches!(self, Self::Simulator)
+    }
+
     /// True if one call makes one image, however many are requested.
     pub(crate) const fn makes_single_image(&self) -> bool {
         matches!(self, Self::Responses(_))

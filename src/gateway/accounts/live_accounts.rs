@@ -15,6 +15,7 @@ use super::pool::AccountPool;
 use super::pool_member::PoolMember;
 use super::recent_calls::{CallFailure, CallStatistics};
 use super::{Accounts, CredentialServiceError};
+use crate::wire::admin::types::RecordReason;
 
 /// The longest wait of the console for the accounts to be read from the store (our choice).
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -83,8 +84,8 @@ impl Accounts {
         self.store.shared_slots().is_some()
     }
 
-    /// Counts a call that its account has failed. `reason` is one of the words for records.
-    pub(crate) fn note_failed_call(&self, lease: &Lease, reason: &'static str, status: Option<u16>) {
+    /// Counts a call that its account has failed.
+    pub(crate) fn note_failed_call(&self, lease: &Lease, reason: RecordReason, status: Option<u16>) {
         self.pool.note_failed_call(lease.slot().grant(), reason, status);
     }
 
@@ -125,7 +126,7 @@ impl AccountPool {
         inner.members.iter().map(live_account).collect()
     }
 
-    pub(super) fn note_failed_call(&self, grant: &LeaseGrant, reason: &'static str, status: Option<u16>) {
+    pub(super) fn note_failed_call(&self, grant: &LeaseGrant, reason: RecordReason, status: Option<u16>) {
         let mut inner = self.lock();
         let now = Instant::now();
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == grant.member_id) {

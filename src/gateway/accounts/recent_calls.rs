@@ -10,6 +10,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
+use crate::wire::admin::types::RecordReason;
+
 /// The number of minutes that are counted.
 const MINUTES: u64 = 60;
 /// The latency buckets per doubling, as a power of two: a bucket is at most an eighth of its latency wide.
@@ -23,8 +25,8 @@ const LONGEST_MS: u64 = 1 << 22;
 pub(crate) struct CallFailure {
     /// The time at which the call failed.
     pub(crate) at: DateTime<Utc>,
-    /// The reason, as one of the words for records.
-    pub(crate) reason: &'static str,
+    /// The reason.
+    pub(crate) reason: RecordReason,
     /// The status of the upstream's answer, if there was one.
     pub(crate) status: Option<u16>,
 }
@@ -155,7 +157,7 @@ fn percentile(latencies: &BTreeMap<u8, u64>, percent: u64) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn failure(reason: &'static str) -> CallFailure {
+    fn failure(reason: RecordReason) -> CallFailure {
         CallFailure { at: DateTime::from_timestamp(1_800_000_000, 0).unwrap(), reason, status: Some(500) }
     }
 
@@ -168,7 +170,7 @@ mod tests {
         let start = Instant::now();
         let mut calls = RecentCalls::new(start);
         for _ in 0..17 {
-            calls.note_failure(failure("network"), start);
+            calls.note_failure(failure(RecordReason::Network), start);
         }
         calls.note_success(Duration::from_secs(1), after(start, 30));
         let counts = |calls: &RecentCalls, minutes: u64| {
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!(counts(&calls, 59), (1, 17));
         assert_eq!(counts(&calls, 60), (1, 0));
         assert_eq!(counts(&calls, 90), (0, 0));
-        assert_eq!(calls.statistics(after(start, 900)).last_failure, Some(failure("network")));
+        assert_eq!(calls.statistics(after(start, 900)).last_failure, Some(failure(RecordReason::Network)));
     }
 
     #[test]

@@ -93,6 +93,28 @@ pub(crate) struct ModerationConfig {
 // === impl GroupConfig ===
 
 impl GroupConfig {
+    /// Returns the settings of a group that the configuration does not define.
+    pub(crate) fn implicit(name: &str, deadlines: DeadlineConfig, text_models: Option<&[String]>) -> Self {
+        Self {
+            name: name.to_owned(),
+            delivery: DeliveryPolicy::Report,
+            deadlines,
+            fallback: FallbackPolicy::Never,
+            inject_image_tool: false,
+            stored_context: None,
+            response_budget: ResponseBudget::default(),
+            dialects: DialectSet::default(),
+            text_models: text_models.map(<[String]>::to_vec),
+            tools: None,
+            filter: FilterConfig::default(),
+            filter_files: FilterFilePolicy::Refuse,
+            limits: Arc::default(),
+            implicit: true,
+            policy: Map::new(),
+            problem: None,
+        }
+    }
+
     /// True if the group's moderation service is called over an encrypted connection.
     pub(crate) fn needs_tls(&self) -> bool {
         self.filter.moderation.as_ref().is_some_and(|service| service.base_url.scheme_str() == Some("https"))

@@ -44,7 +44,7 @@ pub(super) fn to_wire_account(
     let account = with_status(account, managed.status(Timestamp::now()));
     let Some(activity) = activity else { return Ok(account) };
     match activity.accounts.iter().find(|live| live.name == managed.name) {
-        Some(live) => with_activity(with_live_state(account, &live.state), live, activity.counted_since),
+        Some(live) => Ok(with_activity(with_live_state(account, &live.state), live, activity.counted_since)),
         None => Ok(account),
     }
 }
@@ -152,14 +152,10 @@ fn with_live_state(account: types::Account, state: &LiveAccountState) -> types::
 }
 
 /// Adds the calls of the account in this process.
-fn with_activity(
-    account: types::Account,
-    live: &LiveAccount,
-    counted_since: DateTime<Utc>,
-) -> Result<types::Account, Error> {
+fn with_activity(account: types::Account, live: &LiveAccount, counted_since: DateTime<Utc>) -> types::Account {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let milliseconds = |latency: Option<Duration>| latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
-    let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure).transpose()?;
+    let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure);
     let activity = types::AccountActivity {
         slots_in_use: count(live.used_slots),
         large_slots_in_use: count(live.used_large_slots),
@@ -170,15 +166,11 @@ fn with_activity(
         last_failure,
         counted_since,
     };
-    Ok(types::Account { activity: Some(activity), ..account })
+    types::Account { activity: Some(activity), ..account }
 }
 
-fn to_wire_failure(failure: &CallFailure) -> Result<types::AccountFailure, Error> {
-    Ok(types::AccountFailure {
-        at: failure.at,
-        reason: parse_word(failure.reason)?,
-        status: failure.status.map(i64::from),
-    })
+fn to_wire_failure(failure: &CallFailure) -> types::AccountFailure {
+    types::AccountFailure { at: failure.at, reason: failure.reason, status: failure.status.map(i64::from) }
 }
 
 /// Converts a word of the store to a value of the API document.

@@ -8,35 +8,21 @@ use tokio::time::Instant;
 
 use super::attempt_context::AttemptContext;
 use super::attempt_deadlines::AttemptDeadlines;
+use super::attempt_types::{FailedCall, ProvenCall};
 use super::fan_out_progress::FanOutProgress;
 use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::relay::{
-    AnswerTimeouts, AnswerUsage, AnswerWithoutImage, ProofError, ProvenAnswer, RequestedAnswer, RequestedResponse,
-    SpooledImageError, UpstreamRelay,
+    AnswerTimeouts, AnswerWithoutImage, ProofError, RequestedAnswer, RequestedResponse, SpooledImageError,
+    UpstreamRelay,
 };
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::{
-    AddressedAnswer, AttemptFailure, FailureCause, FailureClass, FaultScope, ReplyBody, classify_imageless_answer,
+    AddressedAnswer, AttemptFailure, FailureCause, FaultScope, ReplyBody, classify_imageless_answer,
 };
 use crate::tables;
 
 /// The value of `quality` that leaves the choice to the model.
 const AUTO_QUALITY: &str = "auto";
-
-/// A call without a proven answer, and the tokens that were charged for it all the same.
-pub(super) struct FailedCall {
-    pub(super) failure: AttemptFailure,
-    pub(super) usage: Option<AnswerUsage>,
-}
-
-/// A call with a proven answer.
-pub(super) struct ProvenCall {
-    pub(super) proven: ProvenAnswer,
-    /// True if the simulator drew the image.
-    pub(super) is_simulated: bool,
-    /// The upstream's id of the call.
-    pub(super) request_id: Option<String>,
-}
 
 /// Makes the call. If the gateway stops during the call, the call is given up, although it may have been paid for.
 pub(super) async fn make_call(
@@ -49,7 +35,7 @@ pub(super) async fn make_call(
     tokio::select! {
         biased;
         result = call_until_image(context, lease, task, fan_out, deadlines) => result,
-        () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
+        () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureCause::Cutoff).into()),
     }
 }
 
@@ -65,14 +51,13 @@ async fn call_until_image(
     let reply = tokio::select! {
         biased;
         reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
-        () = give_up_signal.as_mut() => return Err(AttemptFailure::new(FailureClass::X, FailureCause::Timeout).into()),
+        () = give_up_signal.as_mut() => return Err(AttemptFailure::new(FailureCause::Timeout).into()),
     };
     // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
     let timeouts = AnswerTimeouts { idle, event_idle: max_silence, deadline: end };
-    let (simulated, request_id, status) = (reply.is_simulated, reply.request_id, reply.status);
-    let is_fan_out = fan_out.is_some();
-    let is_from_image_tool = reply.is_from_image_tool;
+    let (request_id, status) = (reply.request_id, reply.status);
+    let (is_single_element, is_from_image_tool) = (fan_out.is_some(), reply.is_from_image_tool);
     let phrases = lease.account().phrases();
     let fault_scope = match task {
         TaskRef::Images(job) if is_from_image_tool => FaultScope::for_image_tool(job.has_renamed_user(), phrases),
@@ -81,20 +66,20 @@ async fn call_until_image(
     };
     let relay = |body| match task {
         TaskRef::Images(job) if is_from_image_tool => {
-            UpstreamRelay::for_image_tool(body, requested_answer(job, is_fan_out), timeouts)
+            UpstreamRelay::for_image_tool(body, requested_answer(job, is_single_element), timeouts)
         }
-        TaskRef::Images(job) => UpstreamRelay::for_images(body, requested_answer(job, is_fan_out), timeouts),
+        TaskRef::Images(job) => UpstreamRelay::for_images(body, requested_answer(job, is_single_element), timeouts),
         TaskRef::Response(job) => UpstreamRelay::for_response(body, requested_response(job), timeouts),
     };
     let mut proof = relay(reply.body);
     let mut proof_result = tokio::select! {
         biased;
         result = proof.read_until_proven() => result,
-        () = give_up_signal => Err(ProofError::Timeout),
+        () = give_up_signal => Err(ProofError::Unusable(FailureCause::Timeout)),
     };
     // `give_up_signal` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image
     // that has begun, which state its size and format.
-    if matches!(proof_result, Err(ProofError::Timeout)) && proof.is_proven() {
+    if matches!(proof_result, Err(ProofError::Unusable(FailureCause::Timeout))) && proof.is_proven() {
         proof_result = proof.read_until_proven().await;
     }
     if let Err(ProofError::NoImage(answer)) = &proof_result {
@@ -112,11 +97,11 @@ async fn call_until_image(
         }
     }
     let failed_call = match proof_result {
-        Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), is_simulated: simulated, request_id }),
+        Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), request_id }),
         Err(error) => classify_proof_error(error, fault_scope),
     };
     let mut reported_call =
-        if matches!(task, TaskRef::Response(_)) { report_model_as_unknown(failed_call) } else { failed_call };
+        if matches!(task, TaskRef::Response(_)) { as_unknown_model(failed_call) } else { failed_call };
     let failure = &mut reported_call.failure;
     (failure.request_id, failure.status) = (request_id, failure.status.and(Some(status)));
     Err(reported_call)
@@ -157,7 +142,7 @@ fn classify_answer(answer: &AnswerWithoutImage, fault_scope: FaultScope<'_>) -> 
 }
 
 /// Reports a model that the account does not offer as unknown, because the caller of a response chose it.
-fn report_model_as_unknown(mut failed_call: FailedCall) -> FailedCall {
+fn as_unknown_model(mut failed_call: FailedCall) -> FailedCall {
     if failed_call.failure.cause == FailureCause::NotOffered {
         failed_call.failure.cause = FailureCause::UnknownModel;
     }
@@ -172,9 +157,7 @@ fn classify_proof_error(error: ProofError, fault_scope: FaultScope<'_>) -> Faile
             let usage = answer.usage.filter(|usage| usage.total > 0 || !usage.charges.is_empty());
             FailedCall { failure, usage }
         }
-        ProofError::Malformed => ambiguous_failure(FailureCause::NoImage),
-        ProofError::Broken => ambiguous_failure(FailureCause::Broken),
-        ProofError::Timeout => ambiguous_failure(FailureCause::Timeout),
+        ProofError::Unusable(cause) => received_failure(cause),
     }
 }
 
@@ -186,23 +169,18 @@ pub(super) fn classify_spool_error(error: SpooledImageError) -> FailedCall {
                 error = &error as &dyn std::error::Error,
                 "one of several images was not received completely"
             );
-            FailedCall { usage, ..ambiguous_failure(FailureCause::Broken) }
+            FailedCall { usage, ..received_failure(FailureCause::Broken) }
         }
         SpooledImageError::Disk(kind, usage) => {
             tracing::error!(%kind, "one of several images could not be stored on disk");
-            FailedCall { usage, ..ambiguous_failure(FailureCause::SpoolFailed) }
+            FailedCall { usage, ..received_failure(FailureCause::SpoolFailed) }
         }
     }
 }
 
-fn ambiguous_failure(cause: FailureCause) -> FailedCall {
-    FailedCall::from(AttemptFailure::new(FailureClass::X, cause).with_status(200))
-}
-
-impl From<AttemptFailure> for FailedCall {
-    fn from(failure: AttemptFailure) -> Self {
-        Self { failure, usage: None }
-    }
+/// Returns the failure of an answer that stated success.
+fn received_failure(cause: FailureCause) -> FailedCall {
+    FailedCall::from(AttemptFailure::new(cause).with_status(200))
 }
 
 fn requested_response(job: &ResponseJob) -> RequestedResponse {
@@ -210,7 +188,7 @@ fn requested_response(job: &ResponseJob) -> RequestedResponse {
 }
 
 /// Returns the properties of the request that are needed to read and write its answer.
-pub(super) fn requested_answer(job: &Job, is_fan_out: bool) -> RequestedAnswer {
+pub(super) fn requested_answer(job: &Job, is_single_element: bool) -> RequestedAnswer {
     RequestedAnswer {
         model: job.model().to_owned(),
         prompt: job.prompt().to_owned(),
@@ -218,7 +196,7 @@ pub(super) fn requested_answer(job: &Job, is_fan_out: bool) -> RequestedAnswer {
         partials: job.partial_images(),
         event_prefix: job.event_prefix(),
         stream: job.is_stream(),
-        is_single_element: is_fan_out,
+        is_single_element,
         quality: job.quality().filter(|quality| *quality != AUTO_QUALITY).map(str::to_owned),
         size: job.size().exact().map(|size| size.to_string()),
         output_format: job.format().as_str(),

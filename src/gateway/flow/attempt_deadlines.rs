@@ -32,7 +32,7 @@ pub(super) struct AttemptDeadlines {
     /// The moment at which the answer must be complete.
     pub(super) complete_by: Instant,
     /// True if a call whose image does not begin in time is given up in favour of a smaller image.
-    pub(super) has_fallback: bool,
+    pub(super) shares_time: bool,
 }
 
 // === impl AttemptDeadlines ===
@@ -47,13 +47,13 @@ impl AttemptDeadlines {
             }
             TaskRef::Images(_) | TaskRef::Response(_) => max_silence,
         };
-        Self { max_silence, full_time: max_silence, complete_by: Instant::now() + total, has_fallback: false }
+        Self { max_silence, full_time: max_silence, complete_by: Instant::now() + total, shares_time: false }
     }
 
-    /// Returns the time limits of an image that begins now. If `has_fallback` is true, a silent upstream does not use
+    /// Returns the time limits of an image that begins now. If `shares_time` is true, a silent upstream does not use
     /// up the time of the smaller images that may follow.
-    pub(super) fn for_round(self, has_fallback: bool) -> Self {
-        Self { max_silence: self.max_silence.min(self.time_left()), has_fallback, ..self }
+    pub(super) fn for_round(self, shares_time: bool) -> Self {
+        Self { max_silence: self.max_silence.min(self.time_left()), shares_time, ..self }
     }
 
     /// True if there is time for a smaller image.
@@ -83,7 +83,7 @@ impl AttemptDeadlines {
         let min_share =
             if self.full_time < MIN_CALL_SHARE { self.full_time / MIN_CALL_SHARE_DIVISOR } else { MIN_CALL_SHARE };
         let share = self.time_left() / CALL_SHARE_DIVISOR;
-        (self.has_fallback && share >= min_share).then_some(share)
+        (self.shares_time && share >= min_share).then_some(share)
     }
 
     pub(super) fn time_left(&self) -> Duration {
@@ -104,23 +104,23 @@ mod tests {
     }
 
     fn deadlines_of(time: Duration) -> AttemptDeadlines {
-        AttemptDeadlines { max_silence: time, full_time: time, complete_by: Instant::now() + time, has_fallback: false }
+        AttemptDeadlines { max_silence: time, full_time: time, complete_by: Instant::now() + time, shares_time: false }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_upstream_leaves_time_for_every_fallback() {
         let (request_deadlines, started_at) = (request_deadlines(), Instant::now());
         let mut elapsed = Vec::new();
-        for has_fallback in [true, true, false] {
+        for shares_time in [true, true, false] {
             assert!(request_deadlines.has_time_for_fallback());
-            let deadlines = request_deadlines.for_round(has_fallback);
+            let deadlines = request_deadlines.for_round(shares_time);
             assert_eq!(
                 deadlines.complete_by, request_deadlines.complete_by,
                 "an image that has begun may take all of the time"
             );
             assert_eq!(deadlines.max_silence, request_deadlines.time_left());
             let silent = timeout(deadlines.max_silence, deadlines.call_share_elapsed()).await;
-            assert_eq!(silent.is_ok(), has_fallback);
+            assert_eq!(silent.is_ok(), shares_time);
             elapsed.push(started_at.elapsed().as_secs());
         }
         assert_eq!(elapsed, [300, 450, 600]);
@@ -139,8 +139,8 @@ mod tests {
     /// Returns the seconds after which each round is given up if the upstream is silent each time.
     async fn give_up_times(seconds: u64) -> Vec<u64> {
         let (request_deadlines, mut elapsed) = (deadlines_of(Duration::from_secs(seconds)), Vec::new());
-        for has_fallback in [true, true, false] {
-            let (deadlines, started_at) = (request_deadlines.for_round(has_fallback), Instant::now());
+        for shares_time in [true, true, false] {
+            let (deadlines, started_at) = (request_deadlines.for_round(shares_time), Instant::now());
             let _ = timeout(deadlines.max_silence, deadlines.call_share_elapsed()).await;
             elapsed.push(started_at.elapsed().as_secs());
         }

@@ -2,11 +2,12 @@
 
 use chrono::Utc;
 
-use super::account_call::FailedCall;
-use super::attempt::JobFailure;
-use super::outcome::{self, StopReason};
+use super::attempt_types::{FailedCall, JobFailure};
+use super::caller_error::{StopReason, caller_error};
+use crate::gateway::accounts::LeaseRefusal;
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::relay::{self, AnswerUsage};
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
 /// The number of failed calls after which one request makes no further call (our choice); [`counts_against_budget`]
 /// decides which failures count. Clients multiply this number by their own retries. The calls of a fan-out share the
@@ -31,35 +32,48 @@ impl AttemptHistory {
         self.failures.push(failed_call.failure);
     }
 
-    /// Applies the money rules to the last failure: after class N other accounts may be asked, after class F one other
-    /// account, after X and R no account. All attempts must be within the budget, of which `budget_spent` calls are
-    /// used.
+    /// Adds the failures of calls that ran side by side.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.charged_usage = relay::sum_usage(self.charged_usage.take(), other.charged_usage);
+        self.failures.extend(other.failures);
+        self.stop_reason = self.stop_reason.merged_with(other.stop_reason);
+    }
+
+    /// True if no attempt was made because every slot is taken.
+    pub(super) fn is_only_busy(&self) -> bool {
+        self.failures.is_empty() && self.stop_reason == StopReason::NoLease(LeaseRefusal::Busy)
+    }
+
+    /// Applies the money rules to the last failure: if nothing was done, other accounts may be asked; if the upstream
+    /// reports a failure, one other account; otherwise none. All attempts must be within the budget, of which
+    /// `budget_spent` calls are used.
     pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
-        let allowed = match self.failures.last().map(|failure| failure.class) {
-            None | Some(FailureClass::N) => true,
-            Some(FailureClass::F) => self.reported_failures() < 2,
-            Some(FailureClass::X | FailureClass::R) => false,
+        let allowed = match self.failures.last().map(AttemptFailure::class) {
+            None | Some(AttemptClass::NothingDone) => true,
+            Some(AttemptClass::ReportedFailed) => self.reported_failures() < 2,
+            Some(AttemptClass::MaybePaid | AttemptClass::Refused | AttemptClass::OutputBegun) => false,
         };
         allowed && budget_spent < FAILED_CALL_BUDGET
     }
 
     /// True if one of the calls may have made an image that was not received.
     pub(super) fn may_be_paid(&self) -> bool {
-        self.failures.iter().any(|failure| failure.class == FailureClass::X)
+        self.failures.iter().any(|failure| failure.class() == AttemptClass::MaybePaid)
     }
 
     /// True if a response may be accepted without the injected tool: an upstream has rejected its tools or an unnamed
-    /// part of it, and every other failure was of class N. No image is made for a request that is refused in this way.
+    /// part of it, and after every other failure nothing was done. No image is made for a request that is refused in
+    /// this way.
     pub(super) fn may_pass_without_tool(&self) -> bool {
         let is_always_rejected =
-            self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
+            self.failures.iter().all(|failure| failure.class() == AttemptClass::NothingDone || rejects_tools(failure));
         is_always_rejected
             && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
     }
 
-    /// Returns the number of failures that the upstream itself has reported (class F).
+    /// Returns the number of failures that the upstream itself has reported.
     pub(super) fn reported_failures(&self) -> usize {
-        self.failures.iter().filter(|failure| failure.class == FailureClass::F).count()
+        self.failures.iter().filter(|failure| failure.class() == AttemptClass::ReportedFailed).count()
     }
 
     pub(super) fn budget_spent(&self) -> usize {
@@ -70,38 +84,38 @@ impl AttemptHistory {
     /// paid for takes precedence over later failures, because the error must tell the caller about it before the caller
     /// pays for another image.
     pub(super) fn into_failure(mut self) -> JobFailure {
-        self.failures.sort_by_key(|failure| failure.class == FailureClass::X);
-        let error = outcome::caller_error(&self.failures, self.stop_reason, Utc::now());
+        self.failures.sort_by_key(|failure| failure.class() == AttemptClass::MaybePaid);
+        let error = caller_error(&self.failures, self.stop_reason, Utc::now());
         JobFailure::Failed(error, self.failures.pop().map(Box::new))
     }
 }
 
 /// True if the upstream refuses a list of tools or a part of one.
 fn rejects_tools(failure: &AttemptFailure) -> bool {
-    let FailureCause::Rejected { param, message } = &failure.cause else { return false };
+    let FailureCause::InvalidRequest { param, message } = &failure.cause else { return false };
     param.as_ref().is_some_and(|param| param.starts_with("tool")) || message.contains("tool")
 }
 
 /// True if the upstream refuses the request without naming the part at fault.
 fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
-    matches!(failure.cause, FailureCause::Declined { .. } | FailureCause::Unreachable)
+    matches!(failure.cause, FailureCause::RejectedByAccount { .. } | FailureCause::AccountFault)
         && matches!(failure.status, Some(400 | 422))
 }
 
-/// True if a failure counts against the budget. A failure of class N does not count if the upstream answered with a
+/// True if a failure counts against the budget. A call that did nothing does not count if the upstream answered with a
 /// status, so that every account may be asked.
 pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
-    failure.class != FailureClass::N || failure.status.is_none()
+    failure.class() != AttemptClass::NothingDone || failure.status.is_none()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn history_of(classes: &[(FailureClass, Option<u16>)]) -> AttemptHistory {
-        let failure = |&(class, status): &(FailureClass, Option<u16>)| AttemptFailure {
+    fn history_of(classes: &[(AttemptClass, Option<u16>)]) -> AttemptHistory {
+        let failure = |&(class, status): &(AttemptClass, Option<u16>)| AttemptFailure {
             status,
-            ..AttemptFailure::new(class, FailureCause::Failed)
+            ..AttemptFailure::of_class(class)
         };
         AttemptHistory { failures: classes.iter().map(failure).collect(), ..AttemptHistory::default() }
     }
@@ -113,10 +127,10 @@ mod tests {
     #[test]
     fn the_failure_class_decides_on_another_attempt() {
         let (n, f, x, r) = (
-            (FailureClass::N, Some(429)),
-            (FailureClass::F, Some(500)),
-            (FailureClass::X, Some(502)),
-            (FailureClass::R, Some(400)),
+            (AttemptClass::NothingDone, Some(429)),
+            (AttemptClass::ReportedFailed, Some(500)),
+            (AttemptClass::MaybePaid, Some(502)),
+            (AttemptClass::Refused, Some(400)),
         );
         assert!(may_try_again(history_of(&[n])));
         assert!(may_try_again(history_of(&[f])));
@@ -130,11 +144,10 @@ mod tests {
     #[test]
     fn the_injected_tool_is_removed_if_it_may_be_the_refused_part() {
         let rejected = |param: &str, message: &str| {
-            let cause = FailureCause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
-            AttemptFailure::new(FailureClass::R, cause).with_status(400)
+            let cause = FailureCause::InvalidRequest { param: Some(param.to_owned()), message: message.to_owned() };
+            AttemptFailure::new(cause).with_status(400)
         };
-        let declined =
-            |status| AttemptFailure { status, ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
+        let declined = |status| AttemptFailure { status, ..AttemptFailure::new(FailureCause::AccountFault) };
         let may_pass = |failures: &[AttemptFailure]| {
             AttemptHistory { failures: failures.to_vec(), ..AttemptHistory::default() }.may_pass_without_tool()
         };
@@ -144,8 +157,11 @@ mod tests {
         assert!(may_pass(&[declined(Some(422)), declined(None)]));
         assert!(!may_pass(&[rejected("input[3].id", "no such item")]));
         assert!(!may_pass(&[declined(Some(429)), declined(None)]));
-        let (failed, broken, refused) =
-            ((FailureClass::F, Some(500)), (FailureClass::X, None), (FailureClass::R, Some(400)));
+        let (failed, broken, refused) = (
+            (AttemptClass::ReportedFailed, Some(500)),
+            (AttemptClass::MaybePaid, None),
+            (AttemptClass::Refused, Some(400)),
+        );
         for class in [failed, broken, refused] {
             let AttemptHistory { failures, .. } = history_of(&[class]);
             assert!(!may_pass(&[&[declined(Some(400))][..], &failures].concat()), "{class:?}");
@@ -155,20 +171,20 @@ mod tests {
 
     #[test]
     fn the_budget_counts_calls_that_may_have_cost_something() {
-        let refusals = [(FailureClass::N, Some(429)); 20];
+        let refusals = [(AttemptClass::NothingDone, Some(429)); 20];
         assert!(may_try_again(history_of(&refusals)));
-        assert!(!may_try_again(history_of(&[(FailureClass::N, None); FAILED_CALL_BUDGET])));
+        assert!(!may_try_again(history_of(&[(AttemptClass::NothingDone, None); FAILED_CALL_BUDGET])));
     }
 
     #[test]
     fn a_call_that_may_be_paid_for_decides_the_error() {
-        let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
+        let (n, x) = ((AttemptClass::NothingDone, Some(429)), (AttemptClass::MaybePaid, Some(504)));
         for classes in [&[x, n][..], &[n, x, n], &[x]] {
             let JobFailure::Failed(error, last) = history_of(classes).into_failure() else {
                 panic!("expected JobFailure::Failed")
             };
             assert!(!error.should_retry(), "{classes:?}: {error:?}");
-            assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
+            assert_eq!(last.map(|last| last.class()), Some(AttemptClass::MaybePaid), "{classes:?}");
         }
         assert!(!history_of(&[n]).may_be_paid() && history_of(&[n, x]).may_be_paid());
     }

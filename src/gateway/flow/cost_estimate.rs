@@ -4,7 +4,8 @@ use std::iter::successors;
 
 use chrono::Utc;
 
-use super::{fallback_order, strict_budget};
+use super::fallback_order;
+use super::strict_budget::{self, TOOL_CALLS_MAX, hosted_kinds};
 use crate::gateway::Gateway;
 use crate::gateway::config::{FallbackPolicy, QualityLimit};
 use crate::gateway::keys::Caller;
@@ -15,11 +16,6 @@ use crate::gateway::prices::{
 };
 use crate::gateway::rules::{ImageTool, Job, ResponseJob, SharedTask, TaskRef};
 use crate::image::ByteSource as _;
-
-/// The number of tools that a text model calls at most for one response (our choice). A request may state a larger number.
-pub(super) const TOOL_CALLS_MAX: u64 = 10;
-/// The type of an image tool.
-pub(super) const IMAGE_TOOL: &str = "image_generation";
 
 /// The cost of a job, as far as it is known before anything is sent.
 #[derive(Clone, Debug)]
@@ -131,7 +127,7 @@ fn estimate_response(gateway: &Gateway, caller: &Caller, job: &ResponseJob) -> C
         let most = table.most_for_response(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
         return CostEstimate { bound: BoundKind::Response, ..most.into() };
     }
-    let ceiling = match gateway.response_budget(caller.group_name()).max_response {
+    let ceiling = match gateway.group(caller.group_name()).response_budget.max_response {
         Some(most) => Ok(most),
         None => table.most_for_response(&ceiling_work(gateway, caller, job), day),
     };
@@ -188,11 +184,6 @@ fn tool_work(tool: &ImageTool, calls: u64) -> WorkEstimate<'_> {
         text_bytes: TOOL_CALL_TOKENS.saturating_mul(calls),
         ..WorkEstimate::default()
     }
-}
-
-/// Returns the types of the tools that the upstream runs, without image tools.
-pub(super) fn hosted_kinds(job: &ResponseJob) -> impl Iterator<Item = &str> {
-    job.hosted_tools().iter().map(|tool| tool.kind.as_str()).filter(|kind| *kind != IMAGE_TOOL)
 }
 
 /// Returns the most that a response can cost. Its text model chooses the image tool; the dearest one counts.

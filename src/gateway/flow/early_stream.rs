@@ -26,7 +26,7 @@ const STATUS_OK: u16 = 200;
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<GatewayAnswer, Error>> + Send>>;
 
 /// The body of a stream that begins before its answer. Dropping it drops the job as well.
-pub(crate) struct EarlyStream {
+pub(super) struct EarlyStream {
     state: EarlyStreamState,
     heartbeat: Pin<Box<Sleep>>,
     /// Tells the job that the caller of a stream that had begun has left.
@@ -38,7 +38,7 @@ enum EarlyStreamState {
     Answer(Box<GatewayAnswerBody>),
     /// The stored answer to an earlier request with the same idempotency key is an error. It is read completely before
     /// it is sent as an event; the bytes are those read so far.
-    Refusal(Box<GatewayAnswerBody>, Vec<u8>),
+    StoredError(Box<GatewayAnswerBody>, Vec<u8>),
     Ended,
 }
 
@@ -75,7 +75,7 @@ impl EarlyStream {
                     self.state = if answer.head.status == STATUS_OK {
                         EarlyStreamState::Answer(body)
                     } else {
-                        EarlyStreamState::Refusal(body, Vec::new())
+                        EarlyStreamState::StoredError(body, Vec::new())
                     };
                     Poll::Ready(None)
                 }
@@ -93,7 +93,7 @@ impl EarlyStream {
                 }
                 Poll::Ready(frame)
             }
-            EarlyStreamState::Refusal(body, bytes) => {
+            EarlyStreamState::StoredError(body, bytes) => {
                 match ready!(Pin::new(body).poll_frame(cx)) {
                     Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map_or(&[], AsRef::as_ref)),
                     Some(Err(error)) => {
@@ -102,7 +102,7 @@ impl EarlyStream {
                         return Poll::Ready(Some(Ok(self.end_with_error(&unknown))));
                     }
                     None => {
-                        let event = refusal_event(bytes);
+                        let event = stored_error_event(bytes);
                         return Poll::Ready(Some(Ok(self.end_with_error(&event))));
                     }
                 }
@@ -121,7 +121,7 @@ impl EarlyStream {
 
 /// Returns the error event for a stored error answer. If the answer cannot be parsed, the event reports an unknown
 /// outcome, because the job may have been paid for.
-fn refusal_event(body: &[u8]) -> String {
+fn stored_error_event(body: &[u8]) -> String {
     let parsed = serde_json::from_slice::<Value>(body);
     match parsed.as_ref().map(|parsed| &parsed["error"]) {
         Ok(detail) if detail.is_object() => error_event(detail),

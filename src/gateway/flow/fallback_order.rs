@@ -7,9 +7,11 @@
 //! answer is not the requested image.
 
 use super::attempt_history::AttemptHistory;
+use super::caller_error::StopReason;
 use crate::gateway::config::FallbackPolicy;
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::rules::Job;
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, FailureCause};
 use crate::image::Size;
 
 /// The size that can fall back, and the size that follows it.
@@ -34,23 +36,25 @@ pub(super) fn may_fall_back(fallback: FallbackPolicy, history: &AttemptHistory) 
         FallbackPolicy::Unpaid => was_not_made,
         FallbackPolicy::Always => allows_fallback,
     };
-    history.failures.iter().all(allows) && !history.stop_reason.blames_request && !history.failures.is_empty()
+    history.failures.iter().all(allows)
+        && history.stop_reason != StopReason::RequestAtFault
+        && !history.failures.is_empty()
 }
 
 /// True if a smaller image may follow this failure, for callers that accept that both images may be paid for.
-pub(super) const fn allows_fallback(failure: &AttemptFailure) -> bool {
+pub(super) fn allows_fallback(failure: &AttemptFailure) -> bool {
     was_not_made(failure) || may_be_lost(failure)
 }
 
 /// True if no image can have been made.
-const fn was_not_made(failure: &AttemptFailure) -> bool {
-    matches!(failure.class, FailureClass::N | FailureClass::F)
+fn was_not_made(failure: &AttemptFailure) -> bool {
+    matches!(failure.class(), AttemptClass::NothingDone | AttemptClass::ReportedFailed)
 }
 
 /// True if an image may have been made and was not received. False if the gateway stops or cannot store the image,
 /// because then it cannot make a smaller image either.
-const fn may_be_lost(failure: &AttemptFailure) -> bool {
-    matches!(failure.class, FailureClass::X)
+fn may_be_lost(failure: &AttemptFailure) -> bool {
+    failure.class() == AttemptClass::MaybePaid
         && !matches!(failure.cause, FailureCause::Cutoff | FailureCause::SpoolFailed)
 }
 
@@ -73,7 +77,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::gateway::flow::outcome::StopReason;
     use crate::gateway::rules;
 
     fn job(size: &str, quality: &str) -> Job {
@@ -103,8 +106,13 @@ mod tests {
     }
 
     /// Returns for each policy whether a fallback may follow these failures.
-    fn may_fall_back_by_policy(failures: &[(FailureClass, FailureCause)]) -> [bool; 3] {
-        let failures = failures.iter().map(|(class, cause)| AttemptFailure::new(*class, cause.clone())).collect();
+    fn may_fall_back_by_policy(failures: &[(AttemptClass, FailureCause)]) -> [bool; 3] {
+        let failures = failures.iter().map(|(class, cause)| {
+            let failure = AttemptFailure::new(cause.clone());
+            assert_eq!(failure.class(), *class);
+            failure
+        });
+        let failures = failures.collect();
         let history = AttemptHistory { failures, ..AttemptHistory::default() };
         [FallbackPolicy::Never, FallbackPolicy::Unpaid, FallbackPolicy::Always]
             .map(|fallback| may_fall_back(fallback, &history))
@@ -112,8 +120,11 @@ mod tests {
 
     #[test]
     fn the_policy_decides_after_which_failures_a_fallback_follows() {
-        let (n, f) = ((FailureClass::N, FailureCause::Unreachable), (FailureClass::F, FailureCause::Failed));
-        let lost = |cause| (FailureClass::X, cause);
+        let (n, f) = (
+            (AttemptClass::NothingDone, FailureCause::NoConnection),
+            (AttemptClass::ReportedFailed, FailureCause::Failed),
+        );
+        let lost = |cause| (AttemptClass::MaybePaid, cause);
         for unpaid in [&[n][..], &[f.clone(), f.clone()], &[f.clone(), f.clone(), f.clone()]] {
             assert_eq!(may_fall_back_by_policy(unpaid), [false, true, true], "{unpaid:?}");
         }
@@ -121,7 +132,7 @@ mod tests {
             assert_eq!(may_fall_back_by_policy(&[lost(cause.clone())]), [false, false, true], "{cause:?}");
             assert_eq!(may_fall_back_by_policy(&[f.clone(), lost(cause.clone())]), [false, false, true], "{cause:?}");
         }
-        let refused = || (FailureClass::R, FailureCause::Refused);
+        let refused = || (AttemptClass::Refused, FailureCause::ContentRefused);
         for never in [&[][..], &[refused()], &[lost(FailureCause::Timeout), refused()], &[lost(FailureCause::Cutoff)]] {
             assert_eq!(may_fall_back_by_policy(never), [false; 3], "{never:?}");
         }
@@ -130,9 +141,8 @@ mod tests {
 
     #[test]
     fn a_request_at_fault_has_no_fallback() {
-        let failures = vec![AttemptFailure::new(FailureClass::N, FailureCause::Forbidden); 2];
-        let stop = StopReason { blames_request: true, ..StopReason::default() };
-        let history = AttemptHistory { failures, stop_reason: stop, ..AttemptHistory::default() };
+        let failures = vec![AttemptFailure::new(FailureCause::ForbiddenToAccount); 2];
+        let history = AttemptHistory { failures, stop_reason: StopReason::RequestAtFault, ..AttemptHistory::default() };
         assert!(!may_fall_back(FallbackPolicy::Always, &history));
     }
 

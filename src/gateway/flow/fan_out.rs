@@ -14,18 +14,20 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
 use super::account_call;
-use super::attempt::{AttemptRound, JobSuccess, RoundOutcome};
 use super::attempt_context::AttemptContext;
 use super::attempt_deadlines::AttemptDeadlines;
 use super::attempt_history::AttemptHistory;
+use super::attempt_round::AttemptRound;
+use super::attempt_types::{JobSuccess, RoundOutcome};
+use super::caller_error::StopReason;
+use super::fan_out_branch::FanOutBranch;
 use super::fan_out_progress::FanOutProgress;
 use super::shared_record::SharedRecord;
-use crate::gateway::Gateway;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseRefusal};
+use crate::gateway::ledger::AttemptClass;
 use crate::gateway::relay::{SpooledImage, combine_images, spool_image};
 use crate::gateway::rules::{Job, TaskRef};
-use crate::gateway::spool::SpoolWriter;
-use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
 /// The state that all calls of one job share.
 struct FanOut<'a, 'r> {
@@ -49,16 +51,9 @@ struct FanOutState {
     is_simulated: bool,
 }
 
-/// The additional state of a round that makes one image of several.
-pub(super) struct FanOutBranch<'a> {
-    pub(super) progress: &'a FanOutProgress,
-    /// The writer of the image's spool file, which is opened before the call.
-    writer: Option<SpoolWriter>,
-}
-
 /// The result of the calls for one image.
 enum BranchOutcome {
-    Made { image: SpooledImage, simulated: bool },
+    Made { image: SpooledImage, is_simulated: bool },
     Failed(AttemptHistory),
 }
 
@@ -83,12 +78,12 @@ pub(super) async fn make_images(
     };
     let mut lease = Some(first);
     run_all((0..count).map(|_| Box::pin(fan_out.run_worker(lease.take())) as WorkerFuture<'_>).collect()).await;
-    let FanOutState { images, mut history, is_simulated: simulated, .. } =
+    let FanOutState { images, mut history, is_simulated } =
         fan_out.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    history.failures.sort_by_key(|failure| severity(failure.class));
+    history.failures.sort_by_key(AttemptFailure::class);
     if images.is_empty() {
-        if history.failures.is_empty() {
-            history.stop_reason.refusal.get_or_insert(LeaseRefusal::Busy);
+        if history.failures.is_empty() && history.stop_reason == StopReason::MoneyRules {
+            history.stop_reason = StopReason::NoLease(LeaseRefusal::Busy);
         }
         round.history.merge(history);
         return None;
@@ -101,22 +96,12 @@ pub(super) async fn make_images(
     Some(JobSuccess {
         proven,
         lease: None,
-        is_simulated: simulated,
+        is_simulated,
         missing_images: missing,
         fallback_job: None,
         was_tool_removed: false,
         failed_call_usage: None,
     })
-}
-
-/// Returns the severity of a failure class: the caller gets the error of the call that may have cost the most.
-const fn severity(class: FailureClass) -> u8 {
-    match class {
-        FailureClass::N => 0,
-        FailureClass::F => 1,
-        FailureClass::R => 2,
-        FailureClass::X => 3,
-    }
 }
 
 // === impl FanOut ===
@@ -152,12 +137,14 @@ impl FanOut<'_, '_> {
     fn add_branch_outcome(&self, branch_outcome: BranchOutcome) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match branch_outcome {
-            BranchOutcome::Made { image, simulated } => {
+            BranchOutcome::Made { image, is_simulated } => {
                 state.images.push(image);
-                state.is_simulated |= simulated;
+                state.is_simulated |= is_simulated;
             }
             BranchOutcome::Failed(history) => {
-                if history.stop_reason.blames_request || history.failures.last().is_some_and(would_repeat) {
+                if history.stop_reason == StopReason::RequestAtFault
+                    || history.failures.last().is_some_and(would_repeat)
+                {
                     self.progress.stop_new_calls();
                 }
                 state.history.merge(history);
@@ -172,7 +159,7 @@ impl FanOut<'_, '_> {
         round.branch = Some(FanOutBranch { progress: &self.progress, writer: None });
         // Requests of this job may already be at an upstream, so the job continues even if its caller leaves.
         let round_outcome = round.run(self.shared_record, lease, std::pin::pin!(std::future::pending())).await;
-        let Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated, .. }) = round_outcome else {
+        let Ok(RoundOutcome::ImageBegun { proven, lease, call, .. }) = round_outcome else {
             return BranchOutcome::Failed(history);
         };
         let Some(writer) = round.branch.as_mut().and_then(|branch| branch.writer.take()) else {
@@ -181,16 +168,16 @@ impl FanOut<'_, '_> {
         let spooled = tokio::select! {
             biased;
             spooled = spool_image(proven, writer) => spooled.map_err(account_call::classify_spool_error),
-            () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
+            () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureCause::Cutoff).into()),
         };
         match spooled {
             Ok(image) => {
                 self.progress.note_image_made(round.call_started.elapsed());
                 self.context.gateway.accounts().apply_feedback(&lease, AccountFeedback::Success).await;
-                BranchOutcome::Made { image, simulated }
+                BranchOutcome::Made { image, is_simulated: lease.endpoint().is_simulator() }
             }
             Err(failed_call) => {
-                round.record_failure(self.shared_record, call, &lease, failed_call).await;
+                round.handle_failure(self.shared_record, call, &lease, failed_call).await;
                 round.weaken_suspected_feedback().await;
                 BranchOutcome::Failed(history)
             }
@@ -201,50 +188,8 @@ impl FanOut<'_, '_> {
 /// True if the next image would fail in the same way, because the content is refused or the disk of the gateway is
 /// full.
 fn would_repeat(failure: &AttemptFailure) -> bool {
-    failure.class == FailureClass::R || failure.cause == FailureCause::SpoolFailed
-}
-
-// === impl FanOutBranch ===
-
-impl FanOutBranch<'_> {
-    /// Prepares a call after the wait for its slot. Returns true if the other calls allow it, there is time for an
-    /// image, and a spool file for the image is open.
-    pub(super) async fn prepare_call(&mut self, gateway: &Gateway, history: &mut AttemptHistory) -> bool {
-        if !self.progress.has_time_for_image() {
-            history.stop_reason.refusal = Some(LeaseRefusal::Busy);
-        }
-        if !self.progress.may_begin_image() {
-            return false;
-        }
-        if self.writer.is_none() {
-            self.writer = match gateway.spool().create_writer_within_free_space().await {
-                Ok(writer) => Some(writer),
-                Err(error) => {
-                    tracing::error!(%error, "an image cannot be stored on disk");
-                    history.add_failed_call(AttemptFailure::new(FailureClass::N, FailureCause::SpoolFailed).into());
-                    None
-                }
-            };
-        }
-        self.writer.is_some()
-    }
-}
-
-// === impl AttemptHistory ===
-
-impl AttemptHistory {
-    /// True if no attempt was made because every slot is taken.
-    fn is_only_busy(&self) -> bool {
-        self.failures.is_empty() && self.stop_reason.refusal == Some(LeaseRefusal::Busy)
-    }
-
-    /// Adds the failures of another history.
-    fn merge(&mut self, other: Self) {
-        self.charged_usage = crate::gateway::relay::sum_usage(self.charged_usage.take(), other.charged_usage);
-        self.failures.extend(other.failures);
-        self.stop_reason.refusal = other.stop_reason.refusal.or(self.stop_reason.refusal);
-        self.stop_reason.blames_request |= other.stop_reason.blames_request;
-    }
+    failure.class() == AttemptClass::Refused
+        || matches!(failure.cause, FailureCause::SpoolUnavailable | FailureCause::SpoolFailed)
 }
 
 type WorkerFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::attempt_deadlines::AttemptDeadlines;
 use super::attempt_history::{FAILED_CALL_BUDGET, counts_against_budget};
 use super::fallback_order;
-use crate::gateway::upstream::{AttemptFailure, FailureClass};
+use crate::gateway::ledger::AttemptClass;
+use crate::gateway::upstream::AttemptFailure;
 
 /// Before the first image is made, an image is expected to take `max_silence` divided by this number (our choice). A
 /// call that is cut off at the deadline of the job is paid for, and its image is lost.
@@ -29,7 +30,7 @@ struct FanOutProgressState {
     max_silence: Duration,
     /// The longest time of a call that gave an image.
     longest_success: Option<Duration>,
-    /// The longest time of a call whose failure is ambiguous (class X).
+    /// The longest time of a call whose failure is ambiguous (an image may have been paid for).
     longest_loss: Duration,
     /// The number of calls that gave no image and may have cost something.
     budget_spent: usize,
@@ -89,7 +90,7 @@ impl FanOutProgress {
         let mut state = self.lock();
         state.budget_spent += usize::from(counts_against_budget(failure));
         state.is_fallback_barred |= !fallback_order::allows_fallback(failure);
-        if failure.class == FailureClass::X {
+        if failure.class() == AttemptClass::MaybePaid {
             state.longest_loss = state.longest_loss.max(elapsed);
         }
     }
@@ -142,7 +143,7 @@ mod tests {
             max_silence,
             full_time: max_silence,
             complete_by: end,
-            has_fallback: false,
+            shares_time: false,
         })
     }
 
@@ -191,7 +192,7 @@ mod tests {
             max_silence,
             full_time: max_silence,
             complete_by: end,
-            has_fallback: true,
+            shares_time: true,
         });
         tokio::time::advance(TOTAL - max_silence / 2).await;
         assert!(progress.has_time_for_image());
@@ -203,17 +204,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fallbacks_follow_only_if_no_image_began_or_was_refused() {
-        let after = |classes: &[FailureClass]| {
+        let after = |classes: &[AttemptClass]| {
             let progress = new_progress(120);
-            let fail =
-                |class| progress.note_call_failed(&AttemptFailure::new(class, FailureCause::Timeout), Duration::ZERO);
+            let fail = |class| progress.note_call_failed(&AttemptFailure::of_class(class), Duration::ZERO);
             classes.iter().copied().for_each(fail);
             progress
         };
-        for classes in [&[][..], &[FailureClass::N], &[FailureClass::F, FailureClass::X]] {
+        for classes in [&[][..], &[AttemptClass::NothingDone], &[AttemptClass::ReportedFailed, AttemptClass::MaybePaid]]
+        {
             assert!(after(classes).may_fall_back(), "{classes:?}");
         }
-        assert!(!after(&[FailureClass::X, FailureClass::R]).may_fall_back());
+        assert!(!after(&[AttemptClass::MaybePaid, AttemptClass::Refused]).may_fall_back());
         let (with_image, stopped) = (after(&[]), after(&[]));
         with_image.note_image_begun();
         stopped.stop_new_calls();
@@ -222,7 +223,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_timeout_raises_the_expected_time_of_an_image() {
-        let (timeout, progress) = (AttemptFailure::new(FailureClass::X, FailureCause::Timeout), new_progress(120));
+        let (timeout, progress) = (AttemptFailure::new(FailureCause::Timeout), new_progress(120));
         progress.note_image_made(Duration::from_secs(10));
         progress.note_call_failed(&timeout, Duration::from_secs(120));
         tokio::time::advance(TOTAL - Duration::from_secs(100)).await;
@@ -232,12 +233,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_calls_share_one_budget() {
         let progress = new_progress(120);
-        let refused =
-            AttemptFailure { status: Some(429), ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
+        let refused = AttemptFailure { status: Some(429), ..AttemptFailure::new(FailureCause::NoConnection) };
         (0..20).for_each(|_| progress.note_call_failed(&refused, Duration::ZERO));
         assert!(progress.may_begin_image());
         (0..FAILED_CALL_BUDGET).for_each(|_| {
-            progress.note_call_failed(&AttemptFailure::new(FailureClass::F, FailureCause::Failed), Duration::ZERO);
+            progress.note_call_failed(&AttemptFailure::new(FailureCause::Failed), Duration::ZERO);
         });
         assert_eq!((progress.may_begin_image(), progress.budget_spent()), (false, FAILED_CALL_BUDGET));
     }

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio_util::sync::CancellationToken;
 
-use super::early_stream::EarlyStream;
+use super::request_failure::RequestFailure;
+use crate::error::Error;
 use crate::gateway::front::SchemaMarker;
 use crate::gateway::limits::LimitStatus;
 use crate::gateway::relay::{PacedBody, RelayBody};
@@ -45,7 +48,7 @@ pub(crate) enum GatewayAnswerBody {
     /// A stored answer, complete or still being written. The client must read it at the minimum rate.
     Stored(PacedBody<AnswerReader>),
     /// Heartbeats, followed by a body of one of the first two kinds or an error event.
-    Early(EarlyStream),
+    Early(UnsyncBoxBody<Bytes, AnswerBodyError>),
     /// The whole body, in memory.
     Whole(Bytes),
 }
@@ -69,15 +72,15 @@ impl GatewayAnswer {
     }
 
     /// Returns a stream that begins before its answer.
-    pub(super) fn from_early_stream(stream: EarlyStream) -> Self {
+    pub(super) fn from_early_stream(stream: impl Body<Data = Bytes, Error = AnswerBodyError> + Send + 'static) -> Self {
         let head = AnswerHead { status: 200, content_type: EVENTS_CONTENT_TYPE.to_owned(), headers: BTreeMap::new() };
-        Self { head, body: GatewayAnswerBody::Early(stream) }
+        Self { head, body: GatewayAnswerBody::Early(stream.boxed_unsync()) }
     }
 
     /// Marks the answer as a replay, which was not paid for again.
     pub(super) fn into_replayed(self) -> Self {
         let mut answer = self.with_replay_mark(true);
-        // They state what was left of the limits when the job began.
+        // The limit headers state what was left when the job began.
         answer.head.headers.retain(|name, _| !LimitStatus::is_header(name));
         answer
     }
@@ -90,7 +93,7 @@ impl GatewayAnswer {
 
     /// Adds the header with the changes that dialects made to the request, if there are any. It belongs to the request:
     /// a stored answer has none, and a stream that begins before its answer has it too.
-    pub(super) fn with_adapted_mark(mut self, adapted: Option<String>) -> Self {
+    fn with_adapted_mark(mut self, adapted: Option<String>) -> Self {
         self.head.headers.extend(adapted.map(|text| (ADAPTED_HEADER.to_owned(), text)));
         self
     }
@@ -120,9 +123,18 @@ impl RecordableAnswer for GatewayAnswer {
 // === impl OperationAnswer ===
 
 impl<T> OperationAnswer<T> {
-    /// The answer of a job, which relays or replays the body as its operation has it.
-    pub(super) const fn new(answer: GatewayAnswer) -> Self {
-        Self { answer, schema: SchemaMarker::of_relayed_answer() }
+    /// The answer of a job, which relays or replays the body as its operation has it, or the error of the job; either
+    /// states how dialects have adapted the request.
+    pub(super) fn from_result(
+        result: Result<GatewayAnswer, Error>,
+        adapted: Option<String>,
+    ) -> Result<Self, RequestFailure> {
+        match result {
+            Ok(answer) => {
+                Ok(Self { answer: answer.with_adapted_mark(adapted), schema: SchemaMarker::of_relayed_answer() })
+            }
+            Err(error) => Err(RequestFailure::new(error, adapted)),
+        }
     }
 }
 

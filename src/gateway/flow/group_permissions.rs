@@ -13,12 +13,13 @@ use crate::gateway::rules::{ResponseJob, StoredKind, UnjudgedPart};
 /// that is not on it, and for a prompt that is stored at the upstream. If it has a filter, returns 400 for what the filter
 /// cannot see. If it has either, returns 400 for what cannot be judged.
 pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
-    if gateway.allowed_text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
+    let policies = gateway.group(group);
+    if policies.text_models.as_ref().is_some_and(|models| models.iter().all(|model| model != job.model())) {
         return Err(Error::NotFound(MissingResource::Model(shorten_for_message(job.model()))));
     }
-    let (tools, filters) = (gateway.allowed_tools(group), gateway.filters().is_on(group));
+    let (tools, filters) = (policies.tools.as_deref(), gateway.filters().is_on(group));
     tools.map_or(Ok(()), |allowed| check_tools(allowed, job))?;
-    if filters && gateway.file_policy(group) == FilterFilePolicy::Refuse {
+    if filters && policies.filter_files == FilterFilePolicy::Refuse {
         check_files(job)?;
     }
     match job.contents().unjudged().filter(|_| filters || tools.is_some()) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::delivery::run_image_job;
+use super::image_job::answer_image_request;
 use super::{OperationAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
 use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
@@ -27,6 +27,5 @@ pub(crate) async fn edit_image(
         .await
         .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
     let adapted = job.adapted_text();
-    let answer = run_image_job(gateway, caller, options, job).await;
-    answer.map(OperationAnswer::new).map_err(|error| RequestFailure::new(error, adapted))
+    OperationAnswer::from_result(answer_image_request(gateway, caller, options, job).await, adapted)
 }

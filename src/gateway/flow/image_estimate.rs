@@ -65,7 +65,7 @@ async fn estimate_job(
         url_answer::check(&task)?;
     }
     request_limits::check(gateway, caller, TaskRef::from(&task))?;
-    if gateway.is_group_unusable(caller.group_name()) {
+    if gateway.group(caller.group_name()).problem.is_some() {
         return Err(Error::Unavailable);
     }
     let cost = CostEstimate::from(most);

@@ -123,7 +123,7 @@ async fn read_job<T: Send + 'static>(
 fn apply_rules(gateway: &Gateway, group: &str, text: &str) -> Result<(), Error> {
     if let FilterVerdict::Refused { rule } = gateway.filters().check(group, text) {
         tracing::info!(rule, group, "the content filter refuses a prompt");
-        return Err(Error::Upstream(UpstreamFault::Refused));
+        return Err(Error::Upstream(UpstreamFault::ContentRefused));
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ async fn moderate(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Er
         Ok(false) => Ok(()),
         Ok(true) => {
             tracing::info!(group, "the moderation service refuses a prompt");
-            Err(Error::Upstream(UpstreamFault::Refused))
+            Err(Error::Upstream(UpstreamFault::ContentRefused))
         }
         Err(error) => {
             let open = moderation.on_error == ModerationErrorPolicy::Open;

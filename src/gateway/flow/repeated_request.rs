@@ -12,12 +12,13 @@ use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::image_run::lookup_error;
 use super::job_context::JobContext;
-use super::{count_if_refused, count_repeat, early_stream};
+use super::job_run::run_job;
+use super::{answer_size, count_if_refused, count_repeat, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
 use crate::gateway::image_links::LINK_LIFETIME;
-use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, JobRegistration, RUN_WINDOW};
+use crate::gateway::replay::{AnswerReader, AnswerSource, AnswerSpace, ClaimOutcome, JobRegistration, RUN_WINDOW};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::work::Work;
 
@@ -54,7 +55,7 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
 /// The time that a plain request waits because its caller states it: at most the time limit of an image. If that is
 /// shorter than the answer deadline, the failure of the job is told before either.
 fn applied_wait(context: &JobContext) -> Option<Duration> {
-    let image_deadline = context.gateway.deadlines(context.caller.group_name()).image;
+    let image_deadline = context.gateway.group(context.caller.group_name()).deadlines.image;
     let longest = image_deadline.max(context.gateway.answer_deadline());
     context.options.preferred_wait.map(|wait| wait.min(longest))
 }
@@ -65,7 +66,7 @@ async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error>
     } else if context.options.counts_retries() && matches!(context.task, SharedTask::Images(_)) {
         answer_without_key(context, Instant::now() + NO_ANSWER_DEADLINE).await
     } else {
-        context.run(None).await
+        run_job(&context, None).await
     }
 }
 
@@ -94,10 +95,10 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
                     // Links to images in memory would end before they say.
                     claim.keep_in_memory();
                 }
-                let result = match context.reserve_answer_space().await {
+                let result = match reserve_answer_space(&context).await {
                     Ok(space) => {
                         space.into_iter().for_each(|space| claim.use_space(space));
-                        context.run(None).await
+                        run_job(&context, None).await
                     }
                     Err(error) => Err(error),
                 };
@@ -116,7 +117,7 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
 /// by itself gets the answer to the earlier request, and so does a retry after `image_in_progress`, on any node. Any other
 /// request begins a new job, which continues if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
-    let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
+    let (replay, registration) = (context.gateway.replay(), job_registration(&context).await);
     let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, &registration)).await;
     if let Some(answer) = earlier_answer.unwrap_or(Err(Error::InProgress))? {
         return Ok(answer);
@@ -124,10 +125,10 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     let (receiver, mut sender) = replay.register_job(&context.caller, context.task.clone(), registration);
     let (gateway, admission) = (Arc::clone(&context.gateway), context.options.admission().clone());
     let mut job = DetachableJob::new(async move {
-        let result = match context.reserve_answer_space().await {
+        let result = match reserve_answer_space(&context).await {
             Ok(space) => {
                 sender.use_space(space);
-                context.run(Some(&sender)).await
+                run_job(&context, Some(&sender)).await
             }
             Err(error) => Err(error),
         };
@@ -144,6 +145,36 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     match source? {
         AnswerSource::Direct(answer) => Ok(answer),
         AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader, &admission).await,
+    }
+}
+
+/// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
+/// called before the job begins. A stream is never stored while its caller reads it.
+async fn job_registration(context: &JobContext) -> JobRegistration {
+    let (request_id, marks_retries) = (context.options.request_id.clone(), context.options.marks_retries());
+    let link_window = context.wants_links().then_some(LINK_LIFETIME);
+    let registration = JobRegistration { request_id, marks_retries, fingerprint: None, link_window };
+    let registration = context.gateway.replay().with_fingerprint(&context.caller, &context.task, registration).await;
+    let marks_retries = marks_retries && !context.task.is_stream();
+    context.set_registration(JobRegistration { marks_retries, ..registration })
+}
+
+/// Reserves disk space for the answer, if it is delivered from the disk. An answer whose links cannot be kept has its
+/// images in base64, so it needs none.
+///
+/// # Errors
+///
+/// Returns the errors of [`AnswerStore::reserve_space`](crate::gateway::replay::AnswerStore::reserve_space) if the
+/// images must be stored.
+async fn reserve_answer_space(context: &JobContext) -> Result<Option<AnswerSpace>, Error> {
+    let SharedTask::Images(job) = &context.task else { return Ok(None) };
+    let is_needed = context.options.needs_stored_answer;
+    if !is_needed && !context.wants_links() {
+        return Ok(None);
+    }
+    match context.gateway.replay().reserve_space(context.options.admission(), answer_size::estimated_bytes(job)).await {
+        Err(error) if is_needed => Err(error),
+        reserved => Ok(reserved.ok()),
     }
 }
 

@@ -126,10 +126,10 @@ fn check_response_body(
     let error = match models.check_response(body.clone(), headers, received, &mut changes) {
         Ok(job) => return Ok(job),
         Err(Error::Invalid(rejection)) if rejection.param.as_deref().is_some_and(|param| param.contains(TOOLS)) => {
-            let mut helpful = ToolChanges::new(DialectSet::all());
+            let mut changes = ToolChanges::new(DialectSet::all());
             // Only a refused body is read a second time.
-            let checked = models.check_response(body, headers, received, &mut helpful).map(drop);
-            let helpful = |path: Option<&str>| helpful.dialects(path);
+            let checked = models.check_response(body, headers, received, &mut changes).map(drop);
+            let helpful = |path: Option<&str>| changes.dialects(path);
             match checked {
                 Ok(()) => add_advice(rejection, declared, Ok(()), helpful),
                 Err(Error::Invalid(other)) => add_advice(rejection, declared, Err(other), helpful),

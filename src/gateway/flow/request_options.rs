@@ -122,7 +122,7 @@ impl RequestOptions {
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.
     pub(super) fn fallback_policy(&self, gateway: &Gateway, caller: &Caller) -> FallbackPolicy {
-        self.fallback.unwrap_or_else(|| gateway.fallback_policy(caller.group_name()))
+        self.fallback.unwrap_or_else(|| gateway.group(caller.group_name()).fallback)
     }
 
     /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat

@@ -41,10 +41,7 @@ pub(crate) async fn create_response(
     let bounded = count_if_refused(gateway, &caller, strict_budget::bound(gateway, &caller, job));
     let job = bounded.map_err(|error| RequestFailure::new(error, adapted))?;
     let adapted = job.adapted_text();
-    match answer_job(gateway, caller, options, job).await {
-        Ok(answer) => Ok(OperationAnswer::new(answer.with_adapted_mark(adapted))),
-        Err(error) => Err(RequestFailure::new(error, adapted)),
-    }
+    OperationAnswer::from_result(answer_job(gateway, caller, options, job).await, adapted)
 }
 
 /// Runs a job that passed every rule, unless its group or a limit does not allow it.
@@ -70,7 +67,7 @@ async fn answer_job(
 /// Adds an image tool to the request of an agent, if the group says so. A limit that does not allow the tool must not
 /// refuse a request whose caller has not asked for an image.
 fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> ResponseJob {
-    if !gateway.injects_image_tool(caller.group_name()) || !job.may_inject_image_tool() {
+    if !gateway.group(caller.group_name()).inject_image_tool || !job.may_inject_image_tool() {
         return job;
     }
     let job = job.with_image_tool();

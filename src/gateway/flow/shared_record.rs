@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::gateway::accounts::{AccountEndpoint, UpstreamAccount};
+use crate::gateway::accounts::UpstreamAccount;
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
 
 /// The time for which a job waits until its next attempt is stored (our choice).
@@ -37,7 +37,7 @@ impl<'a> SharedRecord<'a> {
             if self.maybe_paid.load(Ordering::Relaxed) {
                 record.set_maybe_paid_twice();
             }
-            if matches!(account.endpoint(), AccountEndpoint::Simulator) {
+            if account.endpoint().is_simulator() {
                 record.note_simulated_attempt();
             }
             record.begin_attempt(account.name())

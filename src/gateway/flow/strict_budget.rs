@@ -3,7 +3,6 @@
 
 use chrono::Utc;
 
-use super::cost_estimate::{TOOL_CALLS_MAX, hosted_kinds};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::config::BudgetMode;
@@ -11,11 +10,16 @@ use crate::gateway::keys::Caller;
 use crate::gateway::prices::MAX_OUTPUT_TOKENS;
 use crate::gateway::rules::ResponseJob;
 
+/// The number of tools that a text model calls at most for one response (our choice). A request may state a larger number.
+pub(super) const TOOL_CALLS_MAX: u64 = 10;
+/// The type of an image tool.
+const IMAGE_TOOL: &str = "image_generation";
+
 /// True if the group of a caller has strict budgets, and a budget applies to the caller.
 pub(super) fn applies(gateway: &Gateway, caller: &Caller) -> bool {
     let group = caller.group_name();
     let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(group)];
-    gateway.response_budget(group).mode == BudgetMode::Strict
+    gateway.group(group).response_budget.mode == BudgetMode::Strict
         && limits.into_iter().flatten().any(|limits| limits.budget.is_some())
 }
 
@@ -51,4 +55,9 @@ fn first_unbounded(job: &ResponseJob, is_priced: impl Fn(&str) -> bool) -> Optio
     let stored = contents.stored().first().map(|stored| (stored.path.clone(), "the content is stored at the upstream"));
     let unjudged = contents.unjudged().map(|part| (part.path.clone(), part.reason));
     tool.or(address).or(stored).or(unjudged)
+}
+
+/// Returns the types of the tools that the upstream runs, without image tools.
+pub(super) fn hosted_kinds(job: &ResponseJob) -> impl Iterator<Item = &str> {
+    job.hosted_tools().iter().map(|tool| tool.kind.as_str()).filter(|kind| *kind != IMAGE_TOOL)
 }

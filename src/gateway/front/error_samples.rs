@@ -101,7 +101,7 @@ fn reasons() -> Vec<RejectionReason> {
 
 fn faults() -> Vec<UpstreamFault> {
     samples![UpstreamFault:
-        UpstreamFault::Refused => UpstreamFault::Refused,
+        UpstreamFault::ContentRefused => UpstreamFault::ContentRefused,
         UpstreamFault::NoImage => UpstreamFault::NoImage,
         UpstreamFault::AsyncTask => UpstreamFault::AsyncTask,
         UpstreamFault::ImageByAddress => UpstreamFault::ImageByAddress,
@@ -113,10 +113,10 @@ fn faults() -> Vec<UpstreamFault> {
         UpstreamFault::Timeout => UpstreamFault::Timeout,
         UpstreamFault::Mismatch => UpstreamFault::Mismatch,
         UpstreamFault::Unknown => UpstreamFault::Unknown,
-        UpstreamFault::Rejected => UpstreamFault::Rejected,
+        UpstreamFault::RequestRejected => UpstreamFault::RequestRejected,
         UpstreamFault::Quota => UpstreamFault::Quota,
         UpstreamFault::Credentials => UpstreamFault::Credentials,
-        UpstreamFault::Unreachable => UpstreamFault::Unreachable,
+        UpstreamFault::NothingDone => UpstreamFault::NothingDone,
     ]
 }
 

@@ -17,6 +17,7 @@ use crate::gateway::money::Usd;
 use crate::gateway::prices::{Cost, CurrentPrices};
 use crate::gateway::store::{BindingDigest, CostBasis};
 use crate::gateway::telemetry::Metrics;
+use crate::wire::admin::types::RecordReason;
 
 /// The maximum time for which the end of an answer waits until its record is durable (our choice).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct JobOutcome {
     state: JobState,
     error_code: Option<String>,
-    error_reason: Option<&'static str>,
+    error_reason: Option<RecordReason>,
     error_detail: Option<String>,
 }
 
@@ -57,8 +58,8 @@ impl JobOutcome {
         Self::new(JobState::Interrupted, error_code)
     }
 
-    /// Adds the reason: a fixed word of the gateway, and the part of the upstream's message that is safe to show.
-    pub(crate) fn with_reason(self, reason: &'static str, detail: Option<String>) -> Self {
+    /// Adds the reason, and the part of the upstream's message that is safe to show.
+    pub(crate) fn with_reason(self, reason: RecordReason, detail: Option<String>) -> Self {
         Self { error_reason: Some(reason), error_detail: detail.map(Record::truncate_text), ..self }
     }
 
@@ -133,7 +134,7 @@ impl OpenRecordState {
         }
         self.record.state = outcome.state;
         self.record.error_code = outcome.error_code;
-        self.record.error_reason = outcome.error_reason.map(str::to_owned);
+        self.record.error_reason = outcome.error_reason.map(|reason| reason.as_str().to_owned());
         self.record.error_detail = outcome.error_detail;
         self.record.latency_ms = Some(milliseconds_since(self.started));
         self.record.missing = self.record.count_missing();
@@ -199,7 +200,7 @@ impl OpenRecord {
         entry.record.account = Some(account.to_owned());
         let attempt = AttemptEntry {
             account: account.to_owned(),
-            class: Some(AttemptClass::X),
+            class: Some(AttemptClass::MaybePaid),
             status: None,
             latency_ms: None,
             upstream_request_id: None,

@@ -136,7 +136,7 @@ async fn a_record_describes_its_job() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
     let first = open.begin_attempt("primary");
-    open.end_attempt(first, Some(AttemptClass::N), Some(429));
+    open.end_attempt(first, Some(AttemptClass::NothingDone), Some(429));
     let second = open.begin_attempt("second");
     open.end_attempt(second, None, Some(200));
     let (size, output_format) = (Some("1024x1024".to_owned()), Some("png".to_owned()));
@@ -151,7 +151,8 @@ async fn a_record_describes_its_job() {
     assert_eq!(record.state, JobState::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
     let summary = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
-    let expected = [("primary".to_owned(), Some(AttemptClass::N), Some(429)), ("second".to_owned(), None, Some(200))];
+    let expected =
+        [("primary".to_owned(), Some(AttemptClass::NothingDone), Some(429)), ("second".to_owned(), None, Some(200))];
     assert_eq!(record.attempts.iter().map(summary).collect::<Vec<_>>(), expected);
     assert_eq!((record.usage, record.host_usage, record.cost_usd), (usage(409), usage(80), None));
     assert_eq!((record.image_model.as_deref(), record.host_model.as_deref()), (Some("gpt-image-2"), Some("gpt-5.5")));
@@ -182,7 +183,10 @@ async fn an_attempt_that_is_running_when_the_job_ends_is_ambiguous() {
     fixture.ledger.drain().await;
     let record = fixture.record().await;
     assert_eq!((record.state, record.account.as_deref()), (JobState::Cancelled, Some("primary")));
-    assert_eq!(record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(), [Some(AttemptClass::X)]);
+    assert_eq!(
+        record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(),
+        [Some(AttemptClass::MaybePaid)]
+    );
 }
 
 #[tokio::test]

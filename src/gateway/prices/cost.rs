@@ -162,7 +162,7 @@ fn is_left(record: &Record) -> bool {
 
 /// True if a call of this class ended without a count of its tokens, although it may have been charged.
 const fn may_have_cost(class: Option<AttemptClass>) -> bool {
-    matches!(class, Some(AttemptClass::X | AttemptClass::O))
+    matches!(class, Some(AttemptClass::MaybePaid | AttemptClass::OutputBegun))
 }
 
 // === impl PriceFigures ===

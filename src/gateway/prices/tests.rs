@@ -192,8 +192,10 @@ fn a_response_costs_its_text_model_and_its_images() {
 
 #[test]
 fn a_failure_costs_the_tokens_that_were_counted_for_it() {
-    use AttemptClass::{F, N, R};
-    for (state, class) in [(JobState::Failed, N), (JobState::Failed, F), (JobState::Refused, R)] {
+    use AttemptClass::{NothingDone, Refused, ReportedFailed};
+    for (state, class) in
+        [(JobState::Failed, NothingDone), (JobState::Failed, ReportedFailed), (JobState::Refused, Refused)]
+    {
         assert_exact(&failed_record(state, &[class]), 0);
         let counted = Record { usage: Some(usage(17, 0, 50)), ..failed_record(state, &[class]) };
         assert_exact(&counted, 85 + 1_500);
@@ -203,16 +205,18 @@ fn a_failure_costs_the_tokens_that_were_counted_for_it() {
 
 #[test]
 fn a_call_that_broke_off_counts_as_the_most_that_it_can_cost() {
-    use AttemptClass::{N, O, X};
+    use AttemptClass::{MaybePaid, NothingDone, OutputBegun};
     let most = micros(211_000);
-    for (state, class) in [(JobState::Cancelled, X), (JobState::Interrupted, X), (JobState::Interrupted, O)] {
-        let record = failed_record(state, &[N, class]);
+    for (state, class) in
+        [(JobState::Cancelled, MaybePaid), (JobState::Interrupted, MaybePaid), (JobState::Interrupted, OutputBegun)]
+    {
+        let record = failed_record(state, &[NothingDone, class]);
         assert_estimated(&record, most, 211_000, CostReason::Interrupted);
         assert_unknown(&record, CostReason::Interrupted);
     }
     // A fallback whose larger image may have been charged too.
     let mut fallback = image_record(usage(17, 0, 196));
-    fallback.attempts = vec![attempt(Some(X)), attempt(None)];
+    fallback.attempts = vec![attempt(Some(MaybePaid)), attempt(None)];
     assert_estimated(&fallback, most, 5_965 + 211_000, CostReason::Interrupted);
     // The caller left, and the upstream's answer was read to its end.
     let read_to_end = Record { state: JobState::Cancelled, ..image_record(usage(17, 0, 196)) };
@@ -224,7 +228,7 @@ fn an_answer_that_broke_off_after_an_image_counts_once() {
     let broken = Record {
         state: JobState::Interrupted,
         usage: None,
-        attempts: vec![attempt(Some(AttemptClass::O))],
+        attempts: vec![attempt(Some(AttemptClass::OutputBegun))],
         ..image_record(TokenUsage::default())
     };
     assert_estimated(&broken, micros(211_000), 211_000, CostReason::Interrupted);
@@ -280,7 +284,8 @@ fn a_call_without_token_counts_among_others_counts_as_its_share_of_the_most() {
     assert_estimated(&record, micros(30_000), 100 + 11_760 + 10_000, CostReason::NoUsage);
     assert_unknown(&record, CostReason::NoUsage);
     assert_exact(&Record { usage: Some(usage(20, 0, 392)), ..record.clone() }, 100 + 11_760);
-    let broken = Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::O))], ..record };
+    let broken =
+        Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::OutputBegun))], ..record };
     assert_estimated(&broken, micros(30_000), 100 + 11_760 + 30_000, CostReason::Interrupted);
 }
 
@@ -315,8 +320,11 @@ fn an_image_can_have_a_price_of_its_own() {
     let with_tokens = PriceFigures { image_output: Some(usd(30.0)), ..free };
     let estimate = (micros(500_000), CostBasis::Estimated, Some(CostReason::NoUsage));
     assert_eq!(outcome(&per_image(with_tokens).cost_with(&two_images, micros(500_000))), estimate);
-    let broken =
-        Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::O))], ..two_images.clone() };
+    let broken = Record {
+        state: JobState::Interrupted,
+        attempts: vec![attempt(Some(AttemptClass::OutputBegun))],
+        ..two_images.clone()
+    };
     let estimate = (micros(80_000), CostBasis::Estimated, Some(CostReason::Interrupted));
     assert_eq!(outcome(&only_images.cost_with(&broken, micros(80_000))), estimate);
     let with_text = per_image(PriceFigures { per_image: Some(usd(0.04)), ..text_figures(5.0, 1.0, 0.0) });

@@ -59,7 +59,7 @@ pub(super) trait AnswerSource: std::fmt::Debug + Send {
     }
 
     /// True if the answer is not read to its end without its caller, who may have been too slow.
-    fn ends_with_caller(&self, is_too_slow: bool) -> bool {
+    fn stops_when_caller_leaves(&self, is_too_slow: bool) -> bool {
         let _ = is_too_slow;
         false
     }
@@ -274,7 +274,7 @@ impl AnswerSource for UpstreamRelay {
         self.encoder.heartbeat(self.decoder.form())
     }
 
-    fn ends_with_caller(&self, is_too_slow: bool) -> bool {
+    fn stops_when_caller_leaves(&self, is_too_slow: bool) -> bool {
         self.is_stream && !(is_too_slow && self.is_image_answer)
     }
 }

@@ -118,7 +118,7 @@ impl RelayBody {
     fn detach_caller(&mut self, is_too_slow: bool) {
         let state = std::mem::replace(&mut self.state, RelayBodyState::Ended);
         match (state, self.on_end.take()) {
-            (RelayBodyState::Relaying(relay), Some(on_end)) if relay.ends_with_caller(is_too_slow) => {
+            (RelayBodyState::Relaying(relay), Some(on_end)) if relay.stops_when_caller_leaves(is_too_slow) => {
                 let summary = relay.summary();
                 // The drop closes the connection to the upstream at once.
                 drop(relay);

@@ -4,6 +4,7 @@
 use super::answer_relay::{AnswerSource, UpstreamRelay};
 use super::event::AnswerWithoutImage;
 use super::relay_error::RelayError;
+use crate::gateway::upstream::FailureCause;
 use crate::image::{ImageProperties, OtherContent};
 use crate::tables::HOLD_BEFORE_PROOF_BYTES;
 
@@ -15,18 +16,21 @@ const PROPERTIES_HOLD_BYTES: usize = 32 * 1024;
 pub(crate) enum ProofError {
     /// A complete answer without an image.
     NoImage(Box<AnswerWithoutImage>),
-    /// The answer has a syntax error or is incomplete, or too many bytes came before any image.
-    Malformed,
-    /// The connection broke.
-    Broken,
-    /// The upstream did not send in time.
-    Timeout,
+    /// The answer broke off, has a syntax error, or came too late.
+    Unusable(FailureCause),
 }
 
 /// A proven answer, which a [`super::RelayBody`] can deliver.
 #[derive(Debug)]
 pub(crate) struct ProvenAnswer {
     pub(super) source: Box<dyn AnswerSource>,
+}
+
+// === impl ProofError ===
+
+impl ProofError {
+    /// The answer has a syntax error or is incomplete, or too many bytes came before any image.
+    const MALFORMED: Self = Self::Unusable(FailureCause::NoImage);
 }
 
 // === impl ProvenAnswer ===
@@ -59,7 +63,7 @@ impl UpstreamRelay {
                 return self.check_content();
             }
             if bytes_before_proof > HOLD_BEFORE_PROOF_BYTES && self.is_buffered_before_proof() {
-                return Err(ProofError::Malformed);
+                return Err(ProofError::MALFORMED);
             }
             match std::future::poll_fn(|cx| self.poll_read(cx)).await {
                 Ok(Some(length)) if is_proven => bytes_since_proof += length,
@@ -76,20 +80,20 @@ impl UpstreamRelay {
 
     /// A page or JSON in place of an image is no image.
     fn check_content(&self) -> Result<(), ProofError> {
-        if self.other_content() == Some(OtherContent::Text) { Err(ProofError::Malformed) } else { Ok(()) }
+        if self.other_content() == Some(OtherContent::Text) { Err(ProofError::MALFORMED) } else { Ok(()) }
     }
 
     fn proof_error(&self, error: RelayError) -> ProofError {
         match error {
             RelayError::UpstreamFailed | RelayError::Incomplete => self.no_image(),
-            RelayError::Malformed(_) | RelayError::TooLarge | RelayError::SpoolUnreadable => ProofError::Malformed,
-            RelayError::Connection | RelayError::Cutoff => ProofError::Broken,
-            RelayError::Timeout | RelayError::CallerTooSlow => ProofError::Timeout,
+            RelayError::Malformed(_) | RelayError::TooLarge | RelayError::SpoolUnreadable => ProofError::MALFORMED,
+            RelayError::Connection | RelayError::Cutoff => ProofError::Unusable(FailureCause::Broken),
+            RelayError::Timeout | RelayError::CallerTooSlow => ProofError::Unusable(FailureCause::Timeout),
         }
     }
 
     fn no_image(&self) -> ProofError {
-        self.without_image().map_or(ProofError::Malformed, |answer| ProofError::NoImage(Box::new(answer)))
+        self.without_image().map_or(ProofError::MALFORMED, |answer| ProofError::NoImage(Box::new(answer)))
     }
 
     /// Returns the proven answer; to be called after [`Self::read_until_proven`] has succeeded.

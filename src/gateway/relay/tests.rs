@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::fixtures::{PNG_HEAD, RelayOutcomes, broken_body, channel_body, pieces, timeouts};
 use super::*;
-use crate::gateway::upstream::ReplyBody;
+use crate::gateway::upstream::{FailureCause, ReplyBody};
 use crate::image::Format;
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
@@ -91,18 +91,27 @@ async fn an_answer_without_an_image_never_begins() {
         assert!(matches!(prove(pieces(body, 7), requested_answer(1)).await, Err(ProofError::NoImage(_))), "{body}");
     }
     for body in ["<html></html>", r#"{"data":["#, "", r#"{"data":[]}x"#] {
-        assert!(matches!(prove(pieces(body, 7), requested_answer(1)).await, Err(ProofError::Malformed)), "{body}");
+        assert!(
+            matches!(
+                prove(pieces(body, 7), requested_answer(1)).await,
+                Err(ProofError::Unusable(FailureCause::NoImage))
+            ),
+            "{body}"
+        );
     }
     assert!(matches!(
         prove(broken_body(r#"{"created":1,"#, usize::MAX), requested_answer(1)).await,
-        Err(ProofError::Broken)
+        Err(ProofError::Unusable(FailureCause::Broken))
     ));
 }
 
 #[tokio::test]
 async fn too_many_bytes_before_any_image_are_an_error() {
     let body = format!(r#"{{"x":"{}""#, "a".repeat(600 * 1024));
-    assert!(matches!(prove(pieces(&body, 4096), requested_answer(1)).await, Err(ProofError::Malformed)));
+    assert!(matches!(
+        prove(pieces(&body, 4096), requested_answer(1)).await,
+        Err(ProofError::Unusable(FailureCause::NoImage))
+    ));
 }
 
 #[tokio::test]
@@ -301,7 +310,10 @@ async fn events_without_an_image_never_begin() {
     // The event states neither a failure nor a reason, so it may be about an image that was made.
     let result = prove(pieces(empty, 9), streaming(0)).await;
     assert!(matches!(result, Err(ProofError::NoImage(answer)) if answer.has_image_substitute));
-    assert!(matches!(prove(broken_body(": hi\n\n", usize::MAX), streaming(0)).await, Err(ProofError::Broken)));
+    assert!(matches!(
+        prove(broken_body(": hi\n\n", usize::MAX), streaming(0)).await,
+        Err(ProofError::Unusable(FailureCause::Broken))
+    ));
 }
 
 #[tokio::test(start_paused = true)]

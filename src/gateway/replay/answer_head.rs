@@ -35,15 +35,15 @@ pub(super) fn is_final(error: &Error) -> bool {
     match error {
         Error::ModelText(fault, _) => is_final(&Error::Upstream(*fault)),
         Error::Upstream(
-            UpstreamFault::Unreachable
+            UpstreamFault::NothingDone
             | UpstreamFault::Failed
             | UpstreamFault::NotOffered
-            | UpstreamFault::Rejected
+            | UpstreamFault::RequestRejected
             | UpstreamFault::Quota
             | UpstreamFault::Credentials,
         ) => false,
         Error::Upstream(
-            UpstreamFault::Refused
+            UpstreamFault::ContentRefused
             | UpstreamFault::NoImage
             | UpstreamFault::AsyncTask
             | UpstreamFault::ImageByAddress
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn an_error_that_may_be_retried_is_not_final() {
         for fault in [
-            UpstreamFault::Refused,
+            UpstreamFault::ContentRefused,
             UpstreamFault::NoImage,
             UpstreamFault::Broken,
             UpstreamFault::Timeout,
@@ -107,7 +107,7 @@ mod tests {
             assert!(is_final(&Error::Upstream(fault)), "{fault:?}");
         }
         for error in
-            [Error::Upstream(UpstreamFault::Unreachable), Error::Unavailable, Error::RateLimited { retry_after: 1 }]
+            [Error::Upstream(UpstreamFault::NothingDone), Error::Unavailable, Error::RateLimited { retry_after: 1 }]
         {
             assert!(error.should_retry() && !is_final(&error), "{error:?}");
         }

@@ -220,7 +220,7 @@ async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
         };
         let with_account = Record { account: Some("primary".to_owned()), ..running_record("r1") };
         let without_account = Record { account: None, ..running_record("r2") };
-        let attempts = vec![attempt("primary", AttemptClass::N), attempt("second", AttemptClass::X)];
+        let attempts = vec![attempt("primary", AttemptClass::NothingDone), attempt("second", AttemptClass::MaybePaid)];
         let with_attempts = Record { attempts, maybe_paid_twice: true, ..running_record("r3") };
         let opens = [&with_account, &without_account, &with_attempts].map(RowWrite::Open);
         write(&*store, &opens).await;
@@ -229,7 +229,10 @@ async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
         let records = all_records(&*store).await;
         assert_eq!(records.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
         let attempts: Vec<_> = records.into_iter().map(|record| record.attempts).collect();
-        assert_eq!(attempts, [vec![attempt("primary", AttemptClass::X)], vec![], with_attempts.attempts.clone()]);
+        assert_eq!(
+            attempts,
+            [vec![attempt("primary", AttemptClass::MaybePaid)], vec![], with_attempts.attempts.clone()]
+        );
     }
 }
 

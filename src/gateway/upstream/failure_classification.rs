@@ -1,4 +1,4 @@
-//! Classifies an upstream's error under the money rules: its class and its cause.
+//! Classifies an upstream's error under the money rules: its cause, and with it its class.
 //!
 //! The module does no I/O except reading the clock. The table of classes is that of the money rules. The forms of
 //! refusals and usage limits are those of the contract, and those that real upstreams and compatible servers were seen
@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
-use super::reply::{AttemptFailure, BoundContext, FailureCause, FailureClass};
+use super::failure_cause::{AttemptFailure, BoundContext, FailureCause};
 use crate::gateway::config::FailurePhrases;
 use crate::tables::IMAGE_EDIT_FIELDS;
 use answer_signals::AnswerSignals;
@@ -102,10 +102,10 @@ pub(super) fn classify_status(
     fault_scope: FaultScope<'_>,
 ) -> AttemptFailure {
     let error = body.and_then(error_object);
-    let (class, cause) = classify_error(status, headers, error, fault_scope);
+    let cause = classify_error(status, headers, error, fault_scope);
     let upstream_message =
         error.and_then(|error| message_redaction::redact_message(&cause, error_detail(error).as_deref()));
-    AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(status.as_u16()) }
+    AttemptFailure { upstream_message, ..AttemptFailure::new(cause).with_status(status.as_u16()) }
 }
 
 /// Returns the body of an error as an object; some upstreams send a list that contains it.
@@ -118,10 +118,10 @@ fn classify_error(
     headers: &HeaderMap,
     body: Option<&Map<String, Value>>,
     fault_scope: FaultScope<'_>,
-) -> (FailureClass, FailureCause) {
+) -> FailureCause {
     let mut signals = body.map(|body| AnswerSignals::from_members(body, fault_scope.phrases)).unwrap_or_default();
     if signals.is_refused {
-        return (FailureClass::R, FailureCause::Refused);
+        return FailureCause::ContentRefused;
     }
     let (status, detail) = (status.as_u16(), body.and_then(error_detail));
     let is_statement = status >= 400 && status != 401 && !(status >= 500 && body.is_some_and(has_usage));
@@ -138,35 +138,31 @@ fn classify_error(
     }
     match status {
         // A 401 is about the account's own credentials, whatever the body says.
-        401 => (FailureClass::N, FailureCause::Unreachable),
+        401 => FailureCause::CredentialsRefused,
         429 => classify_account_limit(&signals, headers, body),
-        400 | 403 | 413 | 415 | 422 | 500 | 503 if signals.reads_like_refusal() => {
-            (FailureClass::R, FailureCause::Refused)
-        }
+        400 | 403 | 413 | 415 | 422 | 500 | 503 if signals.reads_like_refusal() => FailureCause::ContentRefused,
         400 | 413 | 415 | 422 => classify_rejection(detail.as_deref(), &signals, fault_scope),
-        402 => (FailureClass::N, FailureCause::Unfit),
+        402 => FailureCause::AccountUnpaid,
         // A file, a store or an earlier response does not exist at this account; another account may have it.
         404 if fault_scope.is_body_from_caller && body.is_some() => {
             match classify_rejection(detail.as_deref(), &signals, fault_scope) {
-                (_, FailureCause::Rejected { param: None, message }) => declined_failure(&message),
+                FailureCause::InvalidRequest { param: None, message } => declined_failure(&message),
                 failure => failure,
             }
         }
-        404 | 410 => (FailureClass::N, FailureCause::NotOffered),
-        405 if body.is_some() => (FailureClass::N, FailureCause::NotOffered),
+        404 | 410 => FailureCause::NotOffered,
+        405 if body.is_some() => FailureCause::NotOffered,
         // The account may not use this model. A caller who names it must not cause a cooldown of the account.
-        403 if signals.mentions_account() && signals.mentions_model => {
-            (FailureClass::N, unknown_model_cause(fault_scope))
-        }
-        403 if signals.mentions_account() => (FailureClass::N, FailureCause::Unreachable),
-        403 if body.is_some() => (FailureClass::N, FailureCause::Forbidden),
+        403 if signals.mentions_account() && signals.mentions_model => unknown_model_cause(fault_scope),
+        403 if signals.mentions_account() => FailureCause::CredentialsRefused,
+        403 if body.is_some() => FailureCause::ForbiddenToAccount,
         // A page that does not come from the upstream's API: a firewall in front of the API blocks the request.
-        403 | 405 => (FailureClass::N, FailureCause::Blocked),
-        451 => (FailureClass::R, FailureCause::Refused),
+        403 | 405 => FailureCause::BlockedByFirewall,
+        451 => FailureCause::ContentRefused,
         // A well-formed error without tokens: the upstream itself states that nothing was made.
-        500 | 503 if detail.is_some() && !body.is_some_and(has_usage) => (FailureClass::F, FailureCause::Failed),
-        504 | 524 => (FailureClass::X, FailureCause::Timeout),
-        _ => (FailureClass::X, FailureCause::Broken),
+        500 | 503 if detail.is_some() && !body.is_some_and(has_usage) => FailureCause::Failed,
+        504 | 524 => FailureCause::Timeout,
+        _ => FailureCause::Broken,
     }
 }
 
@@ -177,27 +173,25 @@ fn classify_statement(
     body: Option<&Map<String, Value>>,
     is_oversized: bool,
     fault_scope: FaultScope<'_>,
-) -> Option<(FailureClass, FailureCause)> {
+) -> Option<FailureCause> {
     Some(match signals {
-        _ if signals.unknown_model && !signals.is_account_limit() => {
-            (FailureClass::N, unknown_model_cause(fault_scope))
-        }
+        _ if signals.unknown_model && !signals.is_account_limit() => unknown_model_cause(fault_scope),
         _ if is_oversized => declined_failure(TOO_LARGE_MESSAGE),
         _ if signals.is_account_limit() || signals.overloaded => classify_account_limit(signals, headers, body),
-        _ if signals.misses_tool && !fault_scope.is_body_from_caller => (FailureClass::N, FailureCause::NotOffered),
-        _ if signals.forbidden => (FailureClass::N, FailureCause::Forbidden),
+        _ if signals.misses_tool && !fault_scope.is_body_from_caller => FailureCause::NotOffered,
+        _ if signals.forbidden => FailureCause::ForbiddenToAccount,
         _ if signals.picture_fault => picture_failure(body.and_then(error_detail).as_deref(), fault_scope),
         _ => return None,
     })
 }
 
 /// Classifies a picture of the caller that cannot be used: no account could use it.
-fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: FaultScope<'_>) -> (FailureClass, FailureCause) {
+fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: FaultScope<'_>) -> FailureCause {
     let stated = detail.and_then(|detail| detail.get("param")).and_then(Value::as_str);
     let pictures = if fault_scope.is_body_from_caller { "input" } else { "image" };
     let param = Some(stated.filter(|param| fault_scope.is_parameter(param)).unwrap_or(pictures).to_owned());
     let message = safe_message(detail).unwrap_or_else(|| PICTURE_MESSAGE.to_owned());
-    (FailureClass::R, FailureCause::Rejected { param, message })
+    FailureCause::InvalidRequest { param, message }
 }
 
 /// Classifies the rejection of context that belongs to another account: the upstream has read it before it did anything.
@@ -205,16 +199,16 @@ fn bound_context_failure(
     signals: &AnswerSignals,
     detail: Option<&Map<String, Value>>,
     fault_scope: FaultScope<'_>,
-) -> (FailureClass, FailureCause) {
+) -> FailureCause {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let param = text("param").filter(|param| fault_scope.is_parameter(param)).map(str::to_owned);
     let message = safe_message(detail).unwrap_or_else(|| DECLINED_MESSAGE.to_owned());
     let kind = signals.bound_context.unwrap_or(BoundContext::Stored);
-    (FailureClass::N, FailureCause::BoundElsewhere { kind, param, message })
+    FailureCause::BoundElsewhere { kind, param, message }
 }
 
-fn declined_failure(message: &str) -> (FailureClass, FailureCause) {
-    (FailureClass::N, FailureCause::Declined { message: message.to_owned() })
+fn declined_failure(message: &str) -> FailureCause {
+    FailureCause::RejectedByAccount { message: message.to_owned() }
 }
 
 /// Returns the cause for an unknown model. The rules have checked the model of an image job, but not that of a
@@ -228,14 +222,13 @@ fn classify_account_limit(
     signals: &AnswerSignals,
     headers: &HeaderMap,
     body: Option<&Map<String, Value>>,
-) -> (FailureClass, FailureCause) {
+) -> FailureCause {
     let wait = || stated_wait::parse_wait(headers, body, stated_wait::unix_now());
-    let cause = match (signals.unfit, signals.exhausted) {
-        (true, _) => FailureCause::Unfit,
+    match (signals.unfit, signals.exhausted) {
+        (true, _) => FailureCause::AccountUnpaid,
         (false, true) => FailureCause::Exhausted { wait: wait() },
         (false, false) => FailureCause::Throttled { wait: wait() },
-    };
-    (FailureClass::N, cause)
+    }
 }
 
 /// Returns the object that describes the error: under `error`, under `response`, or the whole body if it is flat.
@@ -272,23 +265,18 @@ fn classify_rejection(
     detail: Option<&Map<String, Value>>,
     signals: &AnswerSignals,
     fault_scope: FaultScope<'_>,
-) -> (FailureClass, FailureCause) {
+) -> FailureCause {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let safe_message = safe_message(detail);
-    let reject = |param: Option<&str>, message| {
-        (FailureClass::R, FailureCause::Rejected { param: param.map(str::to_owned), message })
-    };
+    let reject =
+        |param: Option<&str>, message| FailureCause::InvalidRequest { param: param.map(str::to_owned), message };
     match text("param") {
         Some(param) if fault_scope.is_parameter(param) => {
             let message = safe_message.unwrap_or_else(|| format!("The upstream rejected the parameter '{param}'."));
             reject(Some(param), message)
         }
-        param if signals.mentions_account() || param.is_some_and(is_account_parameter) => {
-            (FailureClass::N, FailureCause::Unreachable)
-        }
-        _ if detail.is_some_and(|detail| names_gateway_member(detail, fault_scope)) => {
-            (FailureClass::N, FailureCause::NotOffered)
-        }
+        param if signals.mentions_account() || param.is_some_and(is_account_parameter) => FailureCause::AccountFault,
+        _ if detail.is_some_and(|detail| names_gateway_member(detail, fault_scope)) => FailureCause::NotOffered,
         None if signals.invalid_request => reject(None, safe_message.unwrap_or_else(|| DECLINED_MESSAGE.to_owned())),
         Some(_) | None => declined_failure(safe_message.as_deref().unwrap_or(DECLINED_MESSAGE)),
     }

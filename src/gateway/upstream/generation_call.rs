@@ -9,9 +9,10 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
+use super::failure_cause::{AttemptFailure, FailureCause};
 use super::failure_classification::{self, FaultScope};
 use super::masked_body::MaskedBody;
-use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
+use super::reply::{Reply, ReplyBody};
 use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport};
 use crate::gateway::accounts::SecretMask;
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
@@ -34,7 +35,7 @@ pub(super) async fn send_request(
 ) -> Result<Reply, AttemptFailure> {
     let request = request.map_err(|error| {
         tracing::error!(%error, "an upstream request could not be built");
-        AttemptFailure::new(FailureClass::N, FailureCause::Unreachable)
+        AttemptFailure::new(FailureCause::NoConnection)
     })?;
     let response = transport.send(request, until).await.map_err(|error| classify_send_error(&error))?;
     if !response.status().is_success() {
@@ -43,11 +44,11 @@ pub(super) async fn send_request(
     let (status, request_id) = (response.status().as_u16(), request_id(response.headers(), &secrets));
     if response.body().has_unknown_coding() {
         tracing::warn!("the upstream's answer has a content coding that cannot be decoded");
-        let failure = AttemptFailure::new(FailureClass::X, FailureCause::UnknownCoding).with_status(status);
+        let failure = AttemptFailure::new(FailureCause::UnknownCoding).with_status(status);
         return Err(AttemptFailure { request_id, ..failure });
     }
     let body = ReplyBody::Network(Box::new(MaskedBody::new(response.into_body(), secrets)));
-    Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id, status })
+    Ok(Reply { body, is_from_image_tool: false, request_id, status })
 }
 
 /// Returns the upstream's id of a call, by which the support of the upstream can find the call. Characters that do not
@@ -65,8 +66,8 @@ fn classify_send_error(error: &SendError) -> AttemptFailure {
     tracing::warn!(error = error as &dyn std::error::Error, sent = ?error.sent, "an upstream attempt failed");
     let cause = if error.kind == SendErrorKind::Timeout { FailureCause::Timeout } else { FailureCause::Broken };
     match error.sent {
-        SendProgress::Nothing => AttemptFailure::new(FailureClass::N, FailureCause::Unreachable),
-        SendProgress::Maybe => AttemptFailure::new(FailureClass::X, cause),
+        SendProgress::Nothing => AttemptFailure::new(FailureCause::NoConnection),
+        SendProgress::Maybe => AttemptFailure::new(cause),
     }
 }
 
@@ -84,7 +85,7 @@ async fn classify_error_response(
     let failure = AttemptFailure { request_id: request_id(&head.headers, secrets), ..failure };
     tracing::warn!(
         status = head.status.as_u16(),
-        class = failure.class.as_str(),
+        class = failure.class().as_str(),
         "the upstream answered with an error"
     );
     failure

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::reply::{AttemptFailure, FailureCause, Reply};
+use super::failure_cause::{AttemptFailure, FailureCause};
+use super::reply::Reply;
 use super::transport::{RequestBody, Transport};
 use super::{FaultScope, generation_call};
 use crate::gateway::accounts::{Lease, ResponsesEndpoint};
@@ -108,9 +109,12 @@ fn split_fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
 
 /// Removes the prefix of the tool, which the caller does not know.
 fn restore_caller_field_names(failure: AttemptFailure) -> AttemptFailure {
-    let FailureCause::Rejected { param, message } = failure.cause else { return failure };
+    let FailureCause::InvalidRequest { param, message } = failure.cause else { return failure };
     let param = param.map(|param| param.strip_prefix(TOOL_PREFIX).map_or(param.clone(), str::to_owned));
-    AttemptFailure { cause: FailureCause::Rejected { param, message: message.replace(TOOL_PREFIX, "") }, ..failure }
+    AttemptFailure {
+        cause: FailureCause::InvalidRequest { param, message: message.replace(TOOL_PREFIX, "") },
+        ..failure
+    }
 }
 
 /// Files that are embedded in JSON. A random marker stands for each file until the text is split at the markers.
@@ -232,8 +236,8 @@ mod tests {
     fn errors_about_tool_fields_name_the_callers_fields() {
         let rejected = |param: &str| {
             let message = format!("Unknown parameter: '{param}'.");
-            let cause = FailureCause::Rejected { param: Some(param.to_owned()), message };
-            AttemptFailure::new(super::super::FailureClass::R, cause).with_status(400)
+            let cause = FailureCause::InvalidRequest { param: Some(param.to_owned()), message };
+            AttemptFailure::new(cause).with_status(400)
         };
         assert_eq!(restore_caller_field_names(rejected("tools[0].size")), rejected("size"));
     }

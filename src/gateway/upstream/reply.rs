@@ -1,8 +1,7 @@
-//! The result of an attempt: an answer that may contain an image, or a failure with its class.
+//! The answer to an attempt, which may contain an image.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
@@ -17,8 +16,6 @@ use super::transport::{BodyErrorKind, ResponseBody};
 pub(crate) struct Reply {
     /// The body, as it arrives.
     pub(crate) body: ReplyBody,
-    /// True if the simulator drew the image.
-    pub(crate) is_simulated: bool,
     /// True if a text model drew the image with its tool: the image is in a response.
     pub(crate) is_from_image_tool: bool,
     /// The upstream's id of this call.
@@ -52,145 +49,6 @@ pub(crate) enum ReplyBody {
 pub(crate) struct ReplyError {
     /// True if the bytes have come, but cannot be decoded.
     pub(crate) is_undecodable: bool,
-}
-
-/// The class of a failure. A retry depends only on one question: may an image have been made already?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureClass {
-    /// Nothing was done.
-    N,
-    /// The upstream reports that it failed.
-    F,
-    /// Ambiguous: an image may have been made and paid for.
-    X,
-    /// The request itself was refused.
-    R,
-}
-
-/// An attempt that gave no image.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AttemptFailure {
-    /// The class, which decides whether another account may be tried.
-    pub(crate) class: FailureClass,
-    /// The cause, as far as callers may know it.
-    pub(crate) cause: FailureCause,
-    /// The upstream's status, if it sent one.
-    pub(crate) status: Option<u16>,
-    /// The upstream's id of the call that failed.
-    pub(crate) request_id: Option<String>,
-    /// The upstream's message about the failure, as far as it is safe to show.
-    pub(crate) upstream_message: Option<String>,
-    /// The first words that a model has written in place of an image, as far as they are safe to show.
-    pub(crate) model_text: Option<String>,
-}
-
-/// The reason why an attempt gave no image.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum FailureCause {
-    /// No connection could be made, or the credentials were refused.
-    Unreachable,
-    /// The connection broke, or the answer could not be used.
-    Broken,
-    /// No answer came in time.
-    Timeout,
-    /// The answer contains no image.
-    NoImage,
-    /// The answer names a task in place of an image: the image is made later, and never received.
-    AsyncTask,
-    /// The answer has the address of an image in place of the image, and the image was not fetched from there.
-    ImageByAddress,
-    /// The answer has a content coding that cannot be decoded.
-    UnknownCoding,
-    /// The answer has the text of a model in place of an image, such as a question. In class N, the model states that it
-    /// cannot draw here or now.
-    TextInsteadOfImage,
-    /// The upstream states that it failed.
-    Failed,
-    /// The content policy refused the request.
-    Refused,
-    /// The upstream rejects the request as invalid, so that every account would reject it.
-    Rejected {
-        /// The parameter that the upstream names, if any.
-        param: Option<String>,
-        /// The message for the caller: that of the upstream, if it is safe to show.
-        message: String,
-    },
-    /// The account's usage window is exhausted.
-    Exhausted {
-        /// The time until the window opens again, if stated.
-        wait: Option<Duration>,
-    },
-    /// The account is not paid for: waiting does not help.
-    Unfit,
-    /// The upstream does not offer something that every caller of the image endpoints may request, or does not offer it
-    /// to this account.
-    NotOffered,
-    /// The upstream does not know the model that the caller chose, or does not offer it to this account.
-    UnknownModel,
-    /// The upstream does not allow the account to do this, or does not allow this request.
-    Forbidden,
-    /// A system in front of the upstream, such as a firewall, has refused the request with a page.
-    Blocked,
-    /// The upstream rejects the request, but another account may accept it: the error is no clear fault of the caller.
-    Declined {
-        /// The message for the caller: that of the upstream, if it is safe to show.
-        message: String,
-    },
-    /// The account cannot read context of the request, because another account has made it.
-    BoundElsewhere {
-        /// The kind of the context.
-        kind: BoundContext,
-        /// The parameter that the upstream names, if any.
-        param: Option<String>,
-        /// The message for the caller: that of the upstream, if it is safe to show.
-        message: String,
-    },
-    /// Too many requests for this account right now.
-    Throttled {
-        /// The wait that the upstream advises.
-        wait: Option<Duration>,
-    },
-    /// The local disk cannot hold the image; the account is not the cause.
-    SpoolFailed,
-    /// The gateway is stopping and no longer waits for the answer.
-    Cutoff,
-}
-
-/// A kind of context that belongs to one account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BoundContext {
-    /// Encrypted content of an item, which only the account that made it can read.
-    Ciphertext,
-    /// An earlier response that the account stores.
-    Stored,
-}
-
-// === impl FailureClass ===
-
-impl FailureClass {
-    /// Returns the letter of the class in records and documents.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::N => "N",
-            Self::F => "F",
-            Self::X => "X",
-            Self::R => "R",
-        }
-    }
-}
-
-// === impl AttemptFailure ===
-
-impl AttemptFailure {
-    /// Returns a failure without a status.
-    pub(crate) const fn new(class: FailureClass, cause: FailureCause) -> Self {
-        Self { class, cause, status: None, request_id: None, upstream_message: None, model_text: None }
-    }
-
-    /// Returns the same failure with a status.
-    pub(crate) fn with_status(self, status: u16) -> Self {
-        Self { status: Some(status), ..self }
-    }
 }
 
 // === impl ReplyError ===

@@ -5,7 +5,8 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AG
 use http::{HeaderValue, Method, Request};
 use tokio::time::Instant;
 
-use super::reply::{AttemptFailure, Reply};
+use super::failure_cause::AttemptFailure;
+use super::reply::Reply;
 use super::transport::{RequestBody, Transport};
 use super::{FaultScope, generation_call};
 use crate::gateway::accounts::{Lease, UpstreamAddress};

@@ -19,7 +19,8 @@ use tokio::sync::Semaphore;
 
 use self::drawing_task::DrawingTask;
 pub(crate) use self::response::SimulatedResponse;
-use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+use super::failure_cause::{AttemptFailure, FailureCause};
+use super::reply::{Reply, ReplyBody, ReplyError};
 use super::simulator::{self, Detail, TestImage};
 use crate::gateway::prices::PARTIAL_IMAGE_TOKENS;
 use crate::gateway::rules::{Job, ResponseJob};
@@ -114,24 +115,16 @@ impl SimulatedUpstream {
         };
         body.draw_next();
         let first = std::future::poll_fn(|cx| body.drawing.poll(cx)).await;
-        body.drawing.store_image(first.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
-        Ok(Reply {
-            body: ReplyBody::Simulated(body),
-            is_simulated: true,
-            is_from_image_tool: false,
-            request_id: None,
-            status: 200,
-        })
+        body.drawing.store_image(first.map_err(|_| AttemptFailure::new(FailureCause::Failed))?);
+        Ok(Reply { body: ReplyBody::Simulated(body), is_from_image_tool: false, request_id: None, status: 200 })
     }
 
     /// Begins a response; its image is drawn while the answer is read.
     pub(super) async fn begin_response(&self, job: &ResponseJob) -> Result<Reply, AttemptFailure> {
         let (response_job, drawing) = (job.clone(), DrawingTask::new(&self.drawing_slots));
         let body = job.body().read_with(move || SimulatedResponse::new(&response_job, drawing)).await;
-        let body = ReplyBody::SimulatedResponse(Box::new(
-            body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
-        ));
-        Ok(Reply { body, is_simulated: true, is_from_image_tool: false, request_id: None, status: 200 })
+        let body = ReplyBody::SimulatedResponse(Box::new(body.map_err(|_| AttemptFailure::new(FailureCause::Failed))?));
+        Ok(Reply { body, is_from_image_tool: false, request_id: None, status: 200 })
     }
 }
 

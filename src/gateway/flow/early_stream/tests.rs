@@ -63,7 +63,7 @@ async fn dropping_the_stream_drops_the_job() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stored_error_is_sent_as_an_event() {
-    let refused = Error::Upstream(UpstreamFault::Refused);
+    let refused = Error::Upstream(UpstreamFault::ContentRefused);
     let unknown = Error::Upstream(UpstreamFault::Unknown).event();
     for (body, event) in [
         (refused.body().to_string(), refused.event()),

@@ -75,9 +75,9 @@ fn an_image_has_the_price_of_its_tier_too() {
 
 #[test]
 fn each_broken_attempt_costs_what_its_own_image_can_cost() {
-    use AttemptClass::X;
+    use AttemptClass::MaybePaid;
     let ladder =
-        |bounds: [Option<Usd>; 3]| bounds.map(|max_cost_usd| AttemptEntry { max_cost_usd, ..attempt(Some(X)) });
+        |bounds: [Option<Usd>; 3]| bounds.map(|max_cost_usd| AttemptEntry { max_cost_usd, ..attempt(Some(MaybePaid)) });
     let lost = Record {
         attempts: ladder([None, micros(100_000), micros(41_000)]).into(),
         max_cost_usd: micros(400_000),

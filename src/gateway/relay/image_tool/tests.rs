@@ -13,7 +13,7 @@ use crate::gateway::relay::{
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::spool::blocking_io::tests::disk_accesses;
-use crate::gateway::upstream::ReplyBody;
+use crate::gateway::upstream::{FailureCause, ReplyBody};
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const OTHER_PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAIACAIAAAB7GkOt";
@@ -263,7 +263,7 @@ async fn only_white_space_may_follow_the_data_of_an_event() {
     for surplus in ["} x\n\n", "}{}\n\n", "} \ndata: {}\n\n"] {
         let body = pieces(&stream_text.replace("}\n\n", surplus), 5);
         let found = prove(body, requested(false)).await;
-        assert!(matches!(found, Err(ProofError::Malformed)), "{surplus:?}: {found:?}");
+        assert!(matches!(found, Err(ProofError::Unusable(FailureCause::NoImage))), "{surplus:?}: {found:?}");
     }
 }
 
@@ -292,7 +292,7 @@ async fn base64_may_contain_an_escaped_slash_white_space_and_letters_for_urls_an
             let body = pieces(&stream_text, cut);
             let found = match prove(body, requested(false)).await {
                 Ok(proven) => read(proven).await.1,
-                Err(ProofError::Malformed) => continue,
+                Err(ProofError::Unusable(FailureCause::NoImage)) => continue,
                 Err(error) => panic!("{image}: {error:?}"),
             };
             assert!(matches!(found, RelayOutcome::Broken(_)), "{image}: {found:?}");
@@ -347,8 +347,11 @@ async fn a_response_without_an_image_states_the_reason() {
     {
         let body = if is_broken { broken_body(stream_text, 100) } else { pieces(stream_text, 100) };
         let found = prove(body, requested(false)).await;
-        let as_expected =
-            matches!((&found, is_broken), (Err(ProofError::Malformed), false) | (Err(ProofError::Broken), true));
+        let as_expected = matches!(
+            (&found, is_broken),
+            (Err(ProofError::Unusable(FailureCause::NoImage)), false)
+                | (Err(ProofError::Unusable(FailureCause::Broken)), true)
+        );
         assert!(as_expected, "{stream_text}: {found:?}");
     }
 }

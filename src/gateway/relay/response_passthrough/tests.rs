@@ -18,7 +18,7 @@ use crate::gateway::relay::answer_relay::{AnswerSource as _, UpstreamRelay};
 use crate::gateway::relay::fixtures::{self, PNG_HEAD, RelayOutcomes, broken_body, channel_body, pieces};
 use crate::gateway::relay::{AnswerTimeouts, ProofError, ProvenAnswer, RelayBody, RelayOutcome};
 use crate::gateway::store::BindingDigest;
-use crate::gateway::upstream::ReplyBody;
+use crate::gateway::upstream::{FailureCause, ReplyBody};
 
 const ERROR: &str = r#"{"type":"error","code":"upstream_error","message":"m","error":{"message":"m"}}"#;
 
@@ -284,10 +284,13 @@ async fn a_failure_before_the_proof_is_no_answer() {
         ("{} x", false),
         ("data: {\n\n", true),
     ] {
-        assert!(matches!(proof_error(pieces(body, 3), stream).await, ProofError::Malformed), "{body}");
+        assert!(
+            matches!(proof_error(pieces(body, 3), stream).await, ProofError::Unusable(FailureCause::NoImage)),
+            "{body}"
+        );
     }
-    assert!(matches!(proof_error(broken_body(&preface, 9), true).await, ProofError::Broken));
-    assert!(matches!(proof_error(broken_body("{", 9), false).await, ProofError::Broken));
+    assert!(matches!(proof_error(broken_body(&preface, 9), true).await, ProofError::Unusable(FailureCause::Broken)));
+    assert!(matches!(proof_error(broken_body("{", 9), false).await, ProofError::Unusable(FailureCause::Broken)));
 }
 
 /// Agents send long instructions and many tools, which the upstream repeats in its first events.

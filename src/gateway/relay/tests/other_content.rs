@@ -15,7 +15,7 @@ async fn a_page_or_json_in_place_of_an_image_is_none() {
     {
         for cut in [1, 7, 1000] {
             let proven = prove(pieces(&answer_with_file(text.as_bytes()), cut), requested_answer(1)).await;
-            assert!(matches!(proven, Err(ProofError::Malformed)), "{text}");
+            assert!(matches!(proven, Err(ProofError::Unusable(FailureCause::NoImage))), "{text}");
         }
     }
 }

@@ -277,7 +277,7 @@ async fn a_job_that_is_dropped_ends_with_an_internal_error() {
 async fn an_orphan_is_preferred_to_an_older_error() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    replay.remember(&fixture.ada, &job, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+    replay.remember(&fixture.ada, &job, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
     assert_eq!(read(replay.adopt_job(&fixture.ada, &job).await.unwrap()).await.unwrap(), b"an image");
     assert_eq!(remembered_reason(&replay, &fixture.ada, &job).await, "content_refused");
@@ -332,18 +332,18 @@ async fn the_number_of_remembered_errors_is_limited() {
     let fixture = ReplayFixture::new().await;
     let replay = fixture.open().await;
     let (first, second) = (job("first"), job("second"));
-    replay.remember(&fixture.ada, &first, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+    replay.remember(&fixture.ada, &first, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     for number in 0..4096 {
         if number % 512 == 0 || number == 4095 {
             assert!(replay.adopt_job(&fixture.ada, &first).await.is_some(), "{number}");
         }
-        replay.remember(&fixture.ada, &second, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+        replay.remember(&fixture.ada, &second, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     }
     assert!(replay.adopt_job(&fixture.ada, &first).await.is_none());
     // The errors of one API key do not displace those of another.
-    replay.remember(&fixture.bob, &first, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+    replay.remember(&fixture.bob, &first, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     for _ in 0..100 {
-        replay.remember(&fixture.ada, &second, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+        replay.remember(&fixture.ada, &second, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     }
     assert!(replay.adopt_job(&fixture.bob, &first).await.is_some());
 }
@@ -353,7 +353,7 @@ async fn a_finished_job_holds_no_files_of_its_request() {
     let fixture = ReplayFixture::new().await;
     let (replay, finished, failed) = (fixture.open().await, fixture.edit(1), fixture.edit(2));
     orphan(&replay, &fixture.ada, &finished).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    replay.remember(&fixture.ada, &failed, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+    replay.remember(&fixture.ada, &failed, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     assert_eq!((Arc::strong_count(&finished), Arc::strong_count(&failed)), (1, 1));
     assert!(replay.adopt_job(&fixture.ada, &fixture.edit(1)).await.is_some());
     assert_eq!(remembered_reason(&replay, &fixture.ada, &fixture.edit(2)).await, "content_refused");
@@ -377,7 +377,7 @@ async fn an_operator_can_disable_the_adoption_of_orphans() {
     fixture.settings.orphans = false;
     let (replay, job) = (fixture.open().await, job("red"));
     orphan(&replay, &fixture.ada, &job).complete(Ok(ChannelAnswer::complete(b"an image"))).await;
-    replay.remember(&fixture.ada, &job, registration(), &Error::Upstream(UpstreamFault::Refused)).await;
+    replay.remember(&fixture.ada, &job, registration(), &Error::Upstream(UpstreamFault::ContentRefused)).await;
     assert!(replay.adopt_job(&fixture.ada, &job).await.is_none());
     let (receiver, sender) = replay.register_job(&fixture.ada, &job, registration());
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;

@@ -174,7 +174,7 @@ async fn a_refusal_is_stored_and_an_error_without_cost_is_not() {
     let (replay, refused, busy) = (fixture.open().await, job("red"), job("blue"));
     claim(&replay, &fixture.ada, &refused)
         .await
-        .record::<ChannelAnswer>(Err(Error::Upstream(UpstreamFault::Refused)))
+        .record::<ChannelAnswer>(Err(Error::Upstream(UpstreamFault::ContentRefused)))
         .await;
     assert_eq!(reason(follow(&replay, &fixture.ada, &refused).await).await, "content_refused");
     assert_eq!(reason(follow(&fixture.open().await, &fixture.ada, &refused).await).await, "content_refused");

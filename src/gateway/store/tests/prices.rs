@@ -65,7 +65,7 @@ async fn a_killed_ladder_costs_the_most_of_its_attempts() {
     for Fixture { store, .. } in stores().await {
         let nanos = |nanos| Some(Usd::from_nanos(nanos));
         let attempt = |max_cost_usd| AttemptEntry {
-            class: Some(AttemptClass::X),
+            class: Some(AttemptClass::MaybePaid),
             max_cost_usd,
             ..finished_record("r").attempts.remove(0)
         };

@@ -9,31 +9,31 @@ use CodeMeaning::{
 /// The meaning of a code, and with it the class and the cause of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeMeaning {
-    /// The content was refused: class R, `Refused`.
+    /// The content was refused: `ContentRefused`.
     Refusal,
-    /// A picture of the caller cannot be used: class R, `Rejected` with the parameter of the pictures.
+    /// A picture of the caller cannot be used: `InvalidRequest` with the parameter of the pictures.
     PictureFault,
-    /// The usage window is used up: class N, `Exhausted`.
+    /// The usage window is used up: `Exhausted`.
     Exhausted,
-    /// There were too many requests: class N, `Throttled`.
+    /// There were too many requests: `Throttled`.
     RateLimit,
-    /// The upstream had no capacity to begin: class N, `Throttled`.
+    /// The upstream had no capacity to begin: `Throttled`.
     Overloaded,
-    /// The account is not paid for or may not make this call, so that waiting does not help: class N, `Unfit`.
+    /// The account is not paid for or may not make this call, so that waiting does not help: `AccountUnpaid`.
     Unfit,
-    /// The account may not be used in this way: class N, `Forbidden`.
+    /// The account may not be used in this way: `ForbiddenToAccount`.
     Forbidden,
-    /// The model is unknown, or not offered to this account: class N, `NotOffered` or `UnknownModel`.
+    /// The model is unknown, or not offered to this account: `NotOffered` or `UnknownModel`.
     UnknownModel,
-    /// The account cannot read encrypted content: class N, `BoundElsewhere`.
+    /// The account cannot read encrypted content: `BoundElsewhere`.
     Ciphertext,
-    /// The account does not have stored context: class N, `BoundElsewhere`.
+    /// The account does not have stored context: `BoundElsewhere`.
     StoredContext,
-    /// The credentials were refused: class N, `Unreachable`.
+    /// The credentials were refused: `CredentialsRefused`.
     Credentials,
-    /// The request is invalid: class R, `Rejected`, unless it is the account's fault.
+    /// The request is invalid: `InvalidRequest`, unless it is the account's fault.
     InvalidRequest,
-    /// The upstream failed: class F, `Failed`, unless it was paid.
+    /// The upstream failed: `Failed`, unless it was paid.
     Failure,
 }
 

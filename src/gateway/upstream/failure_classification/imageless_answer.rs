@@ -10,7 +10,7 @@ use super::{
     FaultScope, bound_context_failure, classify_rejection, classify_statement, error_detail, has_usage,
     message_redaction, names_gateway_member, names_parameter,
 };
-use crate::gateway::upstream::reply::{AttemptFailure, FailureCause, FailureClass};
+use crate::gateway::upstream::failure_cause::{AttemptFailure, FailureCause};
 
 /// The states of a task that has not ended.
 const PENDING_STATES: [&str; 5] = ["queued", "pending", "processing", "in_progress", "submitted"];
@@ -33,24 +33,24 @@ pub(crate) fn classify_imageless_answer(
         let is_unpaid = !has_picture && !has_usage(members);
         is_unpaid.then(|| classify_unpaid_answer(members, &signals, detail.as_deref(), fault_scope)).flatten()
     };
-    let refused = (FailureClass::R, FailureCause::Refused);
-    let (class, cause) = if signals.is_refused {
-        refused
+    let cause = if signals.is_refused {
+        FailureCause::ContentRefused
     } else if let Some(failure) = unpaid_failure() {
         failure
     } else if signals.reads_like_refusal() && !signals.has_picture {
-        refused
+        FailureCause::ContentRefused
     } else if let Some(failure) = failure_of_text() {
         failure
     } else if has_picture || has_usage(members) || !(is_failed_call || detail.is_some() || has_failed_status(members)) {
-        ambiguous_failure(Some(members))
+        // One image may be made, or may have been made.
+        if is_task(members) { FailureCause::AsyncTask } else { FailureCause::NoImage }
     } else {
-        (FailureClass::F, FailureCause::Failed)
+        FailureCause::Failed
     };
     let upstream_message = message_redaction::redact_message(&cause, detail.as_deref());
     let words = signals.first_words.as_deref().filter(|_| !signals.has_picture);
     let model_text = words.and_then(message_redaction::redact_text);
-    AttemptFailure { upstream_message, model_text, ..AttemptFailure::new(class, cause).with_status(200) }
+    AttemptFailure { upstream_message, model_text, ..AttemptFailure::new(cause).with_status(200) }
 }
 
 /// Classifies what an answer without an image and without tokens states about the account or the request; `None` if it
@@ -60,7 +60,7 @@ fn classify_unpaid_answer(
     signals: &AnswerSignals,
     detail: Option<&Map<String, Value>>,
     fault_scope: FaultScope<'_>,
-) -> Option<(FailureClass, FailureCause)> {
+) -> Option<FailureCause> {
     if fault_scope.is_body_from_caller && signals.bound_context.is_some() {
         return Some(bound_context_failure(signals, detail, fault_scope));
     }
@@ -77,20 +77,14 @@ fn classify_unpaid_answer(
 /// Classifies text in place of an image. The model has decided against an image, and another account has the same model,
 /// unless the text is about a missing or busy tool. A caller can make a model write anything, so a text counts against an
 /// account only for a short time, and only if another account makes the image.
-const fn text_failure(statement: TextStatement) -> (FailureClass, FailureCause) {
+const fn text_failure(statement: TextStatement) -> FailureCause {
     match statement {
-        TextStatement::Refusal => (FailureClass::R, FailureCause::Refused),
-        TextStatement::MissingTool => (FailureClass::N, FailureCause::NotOffered),
-        TextStatement::Busy => (FailureClass::N, FailureCause::TextInsteadOfImage),
-        TextStatement::Address => (FailureClass::X, FailureCause::ImageByAddress),
-        TextStatement::Other => (FailureClass::R, FailureCause::TextInsteadOfImage),
+        TextStatement::Refusal => FailureCause::ContentRefused,
+        TextStatement::MissingTool => FailureCause::NotOffered,
+        TextStatement::Busy => FailureCause::DrawingUnavailable,
+        TextStatement::Address => FailureCause::ImageByAddress,
+        TextStatement::Other => FailureCause::TextInsteadOfImage,
     }
-}
-
-/// Returns the failure of an answer that is a success, but has no image: one may be made, or may have been made.
-fn ambiguous_failure(members: Option<&Map<String, Value>>) -> (FailureClass, FailureCause) {
-    let is_task = members.is_some_and(is_task);
-    (FailureClass::X, if is_task { FailureCause::AsyncTask } else { FailureCause::NoImage })
 }
 
 /// True if the answer or its envelope names a task. The items of `output` have ids and states of their own, so its list

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::has_address;
-use crate::gateway::upstream::reply::FailureCause;
+use crate::gateway::upstream::FailureCause;
 
 /// The most characters of a message that are kept (our choice).
 const MAX_MESSAGE_CHARS: usize = 240;
@@ -23,7 +23,7 @@ pub(super) fn redact_message(cause: &FailureCause, detail: Option<&Map<String, V
     let text = |key: &str| detail?.get(key)?.as_str();
     let param = text("param").unwrap_or_default();
     let root = param.split(['.', '[']).next().unwrap_or_default();
-    if *cause == FailureCause::Refused || CONTENT_PARAMS.contains(&root) {
+    if *cause == FailureCause::ContentRefused || CONTENT_PARAMS.contains(&root) {
         return None;
     }
     redact_text(text("message")?)
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_prompt_is_kept() {
-        assert_eq!(redacted(&FailureCause::Refused, &json!({"message": "refused: a zeppelin"})), None);
+        assert_eq!(redacted(&FailureCause::ContentRefused, &json!({"message": "refused: a zeppelin"})), None);
         for param in ["prompt", "input[3].content", "instructions"] {
             assert_eq!(
                 redacted(&FailureCause::Failed, &json!({"message": "bad: a zeppelin", "param": param})),

@@ -29,7 +29,7 @@ pub(super) fn verdict(protocol: char, status: u16, header: &str, body: &str) -> 
         _ => classify_status(StatusCode::from_u16(status).expect("a status"), &headers, body.as_ref(), scope),
     };
     let detail = match &failure.cause {
-        FailureCause::Rejected { param, .. } => param.clone(),
+        FailureCause::InvalidRequest { param, .. } => param.clone(),
         FailureCause::Exhausted { wait } | FailureCause::Throttled { wait } => {
             wait.map(|wait| wait.as_secs().to_string())
         }
@@ -37,7 +37,7 @@ pub(super) fn verdict(protocol: char, status: u16, header: &str, body: &str) -> 
     };
     let cause = format!("{:?}", failure.cause);
     let cause = cause.split([' ', '{', '(']).next().unwrap_or_default();
-    [failure.class.as_str(), cause].into_iter().chain(detail.as_deref()).collect::<Vec<_>>().join(" ")
+    [failure.class().as_str(), cause].into_iter().chain(detail.as_deref()).collect::<Vec<_>>().join(" ")
 }
 
 /// Checks all rows of a table and names every row that is wrong.
@@ -58,10 +58,10 @@ fn each_code_of_the_contract_has_its_class() {
     let expected = |code: &str| match code {
         "server_error" | "vector_store_timeout" => "F Failed",
         "rate_limit_exceeded" => "N Throttled",
-        "data_residency_mismatch" => "N Forbidden",
-        "invalid_prompt" => "R Refused",
-        policy if policy.contains("policy") => "R Refused",
-        _ => "R Rejected image",
+        "data_residency_mismatch" => "N ForbiddenToAccount",
+        "invalid_prompt" => "R ContentRefused",
+        policy if policy.contains("policy") => "R ContentRefused",
+        _ => "R InvalidRequest image",
     };
     let snapshot = include_str!("../../../../../openapi/contract/snapshot.json");
     let snapshot: Value = serde_json::from_str(snapshot).expect("the snapshot is JSON");
@@ -86,15 +86,21 @@ fn each_code_of_the_contract_has_its_class() {
 #[test]
 fn codes_outside_of_the_contract_are_read_by_rule() {
     check_rows(&[
-        ('i', 400, "", r#"{"error":{"code":"image_dimensions_invalid","message":"m"}}"#, "R Rejected image"),
-        ('i', 400, "", r#"{"error":{"code":"ImageUnsupported","message":"m"}}"#, "R Rejected image"),
-        ('i', 400, "", r#"{"error":{"code":"invalid_image","message":"m","param":"mask"}}"#, "R Rejected mask"),
-        ('i', 500, "", r#"{"error":{"code":"empty_image","message":"m"}}"#, "R Rejected image"),
-        ('r', 400, "", r#"{"error":{"code":"invalid_image","message":"m","param":"input[2]"}}"#, "R Rejected input[2]"),
+        ('i', 400, "", r#"{"error":{"code":"image_dimensions_invalid","message":"m"}}"#, "R InvalidRequest image"),
+        ('i', 400, "", r#"{"error":{"code":"ImageUnsupported","message":"m"}}"#, "R InvalidRequest image"),
+        ('i', 400, "", r#"{"error":{"code":"invalid_image","message":"m","param":"mask"}}"#, "R InvalidRequest mask"),
+        ('i', 500, "", r#"{"error":{"code":"empty_image","message":"m"}}"#, "R InvalidRequest image"),
+        (
+            'r',
+            400,
+            "",
+            r#"{"error":{"code":"invalid_image","message":"m","param":"input[2]"}}"#,
+            "R InvalidRequest input[2]",
+        ),
         ('i', 404, "", r#"{"error":{"code":"image_model_not_found","message":"m"}}"#, "N NotOffered"),
-        ('i', 400, "", r#"{"error":{"code":"unsupported_image_tool","message":"m"}}"#, "N Declined"),
-        ('i', 400, "", r#"{"error":{"code":"weapons_policy","message":"m"}}"#, "R Refused"),
-        ('i', 400, "", r#"{"error":{"code":"persons_policy_violation","message":"m"}}"#, "R Refused"),
+        ('i', 400, "", r#"{"error":{"code":"unsupported_image_tool","message":"m"}}"#, "N RejectedByAccount"),
+        ('i', 400, "", r#"{"error":{"code":"weapons_policy","message":"m"}}"#, "R ContentRefused"),
+        ('i', 400, "", r#"{"error":{"code":"persons_policy_violation","message":"m"}}"#, "R ContentRefused"),
         // A picture that was charged for may have been made.
         ('i', 200, "", r#"{"error":{"code":"invalid_image","message":"m"},"usage":{"total_tokens":9}}"#, "X NoImage"),
     ]);
@@ -146,19 +152,19 @@ fn chinese_refusals_are_seen() {
             400,
             "",
             r#"{"error":{"message":"提示词包含违规内容,请修改后重试","type":"upstream_error"}}"#,
-            "R Refused",
+            "R ContentRefused",
         ),
-        ('i', 400, "", r#"{"error":{"message":"输入内容敏感","type":"invalid_request_error"}}"#, "R Refused"),
-        ('i', 403, "", r#"{"error":{"message":"内容审核未通过"}}"#, "R Refused"),
-        ('i', 422, "", r#"{"error":{"message":"触发安全策略"}}"#, "R Refused"),
-        ('i', 451, "", r#"{"error":{"message":"不符合内容政策"}}"#, "R Refused"),
-        ('i', 500, "", r#"{"error":{"message":"提示词违规"}}"#, "R Refused"),
-        ('i', 503, "", r#"{"error":{"message":"提示词违规"}}"#, "R Refused"),
-        ('i', 200, "", r#"{"error":{"message":"提示词违规"}}"#, "R Refused"),
-        ('i', 200, "", r#"{"choices":[{"message":{"content":"抱歉，我无法生成这张图片。"}}]}"#, "R Refused"),
+        ('i', 400, "", r#"{"error":{"message":"输入内容敏感","type":"invalid_request_error"}}"#, "R ContentRefused"),
+        ('i', 403, "", r#"{"error":{"message":"内容审核未通过"}}"#, "R ContentRefused"),
+        ('i', 422, "", r#"{"error":{"message":"触发安全策略"}}"#, "R ContentRefused"),
+        ('i', 451, "", r#"{"error":{"message":"不符合内容政策"}}"#, "R ContentRefused"),
+        ('i', 500, "", r#"{"error":{"message":"提示词违规"}}"#, "R ContentRefused"),
+        ('i', 503, "", r#"{"error":{"message":"提示词违规"}}"#, "R ContentRefused"),
+        ('i', 200, "", r#"{"error":{"message":"提示词违规"}}"#, "R ContentRefused"),
+        ('i', 200, "", r#"{"choices":[{"message":{"content":"抱歉，我无法生成这张图片。"}}]}"#, "R ContentRefused"),
         // The account is blocked, not the content.
-        ('i', 403, "", r#"{"error":{"message":"您的账户因违规被封禁"}}"#, "N Unreachable"),
-        ('i', 400, "", r#"{"error":{"message":"尺寸错误"}}"#, "N Declined"),
+        ('i', 403, "", r#"{"error":{"message":"您的账户因违规被封禁"}}"#, "N CredentialsRefused"),
+        ('i', 400, "", r#"{"error":{"message":"尺寸错误"}}"#, "N RejectedByAccount"),
     ]);
 }
 
@@ -174,9 +180,9 @@ fn limits_and_waits_are_read_from_every_error() {
         ),
         ('i', 402, "", r#"{"error":{"type":"usage_limit_reached","resets_in_seconds":60}}"#, "N Exhausted 60"),
         ('i', 404, "", r#"{"error":{"code":"rate_limit_exceeded","message":"Try again in 20s."}}"#, "N Throttled 20"),
-        ('i', 502, "", r#"{"error":{"code":"insufficient_quota","message":"m"}}"#, "N Unfit"),
+        ('i', 502, "", r#"{"error":{"code":"insufficient_quota","message":"m"}}"#, "N AccountUnpaid"),
         ('i', 503, "", r#"{"error":{"code":"model_not_found","message":"m"}}"#, "N NotOffered"),
-        ('i', 401, "", r#"{"error":{"code":"rate_limit_exceeded","message":"m"}}"#, "N Unreachable"),
+        ('i', 401, "", r#"{"error":{"code":"rate_limit_exceeded","message":"m"}}"#, "N CredentialsRefused"),
         ('i', 500, "", r#"{"error":{"code":"rate_limit_exceeded"},"usage":{"total_tokens":9}}"#, "X Broken"),
         ('i', 529, "", r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#, "N Throttled"),
         ('i', 529, "retry-after: 8", r#"{"error":{"message":"busy"}}"#, "N Throttled 8"),
@@ -238,16 +244,16 @@ fn a_member_that_only_the_gateway_writes_is_never_the_callers_fault() {
         ),
         ('i', 422, "", r#"{"error":{"message":"m","param":"instructions"}}"#, "N NotOffered"),
         ('i', 200, "", r#"{"type":"error","code":"invalid_value","message":"m","param":"include"}"#, "N NotOffered"),
-        ('i', 400, "", r#"{"error":{"message":"m","param":"stream"}}"#, "R Rejected stream"),
-        ('r', 400, "", r#"{"error":{"message":"m","param":"tools[0].type"}}"#, "R Rejected tools[0].type"),
+        ('i', 400, "", r#"{"error":{"message":"m","param":"stream"}}"#, "R InvalidRequest stream"),
+        ('r', 400, "", r#"{"error":{"message":"m","param":"tools[0].type"}}"#, "R InvalidRequest tools[0].type"),
         (
             'r',
             400,
             "",
             r#"{"error":{"message":"Unsupported parameter: 'store'","type":"invalid_request_error"}}"#,
-            "R Rejected",
+            "R InvalidRequest",
         ),
-        ('i', 400, "", r#"{"error":{"message":"m","param":"tools","code":"invalid_api_key"}}"#, "N Unreachable"),
+        ('i', 400, "", r#"{"error":{"message":"m","param":"tools","code":"invalid_api_key"}}"#, "N AccountFault"),
     ]);
 }
 
@@ -255,18 +261,18 @@ fn a_member_that_only_the_gateway_writes_is_never_the_callers_fault() {
 fn text_in_place_of_an_image_is_told_apart() {
     let answer = |text: &str| json!({"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}], "usage": {"total_tokens": 80}});
     for (text, expected) in [
-        ("I can’t help with that.", "R Refused"),
-        ("I cannot draw that: it violates our content policy.", "R Refused"),
-        ("I have no tool, and this violates our content policy.", "R Refused"),
+        ("I can’t help with that.", "R ContentRefused"),
+        ("I cannot draw that: it violates our content policy.", "R ContentRefused"),
+        ("I have no tool, and this violates our content policy.", "R ContentRefused"),
         ("I have no tool for pictures here; shall I write a prompt instead?", "N NotOffered"),
         ("I'm unable to create images, since I don't have access to an image tool.", "N NotOffered"),
         ("I cannot draw here.", "N NotOffered"),
-        ("The picture service is busy just now, ask again in a minute.", "N TextInsteadOfImage"),
-        ("图片服务繁忙，请稍后再试。", "N TextInsteadOfImage"),
+        ("The picture service is busy just now, ask again in a minute.", "N DrawingUnavailable"),
+        ("图片服务繁忙，请稍后再试。", "N DrawingUnavailable"),
         ("Which style would you like?", "R TextInsteadOfImage"),
         ("Done! ![image](data:image/png;base64,iVBORw0KGgo=)", "X NoImage"),
         ("Here it is: https://files.example/a.png", "X ImageByAddress"),
-        ("This breaks our usage policies, see https://up.example/policies", "R Refused"),
+        ("This breaks our usage policies, see https://up.example/policies", "R ContentRefused"),
     ] {
         assert_eq!(verdict('i', 200, "", &answer(text).to_string()), expected, "{text}");
         let chat = json!({"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": text}}]});

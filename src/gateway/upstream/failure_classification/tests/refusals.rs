@@ -49,7 +49,7 @@ fn refusals() -> impl Iterator<Item = (u16, Value)> {
 #[test]
 fn a_refusal_is_known_in_every_shape_and_status() {
     for (code, body) in refusals() {
-        check(code, &body, FailureClass::R, &FailureCause::Refused);
+        check(code, &body, AttemptClass::Refused, &FailureCause::ContentRefused);
     }
 }
 
@@ -58,21 +58,25 @@ fn a_refusal_is_recognised_in_answers_and_events() {
     for (_, body) in refusals() {
         let Value::Object(members) = body else { continue };
         let failure = classify_imageless_answer(&members, false, IMAGES);
-        assert_eq!((failure.class, failure.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
+        assert_eq!(
+            (failure.class(), failure.cause),
+            (AttemptClass::Refused, FailureCause::ContentRefused),
+            "{members:?}"
+        );
         // A refusal stays a refusal even if tokens were charged, so that the request is not sent to another account and
         // charged again.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
-        assert_eq!(classify_imageless_answer(&paid, true, IMAGES).class, FailureClass::R, "{members:?}");
+        assert_eq!(classify_imageless_answer(&paid, true, IMAGES).class(), AttemptClass::Refused, "{members:?}");
         // The same error as an event of a stream, and as the end of a response.
         let mut event = members.clone();
         event.insert("type".to_owned(), "error".into());
         if !members.contains_key("type") {
-            check_answer(&event.into(), FailureClass::R, &FailureCause::Refused);
+            check_answer(&event.into(), AttemptClass::Refused, &FailureCause::ContentRefused);
         }
         let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": members.get("error"), "output": []}});
         if members.contains_key("error") {
-            check_answer(&failed, FailureClass::R, &FailureCause::Refused);
+            check_answer(&failed, AttemptClass::Refused, &FailureCause::ContentRefused);
         }
     }
 }
@@ -94,15 +98,15 @@ fn text_that_declines_is_a_refusal() {
         json!({"choices": [{"finish_reason": "content_filter", "message": {"content": null}}]}),
         json!({"choices": [{"finish_reason": "stop", "message": {"content": "Sorry, but that goes against our guidelines."}}]}),
     ] {
-        check_answer(&body, FailureClass::R, &FailureCause::Refused);
+        check_answer(&body, AttemptClass::Refused, &FailureCause::ContentRefused);
     }
     let paid = message(json!({"type": "output_text", "text": "What colour?"}));
     let mut paid = paid.as_object().cloned().expect("an object");
     paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
     assert_eq!(classify_imageless_answer(&paid, false, IMAGES).cause, FailureCause::TextInsteadOfImage);
     assert_eq!(
-        classify_imageless_answer(&paid, true, IMAGES).class,
-        FailureClass::X,
+        classify_imageless_answer(&paid, true, IMAGES).class(),
+        AttemptClass::MaybePaid,
         "the answer may contain the address of an image"
     );
 }
@@ -114,20 +118,25 @@ fn an_answer_that_resembles_a_refusal_is_not_refused() {
     for (message, cause) in [
         (
             "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
-            FailureCause::Unreachable,
+            FailureCause::CredentialsRefused,
         ),
-        ("Your account was suspended for violating our usage policies.", FailureCause::Unreachable),
+        ("Your account was suspended for violating our usage policies.", FailureCause::CredentialsRefused),
         ("Your organization must be verified to use this model; see our content policy.", FailureCause::NotOffered),
     ] {
-        check(403, &error(json!({"code": "Forbidden", "message": message})), FailureClass::N, &cause);
-        check(400, &error(json!({"message": message})), FailureClass::N, &FailureCause::Unreachable);
-        check(500, &error(json!({"message": message})), FailureClass::F, &FailureCause::Failed);
+        check(403, &error(json!({"code": "Forbidden", "message": message})), AttemptClass::NothingDone, &cause);
+        check(400, &error(json!({"message": message})), AttemptClass::NothingDone, &FailureCause::AccountFault);
+        check(500, &error(json!({"message": message})), AttemptClass::ReportedFailed, &FailureCause::Failed);
     }
-    check(401, &error(json!({"message": "content policy"})), FailureClass::N, &FailureCause::Unreachable);
+    check(
+        401,
+        &error(json!({"message": "content policy"})),
+        AttemptClass::NothingDone,
+        &FailureCause::CredentialsRefused,
+    );
     check(
         404,
         &error(json!({"code": "model_not_found", "message": "no content filter of that name"})),
-        FailureClass::N,
+        AttemptClass::NothingDone,
         &FailureCause::NotOffered,
     );
     // The reports of filters that blocked nothing.
@@ -136,19 +145,19 @@ fn an_answer_that_resembles_a_refusal_is_not_refused() {
     check(
         500,
         &error(json!({"message": "m", "content_filter_results": results})),
-        FailureClass::F,
+        AttemptClass::ReportedFailed,
         &FailureCause::Failed,
     );
-    let declined = FailureCause::Declined { message: "m".to_owned() };
-    check(400, &error(json!({"message": "m", "moderation_details": {}})), FailureClass::N, &declined);
+    let declined = FailureCause::RejectedByAccount { message: "m".to_owned() };
+    check(400, &error(json!({"message": "m", "moderation_details": {}})), AttemptClass::NothingDone, &declined);
     check_answer(
         &json!({"created": 1, "data": [{"respect_moderation": true}]}),
-        FailureClass::X,
+        AttemptClass::MaybePaid,
         &FailureCause::NoImage,
     );
     check_answer(
         &json!({"data": [], "error": {"message": "the worker died", "type": "server_error"}}),
-        FailureClass::F,
+        AttemptClass::ReportedFailed,
         &FailureCause::Failed,
     );
 }
@@ -158,15 +167,15 @@ fn echoed_request_fields_are_not_classified() {
     let codes = json!({"code": "usage_limit_reached", "type": "insufficient_quota", "reason": "moderation_blocked"});
     for field in ["metadata", "input", "instructions", "tools", "prompt", "user", "client_metadata"] {
         let response = json!({"status": "failed", "error": {"code": "server_error", "message": "m"}, field: codes});
-        check_answer(&response, FailureClass::F, &FailureCause::Failed);
-        check(500, &response, FailureClass::F, &FailureCause::Failed);
+        check_answer(&response, AttemptClass::ReportedFailed, &FailureCause::Failed);
+        check(500, &response, AttemptClass::ReportedFailed, &FailureCause::Failed);
     }
     // A caller can make a model write anything, so the text of a model is not an error of the account.
     let output = json!({"output": [{"type": "message", "content": [{"type": "usage_limit_reached", "text": codes.to_string()}]}]});
-    check_answer(&output, FailureClass::R, &FailureCause::TextInsteadOfImage);
+    check_answer(&output, AttemptClass::Refused, &FailureCause::TextInsteadOfImage);
     // A sentence that merely contains a code is not classified by that code.
     let message = format!("Invalid prompt: {codes}");
-    check(500, &json!({"error": {"message": message}}), FailureClass::F, &FailureCause::Failed);
+    check(500, &json!({"error": {"message": message}}), AttemptClass::ReportedFailed, &FailureCause::Failed);
 }
 
 #[test]
@@ -175,7 +184,7 @@ fn the_depth_of_nested_errors_is_limited() {
     for _ in 0..100 {
         deep = json!({ "error": deep, "message": "m" });
     }
-    check(400, &deep, FailureClass::N, &FailureCause::Declined { message: "m".to_owned() });
+    check(400, &deep, AttemptClass::NothingDone, &FailureCause::RejectedByAccount { message: "m".to_owned() });
     let wrapped = (0..4).fold(json!({"code": "moderation_blocked"}), |inner, _| json!({"message": inner.to_string()}));
-    check(400, &wrapped, FailureClass::R, &FailureCause::Refused);
+    check(400, &wrapped, AttemptClass::Refused, &FailureCause::ContentRefused);
 }

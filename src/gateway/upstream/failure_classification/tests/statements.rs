@@ -18,9 +18,15 @@ fn limits_are_read_from_sentences_at_every_status() {
         ('i', 400, "", r#"{"error":{"message":"Rate limit reached for gpt-image-2."}}"#, "N Throttled"),
         ('i', 503, "", r#"{"error":{"message":"The engine is currently overloaded"}}"#, "N Throttled"),
         ('i', 502, "", r#"{"error":{"message":"Upstream error: 429 Too Many Requests"}}"#, "N Throttled"),
-        ('i', 429, "", r#"{"error":{"message":"You exceeded your current quota, please check your plan"}}"#, "N Unfit"),
+        (
+            'i',
+            429,
+            "",
+            r#"{"error":{"message":"You exceeded your current quota, please check your plan"}}"#,
+            "N AccountUnpaid",
+        ),
         ('i', 500, "", r#"{"error":{"message":"当前分组上游负载已饱和，请稍后再试"}}"#, "N Throttled"),
-        ('i', 403, "", r#"{"error":{"message":"用户额度不足, 剩余额度: 0"}}"#, "N Unfit"),
+        ('i', 403, "", r#"{"error":{"message":"用户额度不足, 剩余额度: 0"}}"#, "N AccountUnpaid"),
         ('i', 429, "", r#"{"error":{"message":"請求過於頻繁，請在 30 秒後重試"}}"#, "N Throttled 30"),
         ('i', 503, "", r#"{"error":{"message":"当前分组 default 下对于模型 gpt-image-2 无可用渠道"}}"#, "N NotOffered"),
         (
@@ -38,10 +44,10 @@ fn limits_are_read_from_sentences_at_every_status() {
             400,
             "",
             r#"{"error":{"message":"This long sentence of an upstream ends with the prompt of its caller, that is a sign with rate limit"}}"#,
-            "N Declined",
+            "N RejectedByAccount",
         ),
         ('i', 500, "", r#"{"error":{"message":"usage limit"},"usage":{"total_tokens":9}}"#, "X Broken"),
-        ('i', 401, "", r#"{"error":{"message":"Too many requests"}}"#, "N Unreachable"),
+        ('i', 401, "", r#"{"error":{"message":"Too many requests"}}"#, "N CredentialsRefused"),
     ]);
 }
 
@@ -112,13 +118,13 @@ fn a_rejection_of_what_the_gateway_writes_is_the_accounts() {
         ('t', "n", "N NotOffered"),
         ('t', "store", "N NotOffered"),
         ('t', "parallel_tool_calls", "N NotOffered"),
-        ('t', "tools[0].size", "R Rejected tools[0].size"),
-        ('t', "user", "R Rejected user"),
-        ('i', "user", "R Rejected user"),
-        ('i', "moderation", "R Rejected moderation"),
-        ('i', "partial_images", "R Rejected partial_images"),
-        ('r', "model", "R Rejected model"),
-        ('r', "stream", "R Rejected stream"),
+        ('t', "tools[0].size", "R InvalidRequest tools[0].size"),
+        ('t', "user", "R InvalidRequest user"),
+        ('i', "user", "R InvalidRequest user"),
+        ('i', "moderation", "R InvalidRequest moderation"),
+        ('i', "partial_images", "R InvalidRequest partial_images"),
+        ('r', "model", "R InvalidRequest model"),
+        ('r', "stream", "R InvalidRequest stream"),
     ] {
         for status in [400, 422, 200] {
             assert_eq!(
@@ -131,7 +137,7 @@ fn a_rejection_of_what_the_gateway_writes_is_the_accounts() {
     let renamed = FaultScope::for_images(true, &NO_PHRASES);
     let body = serde_json::from_str(&rejected("user")).ok();
     let failure = classify_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), body.as_ref(), renamed);
-    assert_eq!((failure.class, failure.cause), (FailureClass::N, FailureCause::NotOffered));
+    assert_eq!((failure.class(), failure.cause), (AttemptClass::NothingDone, FailureCause::NotOffered));
     check_rows(&[
         (
             't',
@@ -158,14 +164,14 @@ fn traditional_chinese_refusals_are_seen() {
     {
         for status in [400, 403, 500, 200] {
             let body = json!({"error": {"message": message, "type": "upstream_error"}}).to_string();
-            assert_eq!(answers::verdict('i', status, "", &body), "R Refused", "{status} {message}");
+            assert_eq!(answers::verdict('i', status, "", &body), "R ContentRefused", "{status} {message}");
         }
     }
     check_rows(&[
-        ('i', 403, "", r#"{"error":{"message":"您的帳戶因違規被封禁"}}"#, "N Unreachable"),
+        ('i', 403, "", r#"{"error":{"message":"您的帳戶因違規被封禁"}}"#, "N CredentialsRefused"),
         ('i', 200, "", r#"{"choices":[{"message":{"content":"抱歉，我無法直接生成圖片。"}}]}"#, "N NotOffered"),
         ('i', 200, "", r#"{"choices":[{"message":{"content":"您想要什么风格？"}}]}"#, "R TextInsteadOfImage"),
-        ('i', 200, "", r#"{"choices":[{"message":{"content":"图片服务繁忙"}}]}"#, "N TextInsteadOfImage"),
+        ('i', 200, "", r#"{"choices":[{"message":{"content":"图片服务繁忙"}}]}"#, "N DrawingUnavailable"),
     ]);
 }
 
@@ -183,17 +189,20 @@ fn the_phrases_of_an_operator_count_in_errors_and_texts() {
                 classify_status(StatusCode::from_u16(status).expect("a status"), &HeaderMap::new(), Some(&body), scope)
             }
         };
-        (failure.class, failure.cause)
+        (failure.class(), failure.cause)
     };
-    let refused = (FailureClass::R, FailureCause::Refused);
+    let refused = (AttemptClass::Refused, FailureCause::ContentRefused);
     for message in ["nope, not that!", "不予绘制", "不予繪製。"] {
         assert_eq!(class(500, json!({"error": {"message": message}})), refused, "{message}");
         assert_eq!(class(200, json!({"choices": [{"message": {"content": message}}]})), refused, "{message}");
     }
     let message = "Come back tomorrow (try again in 60s)";
     let wait = Some(std::time::Duration::from_secs(60));
-    assert_eq!(class(500, json!({"error": {"message": message}})), (FailureClass::N, FailureCause::Exhausted { wait }));
-    let busy = (FailureClass::N, FailureCause::TextInsteadOfImage);
+    assert_eq!(
+        class(500, json!({"error": {"message": message}})),
+        (AttemptClass::NothingDone, FailureCause::Exhausted { wait })
+    );
+    let busy = (AttemptClass::NothingDone, FailureCause::DrawingUnavailable);
     assert_eq!(class(200, json!({"output_text": message})), busy);
 }
 

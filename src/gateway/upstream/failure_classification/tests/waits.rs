@@ -25,20 +25,20 @@ fn the_wait_of_a_usage_limit_is_read() {
         (json!([7]), None),
     ] {
         let body = limit("resets_in_seconds", value);
-        check(429, &body, FailureClass::N, &exhausted(wait));
-        check_answer(&body, FailureClass::N, &exhausted(wait));
-        check(403, &body, FailureClass::N, &exhausted(wait));
+        check(429, &body, AttemptClass::NothingDone, &exhausted(wait));
+        check_answer(&body, AttemptClass::NothingDone, &exhausted(wait));
+        check(403, &body, AttemptClass::NothingDone, &exhausted(wait));
     }
     let code_only =
         json!({"error": {"type": "rate_limit_error", "code": "usage_limit_reached", "resets_in_seconds": 7}});
-    check(429, &code_only, FailureClass::N, &exhausted(Some(7)));
+    check(429, &code_only, AttemptClass::NothingDone, &exhausted(Some(7)));
     check_answer(
         &json!({"error": {"code": "rate_limit_exceeded"}}),
-        FailureClass::N,
+        AttemptClass::NothingDone,
         &FailureCause::Throttled { wait: None },
     );
     let event = json!({"type": "error", "code": "usage_limit_reached", "message": "m", "resets_in_seconds": 7});
-    check_answer(&event, FailureClass::N, &exhausted(Some(7)));
+    check_answer(&event, AttemptClass::NothingDone, &exhausted(Some(7)));
     let at = limit("resets_at", json!(chrono::Utc::now().timestamp() + 50));
     let cause = classify_image_error(429, &at.to_string()).cause;
     assert!(
