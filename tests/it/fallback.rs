@@ -13,7 +13,7 @@ const LADDER: [(&str, &str); 3] = [("3840x2160", "high"), ("3840x2160", "medium"
 
 /// A generation of the largest size in the best quality, with the fallback.
 fn opted_in(gateway: &Gateway, overrides: Value) -> Call {
-    largest(gateway, overrides).header(HEADER, "ladder")
+    largest(gateway, overrides).header(HEADER, "unpaid")
 }
 
 /// A generation of the largest size in the best quality.
@@ -123,9 +123,8 @@ fn an_account_that_rejects_a_size_may_make_the_smaller_image() {
 #[test]
 fn a_possibly_paid_or_refused_image_has_no_fallback() {
     for (word, script) in always::MAYBE_PAID_FAILURES.map(|script| ("unpaid", script)).into_iter().chain([
-        ("ladder", "cut=30"),
+        ("unpaid", "cut=30"),
         ("never", "cut=30"),
-        ("off", "cut=30"),
         ("unpaid", "status=400 body=policy"),
         ("unpaid", "status=400 body=parameter"),
     ]) {
@@ -202,7 +201,7 @@ fn edits_and_streams_have_the_fallback_too() {
         .text("size", "3840x2160")
         .text("quality", "high")
         .file("image", &alpha_png(96, 64));
-    let answer = form.call().key(gateway.secret()).header(HEADER, "ladder").send(gateway.address());
+    let answer = form.call().key(gateway.secret()).header(HEADER, "unpaid").send(gateway.address());
     answer.ok_json();
     assert_eq!(requested_steps(&upstream), steps(&LADDER[..2]));
     check_fallback(&answer, &gateway, Some(LADDER[1]));
