@@ -115,9 +115,7 @@ async fn a_call_that_broke_off_costs_the_most_and_the_simulator_nothing() {
         let fixture = Fixture::new().await;
         let mut open = fixture.open("r1").await;
         open.begin_attempt("primary");
-        if is_simulated {
-            open.note_simulated_attempt();
-        }
+        (0..u8::from(is_simulated)).for_each(|_| open.note_simulated_attempt());
         drop(open);
         fixture.ledger.drain().await;
         let record = fixture.record().await;
@@ -151,9 +149,9 @@ async fn a_record_describes_its_job() {
     assert_eq!(record.state, JobState::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
     let summary = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
-    let expected =
-        [("primary".to_owned(), Some(AttemptClass::NothingDone), Some(429)), ("second".to_owned(), None, Some(200))];
-    assert_eq!(record.attempts.iter().map(summary).collect::<Vec<_>>(), expected);
+    let summaries: Vec<_> = record.attempts.iter().map(summary).collect();
+    let nothing_done = Some(AttemptClass::NothingDone);
+    assert_eq!(summaries, [("primary".to_owned(), nothing_done, Some(429)), ("second".to_owned(), None, Some(200))]);
     assert_eq!((record.usage, record.host_usage, record.cost_usd), (usage(409), usage(80), None));
     assert_eq!((record.image_model.as_deref(), record.host_model.as_deref()), (Some("gpt-image-2"), Some("gpt-5.5")));
     assert_eq!((record.delivered.len(), record.missing), (1, None));
@@ -183,10 +181,8 @@ async fn an_attempt_that_is_running_when_the_job_ends_is_ambiguous() {
     fixture.ledger.drain().await;
     let record = fixture.record().await;
     assert_eq!((record.state, record.account.as_deref()), (JobState::Cancelled, Some("primary")));
-    assert_eq!(
-        record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(),
-        [Some(AttemptClass::MaybePaid)]
-    );
+    let classes: Vec<_> = record.attempts.iter().map(|attempt| attempt.class).collect();
+    assert_eq!(classes, [Some(AttemptClass::MaybePaid)]);
 }
 
 #[tokio::test]
