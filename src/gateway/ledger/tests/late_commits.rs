@@ -59,3 +59,9 @@ async fn an_intent_that_is_durable_too_late_counts_as_cancelled() {
     let record = fixture.record().await;
     assert_eq!((record.state, record.attempts.len()), (JobState::Cancelled, 0));
 }
+
+#[test]
+fn an_open_record_can_be_part_of_a_response_body() {
+    fn check<T: Send + Sync + Unpin>() {}
+    check::<(OpenRecord, open_record::CommitFuture, Ledger)>();
+}
