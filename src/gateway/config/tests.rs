@@ -6,6 +6,7 @@ mod filters;
 mod groups;
 mod models;
 mod oidc;
+mod reload;
 mod service_settings;
 mod tokens;
 
