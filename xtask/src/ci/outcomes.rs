@@ -8,7 +8,7 @@ use super::{Step, StepFunction};
 
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
+enum StepOutcome {
     Ok(Duration),
     Failed(Duration, String),
     /// The named step, which this step needs, has failed.
@@ -18,7 +18,7 @@ enum Outcome {
 /// The outcomes of the steps, in order, and the results of their tests.
 #[derive(Debug, Default)]
 pub(super) struct StepOutcomes {
-    steps: Vec<(&'static str, Outcome)>,
+    steps: Vec<(&'static str, StepOutcome)>,
     pub(super) tests: TestReport,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn run_all(root: &Path, steps: &[&Step]) -> StepOutcomes {
     let mut outcomes = StepOutcomes::default();
     for step in steps {
         let outcome = match step.needs.filter(|name| outcomes.has_failed(name)) {
-            Some(needs) => Outcome::NotRun(needs),
+            Some(needs) => StepOutcome::NotRun(needs),
             None => run_step(root, step, &mut outcomes.tests),
         };
         outcomes.steps.push((step.name, outcome));
@@ -35,7 +35,7 @@ pub(super) fn run_all(root: &Path, steps: &[&Step]) -> StepOutcomes {
     outcomes
 }
 
-fn run_step(root: &Path, step: &Step, tests: &mut TestReport) -> Outcome {
+fn run_step(root: &Path, step: &Step, tests: &mut TestReport) -> StepOutcome {
     println!("\n=== {}: {}", step.name, step.description);
     let start = Instant::now();
     let result = match step.run {
@@ -43,10 +43,10 @@ fn run_step(root: &Path, step: &Step, tests: &mut TestReport) -> Outcome {
         StepFunction::Tests(run) => run(root, tests),
     };
     match result {
-        Ok(()) => Outcome::Ok(start.elapsed()),
+        Ok(()) => StepOutcome::Ok(start.elapsed()),
         Err(error) => {
             println!("\n{}: {error:#}", step.name);
-            Outcome::Failed(start.elapsed(), format!("{error:#}"))
+            StepOutcome::Failed(start.elapsed(), format!("{error:#}"))
         }
     }
 }
@@ -55,26 +55,26 @@ fn run_step(root: &Path, step: &Step, tests: &mut TestReport) -> Outcome {
 
 impl StepOutcomes {
     pub(super) fn passed(&self) -> bool {
-        self.steps.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_)))
+        self.steps.iter().all(|(_, outcome)| matches!(outcome, StepOutcome::Ok(_)))
     }
 
     fn has_failed(&self, name: &str) -> bool {
-        self.steps.iter().any(|(step, outcome)| *step == name && matches!(outcome, Outcome::Failed(..)))
+        self.steps.iter().any(|(step, outcome)| *step == name && matches!(outcome, StepOutcome::Failed(..)))
     }
 
     /// One line for each step of this task, then the failures with their reasons.
     pub(super) fn summary(&self, task: &str) -> String {
-        let line = |(name, outcome): &(&str, Outcome)| match outcome {
-            Outcome::Ok(time) => format!("ok       {name:12} {:>5} s\n", time.as_secs()),
-            Outcome::Failed(time, _) => format!("FAILED   {name:12} {:>5} s\n", time.as_secs()),
-            Outcome::NotRun(needs) => format!("not run  {name:12}         needs {needs}, which failed\n"),
+        let line = |(name, outcome): &(&str, StepOutcome)| match outcome {
+            StepOutcome::Ok(time) => format!("ok       {name:12} {:>5} s\n", time.as_secs()),
+            StepOutcome::Failed(time, _) => format!("FAILED   {name:12} {:>5} s\n", time.as_secs()),
+            StepOutcome::NotRun(needs) => format!("not run  {name:12}         needs {needs}, which failed\n"),
         };
-        let reason = |(name, outcome): &(&str, Outcome)| match outcome {
-            Outcome::Failed(_, reason) => {
+        let reason = |(name, outcome): &(&str, StepOutcome)| match outcome {
+            StepOutcome::Failed(_, reason) => {
                 let reason = reason.replace('\n', "\n  ");
                 Some(format!("\n{name} (again: cargo xtask {task} --only {name})\n  {reason}\n"))
             }
-            Outcome::Ok(_) | Outcome::NotRun(_) => None,
+            StepOutcome::Ok(_) | StepOutcome::NotRun(_) => None,
         };
         let lines: String = self.steps.iter().map(line).collect();
         let reasons: String = self.steps.iter().filter_map(reason).collect();
@@ -98,10 +98,10 @@ mod tests {
             Step::of_tests("unit", "", |_, _| Ok(())),
         ];
         let outcomes = run_all(Path::new(""), &steps.iter().collect::<Vec<_>>());
-        let label = |(_, outcome): &(&'static str, Outcome)| match outcome {
-            Outcome::Ok(_) => "ok".to_owned(),
-            Outcome::Failed(_, reason) => reason.clone(),
-            Outcome::NotRun(needs) => (*needs).to_owned(),
+        let label = |(_, outcome): &(&'static str, StepOutcome)| match outcome {
+            StepOutcome::Ok(_) => "ok".to_owned(),
+            StepOutcome::Failed(_, reason) => reason.clone(),
+            StepOutcome::NotRun(needs) => (*needs).to_owned(),
         };
         let labels: Vec<String> = outcomes.steps.iter().map(label).collect();
         assert_eq!(labels, ["missing: curl", "ok", "a lint", "tools", "ok"]);
@@ -118,9 +118,9 @@ mod tests {
     fn the_summary_ends_with_the_failures() {
         let second = Duration::from_secs(1);
         let steps = vec![
-            ("fmt", Outcome::Ok(second)),
-            ("clippy", Outcome::Failed(second, "two\nlines".to_owned())),
-            ("test", Outcome::NotRun("tools")),
+            ("fmt", StepOutcome::Ok(second)),
+            ("clippy", StepOutcome::Failed(second, "two\nlines".to_owned())),
+            ("test", StepOutcome::NotRun("tools")),
         ];
         let outcomes = StepOutcomes { steps, tests: TestReport::default() };
         assert_eq!(
