@@ -82,7 +82,7 @@ impl ::std::default::Default for Background {
     }
 }
 /// The most that a request can cost. There may be fields that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CostEstimate {
     /// `estimated`, or `unknown` if `max_cost_usd` is `null`.
@@ -236,7 +236,7 @@ impl ::std::str::FromStr for ErrorCode {
     }
 }
 /// The error, for people and for programs.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ErrorDetail {
     /// The stable word for the kind of error. Programs should compare this.
@@ -436,7 +436,7 @@ impl ::std::str::FromStr for ErrorReason {
     }
 }
 /// The body of every answer that is not a success. The nesting and the four required keys are always there.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ErrorResponse {
     /// The error, for people and for programs.
@@ -557,7 +557,7 @@ impl ::std::default::Default for ImageAction {
 /// Only `model` and `prompt` are required. `null` for an optional field means the same as leaving it out. A field that is not listed here is refused with 400 and its name in `error.param`, so that a misspelt option is noticed before anything is paid for.
 ///
 /// Some values are refused in combination, although each is acceptable by itself: `stream` with `n` above 1 (`param` is `n`); `partial_images` above 0 without `stream` (`partial_images`); `output_compression` below 100 with `png`, stated or by default (`output_compression`).
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ImageGenerationRequest {
@@ -622,7 +622,7 @@ pub struct ImageGenerationRequest {
     pub user: ::std::option::Option<::std::string::String>,
 }
 /// The input tokens by kind.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageInputTokensDetails {
     /// Tokens of the input images.
@@ -675,7 +675,7 @@ impl ::std::str::FromStr for ImageModel {
     }
 }
 /// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageModelCapabilities {
     /// The operations of the model: `generations`, `edits`.
@@ -691,7 +691,7 @@ pub struct ImageModelCapabilities {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// An image model that the key may use. There may be fields that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageModelDescription {
     /// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
@@ -709,7 +709,7 @@ pub struct ImageModelDescription {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The image models that the key may use, in a stable order.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageModelList {
     /// The models.
@@ -721,7 +721,7 @@ pub struct ImageModelList {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A parameter of requests for an image model, with the values that it can have. There may be fields that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageModelParameter {
     /// The greatest value. Absent if there is none.
@@ -756,7 +756,7 @@ pub struct ImageModelParameter {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A price that is in force today. A price that is not listed is not known; it is not zero.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageModelPrice {
     /// The thing that is paid for: `text_input`, `cached_text_input`, `image_input`, `cached_image_input`, `image_output`, `text_output`, `per_image`, `cache_write` or `cache_write_1h`.
@@ -770,7 +770,7 @@ pub struct ImageModelPrice {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The rules for the sizes of a model. A rule that is absent does not limit.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageModelSizeRules {
     /// The longest edge in pixels.
@@ -796,7 +796,7 @@ pub struct ImageModelSizeRules {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The output tokens by kind.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageOutputTokensDetails {
     /// Tokens of the images that were made.
@@ -808,7 +808,7 @@ pub struct ImageOutputTokensDetails {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The tokens that were used for the images. Billing is by these numbers. There may be counts that are not listed here.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ImageUsage {
     /// Tokens of the prompt and the input images.
@@ -862,7 +862,7 @@ impl ::std::str::FromStr for ListObject {
     }
 }
 /// A model that this service knows.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Model {
     /// What can be asked of an image model. Only image models have it. There may be fields that are not listed here.
@@ -886,7 +886,7 @@ pub struct Model {
 /// The models of this service, in a stable order.
 ///
 /// The list may hold text and agent models only. It does not show which models the image endpoints accept: they accept `gpt-image-2` whether it is listed or not.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelList {
     /// The models.
@@ -1242,7 +1242,7 @@ impl ::std::default::Default for ResponseFormat {
     }
 }
 /// The input tokens of a response by kind.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResponseInputTokensDetails {
     /// Tokens that were written to a cache.
@@ -1255,7 +1255,7 @@ pub struct ResponseInputTokensDetails {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The output tokens of a response by kind.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResponseOutputTokensDetails {
     /// Tokens that the model wrote for itself.
@@ -1269,7 +1269,7 @@ pub struct ResponseOutputTokensDetails {
 /// The gateway reads the fields that are listed here and checks every `image_generation` tool; all other fields are passed on untouched.
 ///
 /// The members that stay on disk are not fields of this type.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResponseRequest {
     /// A text or agent model. Image models, whose names begin with `gpt-image-`, are refused: name one in the tool instead.
@@ -1297,7 +1297,7 @@ pub struct ResponseRequest {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// The usage of the tools of a response.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResponseToolUsage {
     /// The usage of the images.
@@ -1308,7 +1308,7 @@ pub struct ResponseToolUsage {
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// Tokens of the text of a response. Those of images are in `tool_usage.image_gen`.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResponseUsage {
     /// Tokens that the model read.

@@ -83,7 +83,7 @@ pub(crate) use people::{
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
-    AttemptClass, AttemptEntry, CacheWrites, DeliveredImageEntry, Record, RecordFilter, TokenDetails, TokenUsage,
+    AttemptEntry, CacheWrites, DeliveredImageEntry, Record, RecordFilter, TokenDetails, TokenUsage,
 };
 pub(crate) use replay::{
     JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,
@@ -113,7 +113,7 @@ pub(crate) use vault::Vault;
 
 /// The words of the admin API that rows and filters have too.
 pub(crate) use crate::wire::admin::types::{
-    ActorKind, CostBasis, CostReason, KeyLock, KeySort, KeyState, RecordSort, RecordState as JobState,
+    ActorKind, AttemptClass, CostBasis, CostReason, KeyLock, KeySort, KeyState, RecordSort, RecordState as JobState,
     Role as UserRole, UsageGrouping, UserSort,
 };
 

@@ -36,7 +36,7 @@ components! {
     KeyName KeyRotation KeySort KeyState KeyUpdate LimitUsage LimitUsageState LinkAddress LinkPurpose ListObject
     Me MinuteLimit ModelTokens ModerationErrorPolicy NewAccount NewGroup NewKey NewPrice NewSecret NewToken
     NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceFactors PriceList PriceOrigin
-    QualityLimit Record RecordAttempt RecordClass RecordImage RecordList RecordOutcome RecordReason RecordSort
+    QualityLimit Record RecordAttempt AttemptClass RecordImage RecordList RecordOutcome RecordReason RecordSort
     RecordState RecordTokens RecordUsage RequestLimits Role Secret SecretSource StoredContextPolicy Token
     TokenList ToolPrices Usage UsageCounts UsageDay UsageGroup UsageGrouping UsageKey UsageMeasure User UserList
     UserName UserSort UserUpdate

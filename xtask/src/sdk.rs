@@ -96,6 +96,7 @@ fn generate_with(
     let mut sdk = split_types(syn::parse2(tokens)?)?;
     sdk.types.items.extend(passed_types(document)?);
     sdk.types.items.extend(aliases(document, words)?);
+    surface::name_variants(&mut sdk.types.items, &document.value()["components"]["schemas"])?;
     surface::prepare(&mut sdk.types.items);
     surface::add_word_texts(&mut sdk.types.items);
     Ok(sdk)
@@ -108,7 +109,7 @@ fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<Generat
         ClientTypes::Shared => InterfaceStyle::Positional,
         ClientTypes::Own(_) => InterfaceStyle::Builder,
     };
-    settings.with_interface(style).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds);
+    settings.with_interface(style).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds).with_derive("PartialEq");
     if let Some(inner) = api.inner {
         let inner: Type = syn::parse_str(inner)?;
         settings.with_inner_type(quote!(#inner));

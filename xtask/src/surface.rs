@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use proc_macro2::Literal;
+use anyhow::Result;
+use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
-use syn::{Attribute, Fields, ImplItem, Item, ItemEnum, ItemImpl, ItemStruct, LitStr, Type, parse_quote};
+use serde_json::Value;
+use syn::{Attribute, Fields, ImplItem, Item, ItemEnum, ItemImpl, ItemStruct, LitStr, Type, Variant, parse_quote};
 
 use crate::docs::{doc_attributes, text_of};
 
@@ -37,6 +39,55 @@ pub(crate) fn prepare(items: &mut [Item]) {
             _ => {}
         }
     }
+}
+
+/// The keyword of the names that the variants of an enumeration have in programs. Generators of other languages read it
+/// too.
+const VARIANT_NAMES: &str = "x-enum-varnames";
+
+/// Gives the variants of an enumeration the names that the document states, if its words are no names.
+pub(crate) fn name_variants(items: &mut [Item], schemas: &Value) -> Result<()> {
+    for (name, schema) in schemas.as_object().into_iter().flatten() {
+        let texts = |keyword: &str| schema[keyword].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let names: BTreeMap<&str, &str> = texts("enum").zip(texts(VARIANT_NAMES)).collect();
+        if names.is_empty() {
+            continue;
+        }
+        for item in items.iter_mut() {
+            match item {
+                Item::Enum(item) if item.ident == name => {
+                    item.variants.iter_mut().for_each(|variant| name_variant(variant, &names));
+                }
+                Item::Impl(found) if type_name(&found.self_ty) == *name => {
+                    *item = syn::parse2(rename_identifiers(found.to_token_stream(), &names))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn name_variant(variant: &mut Variant, names: &BTreeMap<&str, &str>) {
+    let word = variant.ident.to_string();
+    if let Some(name) = names.get(word.as_str()) {
+        variant.attrs.push(parse_quote!(#[serde(rename = #word)]));
+        variant.ident = Ident::new(name, Span::call_site());
+    }
+}
+
+fn rename_identifiers(tokens: TokenStream, names: &BTreeMap<&str, &str>) -> TokenStream {
+    let rename = |token| match token {
+        TokenTree::Ident(ident) => {
+            let name = names.get(ident.to_string().as_str()).map(|name| Ident::new(name, ident.span()));
+            TokenTree::Ident(name.unwrap_or(ident))
+        }
+        TokenTree::Group(group) => {
+            TokenTree::Group(Group::new(group.delimiter(), rename_identifiers(group.stream(), names)))
+        }
+        other => other,
+    };
+    tokens.into_iter().map(rename).collect()
 }
 
 /// Gives each enumeration of words the function `as_str`, which has no cost, and lets `Display` call it.
@@ -234,6 +285,8 @@ fn document_functions(items: &mut [ImplItem]) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn prepared(code: &str) -> String {
@@ -260,6 +313,17 @@ mod tests {
         ] {
             assert!(printed.contains(part), "{part}\n{printed}");
         }
+    }
+
+    #[test]
+    fn variants_have_the_names_that_the_document_states() {
+        let code = "enum Class { N, O } impl Class { fn f(n: Class) -> bool { n == Self::N } } enum Other { N }";
+        let mut file = syn::parse_str::<syn::File>(code).unwrap();
+        let schemas = json!({"Class": {"enum": ["N", "O"], VARIANT_NAMES: ["NothingDone", "OutputBegun"]}});
+        name_variants(&mut file.items, &schemas).unwrap();
+        let named = "enum Class { #[serde(rename = \"N\")] NothingDone, #[serde(rename = \"O\")] OutputBegun } \
+             impl Class { fn f(n: Class) -> bool { n == Self::NothingDone } } enum Other { N }";
+        assert_eq!(prettyplease::unparse(&file), prettyplease::unparse(&syn::parse_str(named).unwrap()));
     }
 
     #[test]

@@ -9,9 +9,7 @@ use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{
-    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, RecordSort, TokenDetails, TokenUsage,
-};
+use crate::gateway::store::{AttemptEntry, DeliveredImageEntry, JobState, RecordSort, TokenDetails, TokenUsage};
 use crate::gateway::usage::csv::{self, CsvRecord};
 use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader};
 use crate::gateway::work::Work;
@@ -214,16 +212,9 @@ fn to_wire_token_details(TokenDetails { image_tokens, text_tokens }: TokenDetail
 }
 
 fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
-    let class = attempt.class.map(|class| match class {
-        AttemptClass::NothingDone => types::RecordClass::N,
-        AttemptClass::ReportedFailed => types::RecordClass::F,
-        AttemptClass::MaybePaid => types::RecordClass::X,
-        AttemptClass::Refused => types::RecordClass::R,
-        AttemptClass::OutputBegun => types::RecordClass::O,
-    });
     types::RecordAttempt {
         account: Some(attempt.account).filter(|account| !account.is_empty()),
-        class,
+        class: attempt.class,
         status: attempt.status.map(u64::from),
         latency_ms: attempt.latency_ms,
         upstream_request_id: attempt.upstream_request_id,

@@ -1,7 +1,7 @@
 //! The timeline of a request's calls: when each began and ended, as a bar in SVG, and what the gateway did next. Pure. The
 //! table with the bars also has their numbers.
 
-use crate::wire::admin::types::{Record, RecordAttempt, RecordClass, RecordState};
+use crate::wire::admin::types::{AttemptClass, Record, RecordAttempt, RecordState};
 
 /// The width of a timeline, in SVG units. It stands for the duration of the request.
 const WIDTH: f64 = 1000.0;
@@ -91,13 +91,13 @@ fn begins_fallback(attempt: &RecordAttempt, next: Option<&RecordAttempt>) -> boo
 // === impl TimelineBar ===
 
 impl TimelineBar {
-    fn new(class: Option<RecordClass>, start: u64, end: u64, total: u64) -> Self {
+    fn new(class: Option<AttemptClass>, start: u64, end: u64, total: u64) -> Self {
         let position = |time: u64| to_f64(time) / to_f64(total) * WIDTH;
         let width = (position(end) - position(start)).max(BAR_MIN);
         let kind = match class {
             None => "good",
-            Some(RecordClass::X | RecordClass::O) => "unclear",
-            Some(RecordClass::N | RecordClass::F | RecordClass::R) => "bad",
+            Some(AttemptClass::MaybePaid | AttemptClass::OutputBegun) => "unclear",
+            Some(AttemptClass::NothingDone | AttemptClass::ReportedFailed | AttemptClass::Refused) => "bad",
         };
         let x = position(start).min(WIDTH - width).max(0.0);
         Self { kind, x: format!("{x:.1}"), width: format!("{width:.1}") }

@@ -4,7 +4,7 @@
 //! It is made from the record alone, so a page must not state more than the record knows. All texts are keys of the
 //! catalogues.
 
-use crate::wire::admin::types::{CostBasis, Record, RecordClass, RecordReason, RecordState};
+use crate::wire::admin::types::{AttemptClass, CostBasis, Record, RecordReason, RecordState};
 
 /// The number of accounts that can reject a request in the same way before the gateway asks no other.
 const REJECTIONS_MAX: usize = 2;
@@ -79,7 +79,9 @@ fn event_of_reason(reason: RecordReason, record: &Record) -> (&'static str, Resp
         RecordReason::ContentRefused => ("why.content_refused", ResponsibleParty::Request),
         RecordReason::UpstreamRejected => ("why.upstream_rejected", ResponsibleParty::Request),
         RecordReason::Network => match last.and_then(|last| last.class) {
-            Some(RecordClass::X | RecordClass::O) => ("why.connection_broke", ResponsibleParty::Upstream),
+            Some(AttemptClass::MaybePaid | AttemptClass::OutputBegun) => {
+                ("why.connection_broke", ResponsibleParty::Upstream)
+            }
             _ => ("why.unreachable", ResponsibleParty::Upstream),
         },
         RecordReason::Timeout => ("why.timeout", ResponsibleParty::Upstream),
@@ -114,13 +116,15 @@ fn conclusion(record: &Record) -> &'static str {
     match last.class {
         _ if record.state == RecordState::Cancelled => "did.left",
         _ if is_stopped => "did.stopped",
-        Some(RecordClass::N) if is_rejected && failures(RecordClass::N) >= REJECTIONS_MAX => "did.rejected_twice",
-        Some(RecordClass::N) => "did.no_other",
-        Some(RecordClass::F) if failures(RecordClass::F) > 1 => "did.failed_twice",
-        Some(RecordClass::F) => "did.no_other",
-        Some(RecordClass::X) => "did.would_pay_twice",
-        Some(RecordClass::R) => "did.would_be_refused",
-        Some(RecordClass::O) => "did.had_begun",
+        Some(AttemptClass::NothingDone) if is_rejected && failures(AttemptClass::NothingDone) >= REJECTIONS_MAX => {
+            "did.rejected_twice"
+        }
+        Some(AttemptClass::NothingDone) => "did.no_other",
+        Some(AttemptClass::ReportedFailed) if failures(AttemptClass::ReportedFailed) > 1 => "did.failed_twice",
+        Some(AttemptClass::ReportedFailed) => "did.no_other",
+        Some(AttemptClass::MaybePaid) => "did.would_pay_twice",
+        Some(AttemptClass::Refused) => "did.would_be_refused",
+        Some(AttemptClass::OutputBegun) => "did.had_begun",
         None => "did.had_image",
     }
 }
@@ -182,7 +186,7 @@ impl PaymentOutcome {
         let has_tokens = record.usage.is_some() || record.host_usage.is_some();
         let has_answer =
             has_tokens || !record.delivered.is_empty() || record.attempts.iter().any(|attempt| attempt.class.is_none());
-        let may_have_image = |class| matches!(class, Some(RecordClass::X | RecordClass::O));
+        let may_have_image = |class| matches!(class, Some(AttemptClass::MaybePaid | AttemptClass::OutputBegun));
         if record.attempts.is_empty() || is_free {
             Self::Nothing
         } else if record.maybe_paid_twice == Some(true) {

@@ -199,13 +199,13 @@ impl PageLayout {
         }
     }
 
-    pub(super) fn record_class(&self, class: &types::RecordClass) -> &'static str {
+    pub(super) fn record_class(&self, class: &types::AttemptClass) -> &'static str {
         match class {
-            types::RecordClass::N => "class.none",
-            types::RecordClass::F => "class.failed",
-            types::RecordClass::X => "class.unclear",
-            types::RecordClass::R => "class.refused",
-            types::RecordClass::O => "class.begun",
+            types::AttemptClass::NothingDone => "class.none",
+            types::AttemptClass::ReportedFailed => "class.failed",
+            types::AttemptClass::MaybePaid => "class.unclear",
+            types::AttemptClass::Refused => "class.refused",
+            types::AttemptClass::OutputBegun => "class.begun",
         }
     }
 

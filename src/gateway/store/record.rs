@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AnswerCharges, BindingDigest, CostBasis, CostReason, JobState, KeyId, RecordSort, RequestId, Timestamp, UserId,
+    AnswerCharges, AttemptClass, BindingDigest, CostBasis, CostReason, JobState, KeyId, RecordSort, RequestId,
+    Timestamp, UserId,
 };
 use crate::gateway::money::Usd;
 
@@ -215,27 +216,6 @@ pub(crate) struct AttemptEntry {
     pub(crate) max_cost_usd: Option<Usd>,
 }
 
-/// The class of a failed attempt: may an image have been made and charged? Records and documents have its letter. The
-/// order is that of severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum AttemptClass {
-    /// Nothing was done.
-    #[serde(rename = "N")]
-    NothingDone,
-    /// The upstream reports that it failed.
-    #[serde(rename = "F")]
-    ReportedFailed,
-    /// The upstream refused the request: its content or a parameter.
-    #[serde(rename = "R")]
-    Refused,
-    /// Ambiguous: an image may have been made and paid for.
-    #[serde(rename = "X")]
-    MaybePaid,
-    /// The answer broke off after its output had begun.
-    #[serde(rename = "O")]
-    OutputBegun,
-}
-
 /// A filter for records. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
@@ -275,21 +255,6 @@ pub(crate) struct RecordFilter {
     pub(crate) limit: Option<u32>,
     /// The order of the records; by default the newest first.
     pub(crate) sort: Option<RecordSort>,
-}
-
-// === impl AttemptClass ===
-
-impl AttemptClass {
-    /// Returns the letter of the class in records and documents.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::NothingDone => "N",
-            Self::ReportedFailed => "F",
-            Self::Refused => "R",
-            Self::MaybePaid => "X",
-            Self::OutputBegun => "O",
-        }
-    }
 }
 
 // === impl RecordFilter ===

@@ -83,7 +83,7 @@ pub(crate) enum TransportError {
     Setting(&'static str),
     /// TLS cannot be set up with the certificates of this machine and of the settings.
     #[error("the trusted certificates of this machine cannot be used")]
-    Roots(#[source] tokio_rustls::rustls::Error),
+    Roots(#[source] rustls::Error),
 }
 
 // === impl SendError ===
