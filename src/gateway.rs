@@ -53,7 +53,6 @@ pub(crate) use serve::{ServeError, SignalListeners, serve};
 pub(crate) use store::open_store;
 pub(crate) use unready_reason::UnreadyReason;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,10 +62,10 @@ use accounts::{Accounts, CredentialService};
 use admission::RequestBudgets;
 use alerts::AlertService;
 use catalog::TextModelCatalog;
-use config::{AddressPolicy, Config, GroupConfig, SecondFactorPolicy, TrustedProxies};
+use config::{AddressPolicy, Config, SecondFactorPolicy, TrustedProxies};
 use console::{Console, ConsoleServices, ServerParts};
-use filter::PromptFilters;
 use front::ConnectionTable;
+use group_policies::GroupPolicies;
 use group_refresh::{GroupRefreshHandle, merge_stored_groups, needs_tls};
 use heartbeat::HeartbeatTask;
 use image_links::ImageLinkSealer;
@@ -96,7 +95,6 @@ pub(crate) struct Gateway {
     pages: Arc<Pages>,
     connections: Arc<ConnectionTable>,
     accounts: Arc<Accounts>,
-    filters: Arc<PromptFilters>,
     upstream: Arc<UpstreamClient>,
     replay: Arc<AnswerStore>,
     ledger: Ledger,
@@ -117,9 +115,7 @@ pub(crate) struct Gateway {
     spool: Spool,
     image_models: ImageModels,
     catalog: Arc<TextModelCatalog>,
-    groups: HashMap<String, GroupConfig>,
-    /// The settings of a group that the configuration does not name.
-    implicit_group: GroupConfig,
+    groups: Arc<GroupPolicies>,
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
     /// This token is cancelled when the gateway is asked to stop. From then on `/readyz` reports the stop, so that load
@@ -154,7 +150,7 @@ impl Gateway {
         let (node, vault) = (store.node_id().clone(), store.vault());
         let request_budgets = RequestBudgets::new(&config.uploads);
         let upstream = open_upstream(config, &request_budgets)?;
-        let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
+        let (config, groups) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
         let prices = CurrentPrices::start(&config.prices, Arc::clone(store) as _).await?;
         let (tokens, endpoint) = (Arc::clone(store) as _, Arc::clone(&upstream) as Arc<dyn CredentialService>);
         let accounts = Accounts::open(&config.accounts, tokens, vault.clone(), endpoint, node.clone()).await?;
@@ -182,7 +178,6 @@ impl Gateway {
             people,
             pages: Arc::new(Pages::new(config.public_url.as_ref(), vault.clone())),
             connections: ConnectionTable::for_gateway(&config, &metrics),
-            filters: Arc::new(filters),
             catalog: Arc::new(TextModelCatalog::new(&accounts, &upstream)),
             upstream,
             accounts,
@@ -201,8 +196,7 @@ impl Gateway {
             request_budgets,
             spool,
             image_models: ImageModels::from_config(&config),
-            groups: groups_by_name(&config),
-            implicit_group: GroupConfig::implicit("", config.deadlines, config.text_models.as_deref()),
+            groups: Arc::new(groups),
             config,
             shutdown_requested: CancellationToken::new(),
             cutoff: CancellationToken::new(),
@@ -220,18 +214,16 @@ impl Gateway {
         if needs_tls(config) {
             self.upstream.prepare_tls()?;
         }
-        let (config, filters) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
+        let (config, groups) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
         let console = Arc::new(self.console.with_config(&config)?);
         let oidc = OidcProvider::renew(self.oidc.as_ref(), config.oidc.as_ref())?;
         let image_downloader = ImageDownloader::for_settings(config.remote_images.as_ref())?;
         Ok(Self {
             console,
-            filters: Arc::new(filters),
             oidc,
             image_downloader,
             image_models: ImageModels::from_config(&config),
-            groups: groups_by_name(&config),
-            implicit_group: GroupConfig::implicit("", config.deadlines, config.text_models.as_deref()),
+            groups: Arc::new(groups),
             config,
             ..self.clone()
         })
@@ -294,8 +286,9 @@ impl Gateway {
         &self.pages
     }
 
-    pub(crate) fn filters(&self) -> &PromptFilters {
-        &self.filters
+    /// The policies of groups.
+    pub(crate) fn groups(&self) -> &GroupPolicies {
+        &self.groups
     }
 
     pub(crate) fn replay(&self) -> &Arc<AnswerStore> {
@@ -422,8 +415,4 @@ fn open_spool(config: &Config, budgets: Arc<RequestBudgets>) -> Result<Spool, Se
     let spool = Spool::open_in(&config.data_dir, config.uploads.min_free, budgets).map_err(ServeError::Spool)?;
     spool.start_space_checks();
     Ok(spool)
-}
-
-fn groups_by_name(config: &Config) -> HashMap<String, GroupConfig> {
-    config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect()
 }

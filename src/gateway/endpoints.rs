@@ -214,7 +214,7 @@ async fn answer_edit(
         let gateway = head.server().get();
         let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
         flow::check_upload(&gateway, &caller, &options, "edit_image").await?;
-        let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
+        let names = FormNames { dialects: caller.dialects(), added: gateway.image_models().added_names() };
         let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
         let reading = Box::pin(body.read(options.admission(), gateway.spool(), settings));
         let form = read_unless_stopped(&gateway, reading).await;
@@ -233,7 +233,7 @@ async fn admit_image_request(
 ) -> Result<(Caller, RequestOptions), Error> {
     let (caller, admission) = admit(gateway, head).await?;
     let options = match azure {
-        Some(path) => azure::check_path(gateway, &caller, head).map(|()| path.deployment),
+        Some(path) => azure::check_path(&caller, head).map(|()| path.deployment),
         None => Ok(None),
     }
     .and_then(|deployment| Ok(request_options(head, &admission)?.with_deployment(deployment)));

@@ -79,7 +79,7 @@ use crate::error::Error;
 /// Returns 401 for every invalid key, 429 if the user, the key or the group has no work left, and 503 if the store cannot be read or if the settings of the group are not in
 /// force yet.
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
-    let caller = gateway.keys().authenticate(authorization).await.map_err(|error| match error {
+    let caller = gateway.keys().authenticate(authorization, gateway.groups()).await.map_err(|error| match error {
         AuthenticationError::Invalid => Error::InvalidKey,
         AuthenticationError::Unavailable(error) => unreadable_keys_error(&error),
     })?;
@@ -92,7 +92,11 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
 ///
 /// Returns 401 if the user has no such key or the key is not valid, and otherwise the errors of [`admit`].
 pub(crate) async fn admit_owner(gateway: &Gateway, key: &PublicId, owner: &UserId) -> Result<Caller, Error> {
-    let caller = gateway.keys().find_caller(key, owner).await.map_err(|error| unreadable_keys_error(&error))?;
+    let caller = gateway
+        .keys()
+        .find_caller(key, owner, gateway.groups())
+        .await
+        .map_err(|error| unreadable_keys_error(&error))?;
     check_group(gateway, caller.ok_or(Error::InvalidKey)?).await
 }
 
@@ -103,18 +107,21 @@ fn unreadable_keys_error(error: &StoreError) -> Error {
 
 /// Begins the work of the caller, if its group can be served now.
 async fn check_group(gateway: &Gateway, caller: Caller) -> Result<Caller, Error> {
-    match gateway.may_serve_group(caller.group_name()).await {
-        Ok(true) => request_work::begin(gateway, caller),
-        // The settings come into force at the next group refresh.
-        Ok(false) => Err(Error::Unavailable),
-        Err(error) => {
+    let group = caller.group_name();
+    // The store may have settings for the group that come into force at the next refresh, as for a group that was created a
+    // moment ago. It must not be served with the default settings until then.
+    if !gateway.groups().contains(group)
+        && gateway.people().has_policy(group).await.map_err(|error| {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "the settings of a group could not be read from the store"
             );
-            Err(Error::Unavailable)
-        }
+            Error::Unavailable
+        })?
+    {
+        return Err(Error::Unavailable);
     }
+    request_work::begin(gateway, caller)
 }
 
 /// Returns the error for a request whose body could not be read back from disk: the request itself is not at fault.

@@ -6,7 +6,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinError;
 
 use super::config::{Config, GroupConfig};
-use super::filter::{FilterError, PromptFilters};
+use super::filter::FilterError;
+use super::group_policies::GroupPolicies;
 use super::upstream::UpstreamClient;
 use super::{accounts, manage};
 
@@ -45,18 +46,19 @@ pub(super) fn needs_tls(config: &Config) -> bool {
     accounts::need_tls(&config.accounts) || config.groups.iter().any(GroupConfig::needs_tls)
 }
 
-/// Returns the settings with the groups of the store, and the filters of all groups. The work is done on a blocking
+/// Returns the settings with the groups of the store, and the policies of all groups. The work is done on a blocking
 /// thread, because it compiles patterns.
 pub(super) async fn merge_stored_groups(
     config: &Config,
     stored: Vec<(String, String)>,
     upstream: &Arc<UpstreamClient>,
-) -> Result<(Arc<Config>, PromptFilters), GroupRefreshError> {
+) -> Result<(Arc<Config>, GroupPolicies), GroupRefreshError> {
     let (config, upstream) = (config.clone(), Arc::clone(upstream));
     let task = tokio::task::spawn_blocking(move || {
         let config = manage::with_store_groups(&config, &stored, &upstream);
-        let filters = PromptFilters::new(&config.groups)?;
-        Ok((Arc::new(config), filters))
+        let others = GroupConfig::implicit("", config.deadlines, config.text_models.as_deref());
+        let policies = GroupPolicies::new(&config.groups, others)?;
+        Ok((Arc::new(config), policies))
     });
     task.await?
 }

@@ -43,7 +43,7 @@ pub(super) fn routes() -> [Route<CurrentGateway>; 4] {
 /// Returns the errors of [`flow::admit`], and 401 that names the dialect if the key is valid without it.
 pub(super) async fn admit(gateway: &Gateway, key: &[u8]) -> Result<Caller, Error> {
     let caller = flow::admit(gateway, Some(&[b"Bearer ", key].concat())).await?;
-    if gateway.dialects(&caller).contains(Dialect::Azure) { Ok(caller) } else { Err(Error::UndeclaredKeyHeader) }
+    if caller.dialects().contains(Dialect::Azure) { Ok(caller) } else { Err(Error::UndeclaredKeyHeader) }
 }
 
 /// Checks that the caller may use the paths of Azure.
@@ -51,8 +51,8 @@ pub(super) async fn admit(gateway: &Gateway, key: &[u8]) -> Result<Caller, Error
 /// # Errors
 ///
 /// Returns 404 that names the dialect.
-pub(super) fn check_path(gateway: &Gateway, caller: &Caller, head: &ApiRequest) -> Result<(), Error> {
-    if gateway.dialects(caller).contains(Dialect::Azure) {
+pub(super) fn check_path(caller: &Caller, head: &ApiRequest) -> Result<(), Error> {
+    if caller.dialects().contains(Dialect::Azure) {
         return Ok(());
     }
     let (method, path) = (head.method().to_string(), head.uri().path().to_owned());

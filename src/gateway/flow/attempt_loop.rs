@@ -26,8 +26,7 @@ pub(super) async fn try_accounts(
     original_task: TaskRef<'_>,
     record: &mut OpenRecord,
 ) -> Result<JobSuccess, JobFailure> {
-    let request_deadlines =
-        AttemptDeadlines::new(original_task, context.gateway.group(context.caller.group_name()).deadlines.image);
+    let request_deadlines = AttemptDeadlines::new(original_task, context.caller.group().deadlines.image);
     let mut abandoned = pin!(context.until_abandoned());
     let (mut fallback_job, mut job_without_tool): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = AttemptHistory::default();

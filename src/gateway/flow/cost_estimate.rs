@@ -123,13 +123,13 @@ fn image_work(job: &Job) -> WorkEstimate<'_> {
 /// what the text model may decide.
 fn estimate_response(gateway: &Gateway, caller: &Caller, job: &ResponseJob) -> CostEstimate {
     let (table, day) = (gateway.prices().table(), Utc::now().date_naive());
-    if strict_budget::applies(gateway, caller) {
+    if strict_budget::applies(caller) {
         let most = table.most_for_response(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
         return CostEstimate { bound: BoundKind::Response, ..most.into() };
     }
-    let ceiling = match gateway.group(caller.group_name()).response_budget.max_response {
+    let ceiling = match caller.group().response_budget.max_response {
         Some(most) => Ok(most),
-        None => table.most_for_response(&ceiling_work(gateway, caller, job), day),
+        None => table.most_for_response(&ceiling_work(caller, job), day),
     };
     // No part of a response is dearer than the whole.
     let stated = most_for_response(&table, job).ok();
@@ -141,8 +141,8 @@ fn estimate_response(gateway: &Gateway, caller: &Caller, job: &ResponseJob) -> C
 /// Returns the work of a response if its text model uses its largest context and output, and makes images of the largest
 /// size and the best quality that the limits allow. A stated number of calls lowers nothing: an upstream that ignores it
 /// would pass the budget.
-fn ceiling_work<'a>(gateway: &Gateway, caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
-    let all_limits = [caller.limits(), caller.user_limits(), gateway.request_limits(caller.group_name())];
+fn ceiling_work<'a>(caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
+    let all_limits = [caller.limits(), caller.user_limits(), caller.group_limits()];
     let limits = || all_limits.into_iter().flatten();
     let calls = TOOL_CALLS_MAX.max(job.max_tool_calls().unwrap_or(0));
     let max_pixels = limits().filter_map(|limits| limits.max_size).map(|size| size.pixels().into()).min();

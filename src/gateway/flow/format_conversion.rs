@@ -60,7 +60,7 @@ pub(super) async fn convert_answer(context: &JobContext, success: JobSuccess) ->
 /// Returns the format to which the images must be converted; `None` if they are delivered as they come.
 fn target_format(context: &JobContext, success: &JobSuccess) -> Option<TargetFormat> {
     let SharedTask::Images(job) = &context.task else { return None };
-    if job.is_stream() || context.gateway.group(context.caller.group_name()).delivery != DeliveryPolicy::Convert {
+    if job.is_stream() || context.caller.group().delivery != DeliveryPolicy::Convert {
         return None;
     }
     let job = success.fallback_job.as_ref().unwrap_or(job);

@@ -59,13 +59,13 @@ async fn estimate_job(
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
     let price_version = cost_estimate::price_version(gateway, caller, &job);
-    let most = cost_estimate::most(gateway, caller, &job, options.fallback_policy(gateway, caller));
+    let most = cost_estimate::most(gateway, caller, &job, options.fallback_policy(caller));
     let task = SharedTask::from(job);
     if wants_urls {
         url_answer::check(&task)?;
     }
-    request_limits::check(gateway, caller, TaskRef::from(&task))?;
-    if gateway.group(caller.group_name()).problem.is_some() {
+    request_limits::check(caller, TaskRef::from(&task))?;
+    if caller.group().problem.is_some() {
         return Err(Error::Unavailable);
     }
     let cost = CostEstimate::from(most);

@@ -30,7 +30,7 @@ pub(super) async fn answer_image_request(
     if wants_urls {
         count_if_refused(gateway, &caller, url_answer::check(&task))?;
     }
-    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
+    count_if_refused(gateway, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
     let context = Arc::new(JobContext::new(gateway, caller, options, task));
     let answer = repeated_request::answer_request(Arc::clone(&context)).await?;
     if wants_urls { url_answer::replace_images(&context, answer).await } else { Ok(answer) }

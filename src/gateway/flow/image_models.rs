@@ -19,7 +19,7 @@ pub(crate) fn list_image_models(gateway: &Gateway, caller: &Caller) -> types::Im
 
 /// Returns the image models that the limits of the key, its user and its group allow.
 pub(crate) fn allowed_models<'a>(gateway: &'a Gateway, caller: &'a Caller) -> impl Iterator<Item = &'a ImageModelSpec> {
-    let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(caller.group_name())];
+    let limits = [caller.limits(), caller.user_limits(), caller.group_limits()];
     let is_allowed = move |model: &&ImageModelSpec| {
         let mut lists = limits.iter().flatten().filter_map(|limits| limits.models.as_ref());
         lists.all(|models| models.contains(&model.id))

@@ -52,7 +52,7 @@ impl JobContext {
     /// Returns the fallback policy: that of the request, or else that of the group. A response has no fallback.
     pub(super) fn fallback_policy(&self) -> FallbackPolicy {
         match self.task {
-            SharedTask::Images(_) => self.options.fallback_policy(&self.gateway, &self.caller),
+            SharedTask::Images(_) => self.options.fallback_policy(&self.caller),
             SharedTask::Response(_) => FallbackPolicy::Never,
         }
     }

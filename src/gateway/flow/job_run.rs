@@ -50,9 +50,11 @@ async fn open_record(
     context: &JobContext,
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<OpenRecord, Error> {
-    let group = context.caller.group_name();
-    if context.gateway.group(group).problem.is_some() {
-        tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
+    if context.caller.group().problem.is_some() {
+        tracing::warn!(
+            group = context.caller.group_name(),
+            "a request is refused: the settings of its group cannot be used"
+        );
         return Err(Error::Unavailable);
     }
     let cost = cost_estimate::estimate(&context.gateway, &context.caller, &context.task, context.fallback_policy());
@@ -97,8 +99,8 @@ async fn make_answer(
     }
     let requested = RequestedImages::new(&context.task, &success);
     let comparison = requested.compare(&success.proven);
-    let is_refused = comparison == DeliveryComparison::Mismatch
-        && context.gateway.group(context.caller.group_name()).delivery == DeliveryPolicy::Fail;
+    let is_refused =
+        comparison == DeliveryComparison::Mismatch && context.caller.group().delivery == DeliveryPolicy::Fail;
     let mut headers = answer_headers(&success, (comparison, conversion), fallback);
     headers.extend(record.limit_status().headers().map(|(name, value)| (name.to_owned(), value)));
     let closing_context = ClosingContext {
@@ -132,11 +134,11 @@ async fn screen_and_try(
     record: &mut OpenRecord,
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<JobSuccess, JobFailure> {
-    let (gateway, group) = (&context.gateway, context.caller.group_name());
+    let (gateway, caller) = (&context.gateway, &context.caller);
     let screening = match &context.task {
-        SharedTask::Images(job) => prompt_screening::check_images(gateway, group, job).await,
+        SharedTask::Images(job) => prompt_screening::check_images(gateway, caller, job).await,
         SharedTask::Response(job) => {
-            prompt_screening::check_response(gateway, (group, context.options.admission()), job).await
+            prompt_screening::check_response(gateway, caller, context.options.admission(), job).await
         }
     };
     screening.map_err(|error| JobFailure::Failed(error, None))?;

@@ -43,7 +43,7 @@ pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str)
 async fn list_text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
     let group = caller.group_name();
     let image_models = gateway.image_models().for_group(group);
-    let mut models = gateway.catalog().models_for_group(group, gateway.group(group).text_models.as_deref()).await;
+    let mut models = gateway.catalog().models_for_group(group, caller.group().text_models.as_deref()).await;
     models.retain(|model| !image_models.contains(&model.id));
     models
 }

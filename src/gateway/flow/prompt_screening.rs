@@ -12,6 +12,7 @@ use crate::gateway::admission::Admission;
 use crate::gateway::config::ModerationErrorPolicy;
 use crate::gateway::filter::FilterVerdict;
 use crate::gateway::front::spool_error;
+use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, ResponseJob, TextScope, TextWindows};
 use crate::image::ByteSource as _;
 
@@ -31,13 +32,13 @@ const MODERATION_CALLS: usize = 4;
 ///
 /// Returns the same error as a refusal by the upstream. If the moderation service fails, the setting `on_error` decides
 /// between no error and 503.
-pub(super) async fn check_images(gateway: &Gateway, group: &str, job: &Job) -> Result<(), Error> {
+pub(super) async fn check_images(gateway: &Gateway, caller: &Caller, job: &Job) -> Result<(), Error> {
     let added = job.added_texts();
     for text in [Some(job.prompt()), added.as_deref(), job.end_user()].into_iter().flatten() {
-        apply_rules(gateway, group, text)?;
+        apply_rules(caller, text)?;
     }
     for text in [Some(job.prompt()), added.as_deref()].into_iter().flatten() {
-        moderate(gateway, group, text).await?;
+        moderate(gateway, caller, text).await?;
     }
     Ok(())
 }
@@ -52,28 +53,29 @@ pub(super) async fn check_images(gateway: &Gateway, group: &str, job: &Job) -> R
 /// cannot be read back from disk or there is no memory for its sentences.
 pub(super) async fn check_response(
     gateway: &Arc<Gateway>,
-    (group, admission): (&str, &Admission),
+    caller: &Caller,
+    admission: &Admission,
     job: &Arc<ResponseJob>,
 ) -> Result<(), Error> {
-    if gateway.filters().has_rules(group) {
-        let (gateway, group) = (Arc::clone(gateway), group.to_owned());
+    if caller.filter().has_rules() {
+        let caller = caller.clone();
         read_job(job, move |job| {
             let mut verdict = Ok(());
             job.visit_texts(TextScope::All, RULE_WINDOWS, |text| {
-                verdict = apply_rules(&gateway, &group, text);
+                verdict = apply_rules(&caller, text);
                 verdict.is_err()
             })?;
             verdict
         })
         .await?;
     }
-    let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
+    let Some(moderation) = caller.filter().moderation() else { return Ok(()) };
     let mut memory = admission.memory();
     let most = usize::try_from(job.body().len()).unwrap_or(usize::MAX).min(MODERATED_MAX);
     memory.set_bytes(most as u64).map_err(|error| spool_error(&error))?;
     let (pieces, is_whole) = read_job(job, read_sentences).await?;
     for pieces in pieces.chunks(MODERATION_CALLS) {
-        moderate_pieces(gateway, group, pieces).await?;
+        moderate_pieces(gateway, caller, pieces).await?;
     }
     if is_whole || moderation.on_error == ModerationErrorPolicy::Open {
         return Ok(());
@@ -99,11 +101,11 @@ fn read_sentences(job: &ResponseJob) -> Result<(Vec<String>, bool), Error> {
 }
 
 /// Sends pieces to the moderation service of the group at once.
-async fn moderate_pieces(gateway: &Arc<Gateway>, group: &str, pieces: &[String]) -> Result<(), Error> {
+async fn moderate_pieces(gateway: &Arc<Gateway>, caller: &Caller, pieces: &[String]) -> Result<(), Error> {
     let mut calls = JoinSet::new();
     for piece in pieces {
-        let (gateway, group, piece) = (Arc::clone(gateway), group.to_owned(), piece.clone());
-        calls.spawn(async move { moderate(&gateway, &group, &piece).await }.in_current_span());
+        let (gateway, caller, piece) = (Arc::clone(gateway), caller.clone(), piece.clone());
+        calls.spawn(async move { moderate(&gateway, &caller, &piece).await }.in_current_span());
     }
     while let Some(verdict) = calls.join_next().await {
         verdict.map_err(|_| Error::Internal)??;
@@ -120,21 +122,21 @@ async fn read_job<T: Send + 'static>(
     job.body().read_with(move || read(&task)).await.map_err(|error| unreadable_body_error(&error))?
 }
 
-fn apply_rules(gateway: &Gateway, group: &str, text: &str) -> Result<(), Error> {
-    if let FilterVerdict::Refused { rule } = gateway.filters().check(group, text) {
-        tracing::info!(rule, group, "the content filter refuses a prompt");
+fn apply_rules(caller: &Caller, text: &str) -> Result<(), Error> {
+    if let FilterVerdict::Refused { rule } = caller.filter().check(text) {
+        tracing::info!(rule, group = caller.group_name(), "the content filter refuses a prompt");
         return Err(Error::Upstream(UpstreamFault::ContentRefused));
     }
     Ok(())
 }
 
 /// Calls the moderation service of the group, if it has one.
-async fn moderate(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Error> {
-    let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
+async fn moderate(gateway: &Gateway, caller: &Caller, prompt: &str) -> Result<(), Error> {
+    let Some(moderation) = caller.filter().moderation() else { return Ok(()) };
     match gateway.upstream().moderate(moderation, prompt).await {
         Ok(false) => Ok(()),
         Ok(true) => {
-            tracing::info!(group, "the moderation service refuses a prompt");
+            tracing::info!(group = caller.group_name(), "the moderation service refuses a prompt");
             Err(Error::Upstream(UpstreamFault::ContentRefused))
         }
         Err(error) => {

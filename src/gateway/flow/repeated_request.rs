@@ -55,7 +55,7 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
 /// The time that a plain request waits because its caller states it: at most the time limit of an image. If that is
 /// shorter than the answer deadline, the failure of the job is told before either.
 fn applied_wait(context: &JobContext) -> Option<Duration> {
-    let image_deadline = context.gateway.group(context.caller.group_name()).deadlines.image;
+    let image_deadline = context.caller.group().deadlines.image;
     let longest = image_deadline.max(context.gateway.answer_deadline());
     context.options.preferred_wait.map(|wait| wait.min(longest))
 }

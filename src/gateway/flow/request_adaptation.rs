@@ -31,7 +31,7 @@ pub(super) async fn check_generation(
     body: &CountedJson,
 ) -> Result<Job, RequestFailure> {
     let models = &gateway.image_models().for_group(caller.group_name());
-    let declared = gateway.dialects(caller);
+    let declared = caller.dialects();
     let deployment = options.deployment.as_deref();
     let mut fields = read_object(body).await?;
     let adaptations = adapt(models, declared, deployment, &mut fields);
@@ -65,7 +65,7 @@ pub(super) async fn check_edit(
     mut form: EditForm,
 ) -> Result<Job, RequestFailure> {
     let models = &gateway.image_models().for_group(caller.group_name());
-    let declared = gateway.dialects(caller);
+    let declared = caller.dialects();
     let deployment = options.deployment.as_deref();
     let (original, is_multipart) = (form.fields.clone(), form.is_multipart);
     let mut adaptations = adapt(models, declared, deployment, &mut form.fields);
@@ -110,7 +110,7 @@ pub(super) async fn check_response(
     headers: &HeaderMap,
     body: SpooledBytes,
 ) -> Result<ResponseJob, RequestFailure> {
-    let (body_reader, declared) = (body.clone(), gateway.dialects(caller));
+    let (body_reader, declared) = (body.clone(), caller.dialects());
     let (models, headers) = (gateway.image_models().for_group(caller.group_name()), headers.clone());
     let check = move || check_response_body(&models, declared, &headers, body);
     body_reader.read_with(check).await.map_err(|error| unreadable_body_error(&error))?

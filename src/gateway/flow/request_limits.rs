@@ -26,10 +26,9 @@ struct RequestedWork<'a> {
 /// # Errors
 ///
 /// 400 for the first parameter that is above a limit.
-pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Result<(), Error> {
+pub(super) fn check(caller: &Caller, task: TaskRef<'_>) -> Result<(), Error> {
     let work = requested_work(task);
-    let group_limits = gateway.request_limits(caller.group_name());
-    [caller.limits(), caller.user_limits(), group_limits]
+    [caller.limits(), caller.user_limits(), caller.group_limits()]
         .into_iter()
         .flatten()
         .try_for_each(|limits| work.iter().try_for_each(|work| work.check(limits)))
@@ -42,7 +41,7 @@ pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Re
 /// 429 for a limit that is reached, 503 if there is a budget and a price is unknown or the usage cannot be read.
 pub(super) async fn reserve(context: &JobContext, cost: &CostEstimate) -> Result<LimitReservation, Error> {
     let (gateway, caller) = (&context.gateway, &context.caller);
-    let (subjects, demand) = (subjects(gateway, caller), demand(&context.task, cost));
+    let (subjects, demand) = (subjects(caller), demand(&context.task, cost));
     let request_id = context.options.request_id.as_str().into();
     gateway.limiter().reserve(&request_id, subjects, demand).await.map_err(|error| to_error(error, cost))
 }
@@ -59,7 +58,7 @@ pub(super) async fn current_refusal(
     task: &SharedTask,
     cost: &CostEstimate,
 ) -> Result<Option<Error>, Error> {
-    let checked = gateway.limiter().check(&subjects(gateway, caller), &demand(task, cost)).await;
+    let checked = gateway.limiter().check(&subjects(caller), &demand(task, cost)).await;
     let Err(error) = checked else { return Ok(None) };
     let is_current = matches!(error, LimitError::Reached(_) | LimitError::PriceUnknown);
     let error = to_error(error, cost);
@@ -75,7 +74,7 @@ pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Re
     // The smallest amount of money: a budget that is spent has not even that, unless a model costs nothing.
     let cost = if gateway.prices().table().has_free_model() { Usd::ZERO } else { Usd::from_nanos(1) };
     let demand = JobDemand { images: 1, cost: Some(cost), ..JobDemand::default() };
-    match gateway.limiter().check(&subjects(gateway, caller), &demand).await {
+    match gateway.limiter().check(&subjects(caller), &demand).await {
         // A job that waits for room in a budget may still begin.
         Err(LimitError::Reached(refusal)) => {
             Ok(Some(refusal).filter(|refusal| refusal.is_quota || refusal.limit != BUDGET))
@@ -93,7 +92,7 @@ pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Re
 ///
 /// 429 for a limit that is reached, 503 if the usage cannot be read.
 pub(super) async fn count_repeat(gateway: &Gateway, caller: &Caller, request_id: &str) -> Result<(), Error> {
-    let counted = gateway.limiter().count_repeat(&request_id.into(), subjects(gateway, caller)).await;
+    let counted = gateway.limiter().count_repeat(&request_id.into(), subjects(caller)).await;
     counted.map_err(|error| match error {
         LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::Store(error) => unread_usage(&error),
@@ -116,12 +115,11 @@ fn demand(task: &SharedTask, cost: &CostEstimate) -> JobDemand {
 }
 
 /// Returns the key, its user and its group, with or without limits.
-fn subjects(gateway: &Gateway, caller: &Caller) -> Vec<SubjectLimits> {
-    let group = caller.group_name();
+fn subjects(caller: &Caller) -> Vec<SubjectLimits> {
     vec![
         SubjectLimits::new(LimitSubject::Key(caller.key().clone()), caller.limits()),
         SubjectLimits::new(LimitSubject::User(caller.user().clone()), caller.user_limits()),
-        SubjectLimits::new(LimitSubject::Group(group.to_owned()), gateway.request_limits(group)),
+        SubjectLimits::new(LimitSubject::Group(caller.group_name().to_owned()), caller.group_limits()),
     ]
 }
 

@@ -23,7 +23,7 @@ pub(super) fn begin(gateway: &Gateway, caller: Caller) -> Result<Caller, Error> 
     let limit_of = |limits: Option<&RequestLimits>| limits.and_then(|limits| limits.work_per_minute);
     let of_key = limit_of(caller.limits().map(AsRef::as_ref));
     let of_user = limit_of(caller.user_limits().map(AsRef::as_ref)).unwrap_or(default);
-    let of_group = limit_of(gateway.request_limits(caller.group_name()).map(AsRef::as_ref));
+    let of_group = limit_of(caller.group_limits().map(AsRef::as_ref));
     let is_nobody = caller.user().is_nobody();
     let limits = [
         of_key.or(is_nobody.then_some(default)).map(|units| (Key, caller.key().as_str(), units)),

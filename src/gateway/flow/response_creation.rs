@@ -13,7 +13,7 @@ use super::{
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::{ContextPart, ContextRefusal};
-use crate::gateway::config::StoredContextPolicy;
+use crate::gateway::config::{FilterFilePolicy, StoredContextPolicy};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{ResponseJob, SharedTask, StoredId, StoredKind, TaskRef};
 use crate::gateway::spool::SpooledBytes;
@@ -51,27 +51,27 @@ async fn answer_job(
     options: RequestOptions,
     job: ResponseJob,
 ) -> Result<GatewayAnswer, Error> {
-    count_if_refused(gateway, &caller, group_permissions::check(gateway, caller.group_name(), &job))?;
+    count_if_refused(gateway, &caller, group_permissions::check(&caller, &job))?;
     let job = count_if_refused(gateway, &caller, find_serving_accounts(gateway, &caller, job).await)?;
-    let job = inject_image_tool(gateway, &caller, job);
+    let job = inject_image_tool(&caller, job);
     let (has_images, injects) = (job.image_tool().is_some(), job.is_tool_injected());
     tracing::debug!(key = %caller.public_id(), images = has_images, injects, "a response begins");
     // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
-    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
+    count_if_refused(gateway, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 
 /// Adds an image tool to the request of an agent, if the group says so. A limit that does not allow the tool must not
 /// refuse a request whose caller has not asked for an image.
-fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> ResponseJob {
-    if !gateway.group(caller.group_name()).inject_image_tool || !job.may_inject_image_tool() {
+fn inject_image_tool(caller: &Caller, job: ResponseJob) -> ResponseJob {
+    if !caller.group().inject_image_tool || !job.may_inject_image_tool() {
         return job;
     }
     let job = job.with_image_tool();
-    match request_limits::check(gateway, caller, TaskRef::from(&job)) {
+    match request_limits::check(caller, TaskRef::from(&job)) {
         Ok(()) => job,
         Err(_) => job.without_injected_tool(),
     }
@@ -80,7 +80,7 @@ fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Re
 /// Finds the accounts to which the context and the conversation of a request belong. A request that names stored context
 /// is restricted to the account that stores it; other context only prefers its account.
 async fn find_serving_accounts(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
-    let policy = || gateway.stored_context(caller.group_name());
+    let policy = || stored_context(gateway, caller);
     if let Some(part) = job.contents().unlisted_stored()
         && policy() == StoredContextPolicy::Own
     {
@@ -123,4 +123,17 @@ fn context_rejection(refusal: ContextRefusal) -> Rejection {
     };
     let message = format!("{problem} Send the content itself instead.");
     Rejection::new(param, RejectionReason::InvalidValue, message)
+}
+
+/// Returns the stored context that a caller may name. By default, everything that the accounts of its group have stored, if
+/// only its one user can have stored it. A filter has not seen what the gateway does not know.
+fn stored_context(gateway: &Gateway, caller: &Caller) -> StoredContextPolicy {
+    let (group, name) = (caller.group(), caller.group_name());
+    if caller.filter().is_on() && group.filter_files == FilterFilePolicy::Refuse {
+        return StoredContextPolicy::Own;
+    }
+    group.stored_context.unwrap_or_else(|| {
+        let has_own_context = gateway.keys().has_one_owner(name) && gateway.accounts().serve_only(name);
+        if has_own_context { StoredContextPolicy::Any } else { StoredContextPolicy::Own }
+    })
 }

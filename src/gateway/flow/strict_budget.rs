@@ -16,10 +16,9 @@ pub(super) const TOOL_CALLS_MAX: u64 = 10;
 const IMAGE_TOOL: &str = "image_generation";
 
 /// True if the group of a caller has strict budgets, and a budget applies to the caller.
-pub(super) fn applies(gateway: &Gateway, caller: &Caller) -> bool {
-    let group = caller.group_name();
-    let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(group)];
-    gateway.group(group).response_budget.mode == BudgetMode::Strict
+pub(super) fn applies(caller: &Caller) -> bool {
+    let limits = [caller.limits(), caller.user_limits(), caller.group_limits()];
+    caller.group().response_budget.mode == BudgetMode::Strict
         && limits.into_iter().flatten().any(|limits| limits.budget.is_some())
 }
 
@@ -29,7 +28,7 @@ pub(super) fn applies(gateway: &Gateway, caller: &Caller) -> bool {
 ///
 /// Returns 400 for the first part of the request whose cost cannot be bounded.
 pub(super) fn bound(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
-    if !applies(gateway, caller) {
+    if !applies(caller) {
         return Ok(job);
     }
     let table = gateway.prices().table();
