@@ -97,12 +97,12 @@ impl AdmittingServer for CurrentGateway {
         let gateway = self.get();
         // A header value that is not text is replaced by an empty text, which contains no address.
         let forwarded = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
-        let address = gateway.trusted_proxies().client_address(peer.ip(), forwarded);
-        Admission::begin(gateway.request_budgets(), address)
+        let address = gateway.settings().config.trusted_proxies.client_address(peer.ip(), forwarded);
+        Admission::begin(&gateway.images.request_budgets, address)
     }
 
     fn request_budgets(&self) -> Arc<RequestBudgets> {
-        Arc::clone(self.get().request_budgets())
+        Arc::clone(&self.get().images.request_budgets)
     }
 }
 
@@ -129,7 +129,7 @@ impl GatewayApi for GatewayEndpoints {
             let (caller, admission) = admit(&gateway, &head).await?;
             let options = request_options(&head, &admission)?;
             let body = read_unless_stopped(&gateway, body.with_large_windows().read(&admission)).await?;
-            let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
+            let estimate = flow::estimate_image(&gateway.images, &caller, &options, &body).await?;
             let answer = HandlerResponse::json(&estimate.cost)?;
             Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
         })
@@ -143,16 +143,16 @@ impl GatewayApi for GatewayEndpoints {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, admission) = admit(&gateway, &head).await?;
-            let options = flow::count_if_refused(&gateway, &caller, request_options(&head, &admission))?;
+            let options = flow::count_if_refused(&gateway.images.keys, &caller, request_options(&head, &admission))?;
             if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
-                flow::check_upload(&gateway, &caller, &options, "create_response").await?;
+                flow::check_upload(&gateway.images, &caller, &options, "create_response").await?;
             }
-            let body = body.with_large_windows().with_limit(gateway.config().uploads.response_body);
-            let reading = body.read_to_spool(&admission, gateway.spool());
+            let body = body.with_large_windows().with_limit(gateway.settings().config.uploads.response_body);
+            let reading = body.read_to_spool(&admission, &gateway.images.spool);
             let body = read_unless_stopped(&gateway, reading).await;
-            let body = flow::count_if_refused(&gateway, &caller, body)?;
+            let body = flow::count_if_refused(&gateway.images.keys, &caller, body)?;
             let headers = head.headers();
-            let answer = Box::pin(flow::create_response(&gateway, caller, options, headers, body)).await?;
+            let answer = Box::pin(flow::create_response(&gateway.images, caller, options, headers, body)).await?;
             to_handler_response(&head, &gateway, answer).await
         })
         .await
@@ -162,7 +162,7 @@ impl GatewayApi for GatewayEndpoints {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, _) = admit(&gateway, &head).await?;
-            HandlerResponse::json(&flow::list_image_models(&gateway, &caller))
+            HandlerResponse::json(&flow::list_image_models(&gateway.images, &caller))
         })
         .await
     }
@@ -171,7 +171,7 @@ impl GatewayApi for GatewayEndpoints {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, _) = admit(&gateway, &head).await?;
-            HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
+            HandlerResponse::json(&flow::list_models(&gateway.images, &caller).await)
         })
         .await
     }
@@ -181,7 +181,7 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = head.server().get();
             let (caller, _) = admit(&gateway, &head).await?;
             let model = path.into_value()?.model;
-            HandlerResponse::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
+            HandlerResponse::json(&flow::retrieve_model(&gateway.images, &caller, &model).await?)
         })
         .await
     }
@@ -197,8 +197,8 @@ async fn answer_generation(
         let gateway = head.server().get();
         let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
         let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
-        let body = flow::count_if_refused(&gateway, &caller, body)?;
-        let answer = Box::pin(flow::create_image(&gateway, caller, options, &body)).await?;
+        let body = flow::count_if_refused(&gateway.images.keys, &caller, body)?;
+        let answer = Box::pin(flow::create_image(&gateway.images, caller, options, &body)).await?;
         to_handler_response(&head, &gateway, answer).await
     })
     .await
@@ -213,13 +213,13 @@ async fn answer_edit(
     run_handler(&head, async {
         let gateway = head.server().get();
         let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
-        flow::check_upload(&gateway, &caller, &options, "edit_image").await?;
-        let names = FormNames { dialects: caller.dialects(), added: gateway.image_models().added_names() };
-        let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
-        let reading = Box::pin(body.read(options.admission(), gateway.spool(), settings));
+        flow::check_upload(&gateway.images, &caller, &options, "edit_image").await?;
+        let names = FormNames { dialects: caller.dialects(), added: gateway.settings().image_models.added_names() };
+        let settings = FormSettings { names, downloader: gateway.settings().image_downloader.clone() };
+        let reading = Box::pin(body.read(options.admission(), &gateway.images.spool, settings));
         let form = read_unless_stopped(&gateway, reading).await;
-        let form = flow::count_if_refused(&gateway, &caller, form)?;
-        let answer = Box::pin(flow::edit_image(&gateway, caller, options, form)).await?;
+        let form = flow::count_if_refused(&gateway.images.keys, &caller, form)?;
+        let answer = Box::pin(flow::edit_image(&gateway.images, caller, options, form)).await?;
         to_handler_response(&head, &gateway, answer).await
     })
     .await
@@ -237,7 +237,7 @@ async fn admit_image_request(
         None => Ok(None),
     }
     .and_then(|deployment| Ok(request_options(head, &admission)?.with_deployment(deployment)));
-    let options = flow::count_if_refused(gateway, &caller, options)?;
+    let options = flow::count_if_refused(&gateway.images.keys, &caller, options)?;
     Ok((caller, options))
 }
 
@@ -251,12 +251,12 @@ async fn to_handler_response<T>(
     let answer = match (kind, head.version()) {
         (ResponseKind::Json, Version::HTTP_10) => {
             // HTTP/1.0 has no chunked encoding: the length must be known before the first byte is sent.
-            let spooled = spool_response(gateway_answer.body, gateway.spool()).await.map_err(|error| {
+            let spooled = spool_response(gateway_answer.body, &gateway.images.spool).await.map_err(|error| {
                 let adapted = gateway_answer.head.headers.get(ADAPTED_HEADER).map(String::as_str);
                 HandlerError::from(error).with_header(ADAPTED_HEADER, adapted)
             })?;
             let length = spooled.remaining().to_string();
-            let body = PacedBody::new(spooled, gateway.cutoff());
+            let body = PacedBody::new(spooled, &gateway.images.cutoff);
             HandlerResponse::streaming(schema, kind, body).with_header("content-length", Some(&length))
         }
         _ => match gateway_answer.body {
@@ -290,7 +290,7 @@ async fn read_unless_stopped<T>(
 ) -> Result<T, Error> {
     tokio::select! {
         read = reading => read,
-        () = gateway.cutoff().cancelled() => Err(Error::Unavailable),
+        () = gateway.images.cutoff.cancelled() => Err(Error::Unavailable),
     }
 }
 
@@ -303,7 +303,7 @@ async fn admit(gateway: &Gateway, head: &ApiRequest) -> Result<(Caller, Admissio
     let headers = head.headers();
     let caller = match (headers.get(AUTHORIZATION), headers.get(azure::KEY_HEADER)) {
         (None, Some(key)) => azure::admit(gateway, key.as_bytes()).await,
-        (authorization, _) => flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await,
+        (authorization, _) => flow::admit(&gateway.images, authorization.map(http::HeaderValue::as_bytes)).await,
     }?;
     let admission = head.admission().clone();
     admission.set_principal(Principal::of_key(caller.user(), caller.key()).with_work(caller.work().clone()));

@@ -2,7 +2,7 @@
 //!
 //! The module decides whether a prompt matches a rule of the group, even if the text is disguised. It must not know the
 //! caller, the answer or the network: it names the moderation service of a group, and another module calls that
-//! service. It does no I/O. It repeats no prompt: a verdict names the rule by its position in the settings, because the
+//! service. It does no I/O. It repeats no prompt: a result names the rule by its position in the settings, because the
 //! word itself would reveal the prompt. It implements rule 3 of the errors in the specification: a disallowed request
 //! is filtered before it is sent.
 
@@ -27,18 +27,6 @@ pub(crate) struct PromptFilter {
     phrases: PhraseMatcher,
     patterns: RegexSet,
     moderation: Option<ModerationConfig>,
-}
-
-/// The result of checking a prompt against the rules of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FilterVerdict {
-    /// No rule matches.
-    Pass,
-    /// The prompt must not be sent.
-    Refused {
-        /// The position of the rule in the settings, for the log and the record.
-        rule: String,
-    },
 }
 
 /// A rule that cannot be used.
@@ -90,12 +78,6 @@ impl PromptFilter {
         Ok(Self { phrases, patterns, moderation: filter.moderation.clone() })
     }
 
-    /// Checks a prompt against the words and patterns. The time is proportional to the prompt, however many words there
-    /// are.
-    pub(crate) fn check(&self, prompt: &str) -> FilterVerdict {
-        self.find(prompt).map_or(FilterVerdict::Pass, |rule| FilterVerdict::Refused { rule })
-    }
-
     /// True if there are words or patterns.
     pub(crate) fn has_rules(&self) -> bool {
         !self.phrases.is_empty() || !self.patterns.is_empty()
@@ -111,8 +93,9 @@ impl PromptFilter {
         self.moderation.as_ref()
     }
 
-    /// Returns the first rule that matches the prompt.
-    fn find(&self, prompt: &str) -> Option<String> {
+    /// Returns the first word or pattern that matches a prompt, as its position in the settings. The time is proportional to
+    /// the prompt, however many words there are.
+    pub(crate) fn find(&self, prompt: &str) -> Option<String> {
         if !self.has_rules() {
             return None;
         }

@@ -42,7 +42,7 @@ pub(super) fn routes() -> [Route<CurrentGateway>; 4] {
 ///
 /// Returns the errors of [`flow::admit`], and 401 that names the dialect if the key is valid without it.
 pub(super) async fn admit(gateway: &Gateway, key: &[u8]) -> Result<Caller, Error> {
-    let caller = flow::admit(gateway, Some(&[b"Bearer ", key].concat())).await?;
+    let caller = flow::admit(&gateway.images, Some(&[b"Bearer ", key].concat())).await?;
     if caller.dialects().contains(Dialect::Azure) { Ok(caller) } else { Err(Error::UndeclaredKeyHeader) }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::attempt_context::AttemptContext;
 use super::attempt_loop::try_accounts;
 use super::attempt_types::{JobFailure, JobSuccess};
 use super::caller_error::failed_outcome;
@@ -57,8 +58,8 @@ async fn open_record(
         );
         return Err(Error::Unavailable);
     }
-    let cost = cost_estimate::estimate(&context.gateway, &context.caller, &context.task, context.fallback_policy());
-    let attempt_context = context.attempt_context(answer_sender);
+    let cost = cost_estimate::estimate(&context.services, &context.caller, &context.task, context.fallback_policy());
+    let attempt_context = AttemptContext { job: context, answer_sender };
     let reservation = tokio::select! {
         biased;
         reserved = request_limits::reserve(context, &cost) => reserved?,
@@ -66,7 +67,7 @@ async fn open_record(
         () = attempt_context.until_abandoned() => return Err(Error::Unavailable),
     };
     let draft = record_draft(context, &cost);
-    context.gateway.ledger().open(draft, reservation).await.map_err(|error| {
+    context.services.ledger.open(draft, reservation).await.map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
         Error::Unavailable
     })
@@ -117,7 +118,7 @@ async fn make_answer(
     let on_end =
         Box::new(move |relay_outcome, summary| close_delivery(record, lease, relay_outcome, summary, closing_context));
     let broken_event = || Error::Upstream(UpstreamFault::Broken).event();
-    let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(context.gateway.cutoff());
+    let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(&context.services.cutoff);
     let broken = (conversion == ConversionOutcome::Broken).then_some(UpstreamFault::Broken);
     if let Some(fault) = is_refused.then_some(UpstreamFault::Mismatch).or(broken) {
         // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end
@@ -134,13 +135,13 @@ async fn screen_and_try(
     record: &mut OpenRecord,
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<JobSuccess, JobFailure> {
-    let (gateway, caller) = (&context.gateway, &context.caller);
+    let (upstream, caller) = (&context.services.upstream, &context.caller);
     let screening = match &context.task {
-        SharedTask::Images(job) => prompt_screening::check_images(gateway, caller, job).await,
+        SharedTask::Images(job) => prompt_screening::check_images(upstream, caller, job).await,
         SharedTask::Response(job) => {
-            prompt_screening::check_response(gateway, caller, context.options.admission(), job).await
+            prompt_screening::check_response(upstream, caller, context.options.admission(), job).await
         }
     };
     screening.map_err(|error| JobFailure::Failed(error, None))?;
-    try_accounts(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await
+    try_accounts(AttemptContext { job: context, answer_sender }, TaskRef::from(&context.task), record).await
 }

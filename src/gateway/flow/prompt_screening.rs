@@ -5,15 +5,14 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use super::unreadable_body_error;
+use super::request_failure::unreadable_body_error;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
-use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
 use crate::gateway::config::ModerationErrorPolicy;
-use crate::gateway::filter::FilterVerdict;
 use crate::gateway::front::spool_error;
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, ResponseJob, TextScope, TextWindows};
+use crate::gateway::upstream::UpstreamClient;
 use crate::image::ByteSource as _;
 
 /// The windows in which words and patterns are applied (our choice).
@@ -32,13 +31,13 @@ const MODERATION_CALLS: usize = 4;
 ///
 /// Returns the same error as a refusal by the upstream. If the moderation service fails, the setting `on_error` decides
 /// between no error and 503.
-pub(super) async fn check_images(gateway: &Gateway, caller: &Caller, job: &Job) -> Result<(), Error> {
+pub(super) async fn check_images(upstream: &UpstreamClient, caller: &Caller, job: &Job) -> Result<(), Error> {
     let added = job.added_texts();
     for text in [Some(job.prompt()), added.as_deref(), job.end_user()].into_iter().flatten() {
         apply_rules(caller, text)?;
     }
     for text in [Some(job.prompt()), added.as_deref()].into_iter().flatten() {
-        moderate(gateway, caller, text).await?;
+        moderate(upstream, caller, text).await?;
     }
     Ok(())
 }
@@ -52,7 +51,7 @@ pub(super) async fn check_images(gateway: &Gateway, caller: &Caller, job: &Job) 
 /// Returns the errors of [`check_images`], 400 for a conversation that is too long to be moderated, and an error if the job
 /// cannot be read back from disk or there is no memory for its sentences.
 pub(super) async fn check_response(
-    gateway: &Arc<Gateway>,
+    upstream: &Arc<UpstreamClient>,
     caller: &Caller,
     admission: &Admission,
     job: &Arc<ResponseJob>,
@@ -75,7 +74,7 @@ pub(super) async fn check_response(
     memory.set_bytes(most as u64).map_err(|error| spool_error(&error))?;
     let (pieces, is_whole) = read_job(job, read_sentences).await?;
     for pieces in pieces.chunks(MODERATION_CALLS) {
-        moderate_pieces(gateway, caller, pieces).await?;
+        moderate_pieces(upstream, caller, pieces).await?;
     }
     if is_whole || moderation.on_error == ModerationErrorPolicy::Open {
         return Ok(());
@@ -101,11 +100,11 @@ fn read_sentences(job: &ResponseJob) -> Result<(Vec<String>, bool), Error> {
 }
 
 /// Sends pieces to the moderation service of the group at once.
-async fn moderate_pieces(gateway: &Arc<Gateway>, caller: &Caller, pieces: &[String]) -> Result<(), Error> {
+async fn moderate_pieces(upstream: &Arc<UpstreamClient>, caller: &Caller, pieces: &[String]) -> Result<(), Error> {
     let mut calls = JoinSet::new();
     for piece in pieces {
-        let (gateway, caller, piece) = (Arc::clone(gateway), caller.clone(), piece.clone());
-        calls.spawn(async move { moderate(&gateway, &caller, &piece).await }.in_current_span());
+        let (upstream, caller, piece) = (Arc::clone(upstream), caller.clone(), piece.clone());
+        calls.spawn(async move { moderate(&upstream, &caller, &piece).await }.in_current_span());
     }
     while let Some(verdict) = calls.join_next().await {
         verdict.map_err(|_| Error::Internal)??;
@@ -123,7 +122,7 @@ async fn read_job<T: Send + 'static>(
 }
 
 fn apply_rules(caller: &Caller, text: &str) -> Result<(), Error> {
-    if let FilterVerdict::Refused { rule } = caller.filter().check(text) {
+    if let Some(rule) = caller.filter().find(text) {
         tracing::info!(rule, group = caller.group_name(), "the content filter refuses a prompt");
         return Err(Error::Upstream(UpstreamFault::ContentRefused));
     }
@@ -131,9 +130,9 @@ fn apply_rules(caller: &Caller, text: &str) -> Result<(), Error> {
 }
 
 /// Calls the moderation service of the group, if it has one.
-async fn moderate(gateway: &Gateway, caller: &Caller, prompt: &str) -> Result<(), Error> {
+async fn moderate(upstream: &UpstreamClient, caller: &Caller, prompt: &str) -> Result<(), Error> {
     let Some(moderation) = caller.filter().moderation() else { return Ok(()) };
-    match gateway.upstream().moderate(moderation, prompt).await {
+    match upstream.moderate(moderation, prompt).await {
         Ok(false) => Ok(()),
         Ok(true) => {
             tracing::info!(group = caller.group_name(), "the moderation service refuses a prompt");

@@ -99,6 +99,11 @@ impl Caller {
         self.policy.limits()
     }
 
+    /// Returns the limits of the key, of its owner and of its group, if there are any.
+    pub(crate) fn all_limits(&self) -> impl Iterator<Item = &RequestLimits> {
+        [self.limits(), self.user_limits(), self.group_limits()].into_iter().flatten().map(AsRef::as_ref)
+    }
+
     /// Returns the dialects that the caller may use: those of its key and of the group of the key.
     pub(crate) fn dialects(&self) -> DialectSet {
         self.dialects.union(self.policy.settings.dialects)
