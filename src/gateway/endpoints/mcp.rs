@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, Method, Request};
 use serde_json::Value;
 
-use super::{ApiRequest, admit, read_unless_stopped};
+use super::caller_admission::{ApiRequest, admit, read_unless_stopped};
 use crate::error::Error;
 use crate::gateway::front::{
     HandlerResponse, JsonBody, Route, TypedResponse, UnreadRequestBody, boxed_answer, run_handler,

@@ -53,7 +53,7 @@ type ConversionError = Box<dyn std::error::Error + Send + Sync>;
 /// Converts the images of an answer if its group wants that and the first one has another format than requested.
 pub(super) async fn convert_answer(context: &JobContext, success: JobSuccess) -> (JobSuccess, ConversionOutcome) {
     let Some(target) = target_format(context, &success) else { return (success, ConversionOutcome::Untouched) };
-    let (proven, outcome) = convert(&context.services, target, success.proven).await;
+    let (proven, outcome) = convert(context, target, success.proven).await;
     (JobSuccess { proven, ..success }, outcome)
 }
 
@@ -68,12 +68,8 @@ fn target_format(context: &JobContext, success: &JobSuccess) -> Option<TargetFor
     success.proven.first_image().filter(|image| image.format != target.format).map(|_| target)
 }
 
-async fn convert(
-    services: &ImageServices,
-    target: TargetFormat,
-    proven: ProvenAnswer,
-) -> (ProvenAnswer, ConversionOutcome) {
-    let writer = match services.spool.create_writer().await {
+async fn convert(job: &JobContext, target: TargetFormat, proven: ProvenAnswer) -> (ProvenAnswer, ConversionOutcome) {
+    let writer = match job.services.spool.create_writer().await {
         Ok(writer) => writer,
         Err(error) => {
             tracing::error!(%error, "an answer that is to be converted cannot be stored on disk");
@@ -83,14 +79,14 @@ async fn convert(
     let spooled = tokio::select! {
         biased;
         spooled = spool_answer(proven, writer) => spooled,
-        () = services.cutoff.cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
+        () = job.services.cutoff.cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
     };
     let answer = match spooled {
         Ok(answer) => answer,
         Err(UnspooledAnswer::Whole(answer)) => return (answer, ConversionOutcome::Untouched),
         Err(UnspooledAnswer::Broken(answer)) => return (answer, ConversionOutcome::Broken),
     };
-    match convert_images(services, target, &answer).await {
+    match convert_images(&job.services, target, &answer).await {
         Ok((members, files)) => (answer.with_images(members, files, target.format), ConversionOutcome::Converted),
         Err(error) => {
             tracing::warn!(error = &*error, "the images of an answer cannot be converted");

@@ -33,7 +33,7 @@ pub(super) async fn answer_image_request(
         count_if_refused(&services.keys, &caller, url_answer::check(&task))?;
     }
     count_if_refused(&services.keys, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
-    let context = Arc::new(JobContext::new(services, caller, options, task));
+    let context = Arc::new(JobContext::new(Arc::clone(services), caller, options, task));
     let answer = repeated_request::answer_request(Arc::clone(&context)).await?;
     if wants_urls { url_answer::replace_images(&context, answer).await } else { Ok(answer) }
 }

@@ -26,14 +26,9 @@ pub(super) struct JobContext {
 // === impl JobContext ===
 
 impl JobContext {
-    pub(super) fn new(
-        services: &Arc<ImageServices>,
-        caller: Caller,
-        options: RequestOptions,
-        task: SharedTask,
-    ) -> Self {
+    pub(super) fn new(services: Arc<ImageServices>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
         let (registration, departure) = (OnceLock::new(), CancellationToken::new());
-        Self { services: Arc::clone(services), caller, options, task, registration, departure }
+        Self { services, caller, options, task, registration, departure }
     }
 
     /// Sets the data by which a retry that the client makes by itself is recognized. Must be called before the job

@@ -69,10 +69,7 @@ pub(super) async fn current_refusal(
 /// # Errors
 ///
 /// 503 if the usage cannot be read.
-pub(super) async fn refusal_of_any_job(
-    services: &ImageServices,
-    caller: &Caller,
-) -> Result<Option<LimitRefusal>, Error> {
+pub(super) async fn refusal_of_a_job(services: &ImageServices, caller: &Caller) -> Result<Option<LimitRefusal>, Error> {
     // The smallest amount of money: a budget that is spent has not even that, unless a model costs nothing.
     let cost = if services.prices.table().has_free_model() { Usd::ZERO } else { Usd::from_nanos(1) };
     let demand = JobDemand { images: 1, cost: Some(cost), ..JobDemand::default() };

@@ -77,7 +77,7 @@ pub(crate) async fn check_upload(
     options: &RequestOptions,
     operation: &'static str,
 ) -> Result<(), Error> {
-    let Some(refusal) = request_limits::refusal_of_any_job(services, caller).await? else { return Ok(()) };
+    let Some(refusal) = request_limits::refusal_of_a_job(services, caller).await? else { return Ok(()) };
     // A place among the concurrent requests may be free when the upload has arrived.
     if refusal.limit == "concurrent_jobs" || may_repeat(services, caller, options, operation).await? {
         return Ok(());

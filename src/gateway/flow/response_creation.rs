@@ -52,7 +52,7 @@ async fn answer_job(
     job: ResponseJob,
 ) -> Result<GatewayAnswer, Error> {
     count_if_refused(&services.keys, &caller, group_permissions::check(&caller, &job))?;
-    let job = count_if_refused(&services.keys, &caller, find_serving_accounts(services, &caller, job).await)?;
+    let job = count_if_refused(&services.keys, &caller, find_accounts(services, &caller, job).await)?;
     let job = inject_image_tool(&caller, job);
     let (has_images, injects) = (job.image_tool().is_some(), job.is_tool_injected());
     tracing::debug!(key = %caller.public_id(), images = has_images, injects, "a response begins");
@@ -61,7 +61,7 @@ async fn answer_job(
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
     count_if_refused(&services.keys, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
-    repeated_request::answer_request(Arc::new(JobContext::new(services, caller, options, task))).await
+    repeated_request::answer_request(Arc::new(JobContext::new(Arc::clone(services), caller, options, task))).await
 }
 
 /// Adds an image tool to the request of an agent, if the group says so. A limit that does not allow the tool must not
@@ -79,11 +79,7 @@ fn inject_image_tool(caller: &Caller, job: ResponseJob) -> ResponseJob {
 
 /// Finds the accounts to which the context and the conversation of a request belong. A request that names stored context
 /// is restricted to the account that stores it; other context only prefers its account.
-async fn find_serving_accounts(
-    services: &ImageServices,
-    caller: &Caller,
-    job: ResponseJob,
-) -> Result<ResponseJob, Error> {
+async fn find_accounts(services: &ImageServices, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
     let policy = || stored_context(services, caller);
     if let Some(part) = job.contents().unlisted_stored()
         && policy() == StoredContextPolicy::Own
