@@ -16,7 +16,6 @@ mod account_view;
 mod accounts;
 mod alerts;
 mod audit;
-mod config_admin_token;
 mod error_conversion;
 mod groups;
 mod keys;
@@ -33,26 +32,26 @@ mod users;
 mod tests;
 
 pub(crate) use accounts::DEFAULT_DISABLED_REASON;
-pub(crate) use config_admin_token::AdminTokenError;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::accounts::Accounts;
+use super::active_settings::ActiveSettings;
 use super::config::Config;
 use super::group_refresh::GroupRefreshHandle;
 use super::keys::{ApiKeys, bearer_token};
 use super::limits::RequestLimiter;
-use super::people::{Actor, IdentityService};
+use super::people::{Actor, ConfigAdminToken, IdentityService};
 use super::prices::CurrentPrices;
 use super::store::Store;
 use super::upstream::UpstreamClient;
 use crate::error::Error;
 use crate::wire::admin::types;
-use config_admin_token::ConfigAdminToken;
 use error_conversion::{ErrorSubject, from_identity_error};
 
 /// The operations of the admin API.
+#[derive(Clone)]
 pub(crate) struct Console {
     config: Arc<Config>,
     store: Arc<dyn Store>,
@@ -95,17 +94,8 @@ pub(crate) struct ServerParts {
 
 impl Console {
     /// Creates the console of a running gateway.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the admin token of the settings has the form of a key or of a user's admin token.
-    pub(crate) fn new(
-        config: &Arc<Config>,
-        services: ConsoleServices,
-        server: ServerParts,
-    ) -> Result<Self, AdminTokenError> {
-        let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        Ok(Self { server: Some(server), token, ..Self::for_command(config, services) })
+    pub(crate) fn new(settings: &ActiveSettings, services: ConsoleServices, server: ServerParts) -> Self {
+        Self { server: Some(server), ..Self::for_command(&settings.config, services) }.with_settings(settings)
     }
 
     /// Creates the console of a command, which a gateway with the same store may run beside. It accepts no token.
@@ -115,20 +105,8 @@ impl Console {
     }
 
     /// Returns the same console with other settings.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the admin token of the settings has the form of a key or of a user's admin token.
-    pub(crate) fn with_config(&self, config: &Arc<Config>) -> Result<Self, AdminTokenError> {
-        let services = ConsoleServices {
-            store: Arc::clone(&self.store),
-            keys: Arc::clone(&self.keys),
-            people: Arc::clone(&self.people),
-            prices: Arc::clone(&self.prices),
-            limiter: Arc::clone(&self.limiter),
-        };
-        let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        Ok(Self { server: self.server.clone(), token, ..Self::for_command(config, services) })
+    pub(crate) fn with_settings(&self, settings: &ActiveSettings) -> Self {
+        Self { config: Arc::clone(&settings.config), token: settings.admin_token.clone(), ..self.clone() }
     }
 
     /// Checks the value of an `Authorization` header: the admin token of the settings, or the admin token of a user.

@@ -23,7 +23,7 @@ impl CurrentGateway {
 
     /// Replaces the gateway for requests that begin from now on.
     pub(super) fn replace(&self, gateway: Gateway) {
-        gateway.apply_to_shared_services();
+        gateway.lifecycle.apply_settings(&gateway.images);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gateway);
     }
 }

@@ -6,7 +6,9 @@
 
 mod admin;
 mod azure;
+mod caller_admission;
 mod health;
+mod image_answers;
 mod image_files;
 mod local_admin;
 mod mcp;
@@ -19,31 +21,26 @@ use std::sync::Arc;
 
 #[cfg(feature = "testing")]
 use dropshot::{ApiDescription, ApiDescriptionBuildErrors};
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, Version};
+use http::{HeaderMap, HeaderName};
 
-use super::admission::{Admission, Principal, RequestBudgets};
-use super::flow::{self, ADAPTED_HEADER, GatewayAnswerBody, OperationAnswer, RequestFailure, RequestOptions};
+use super::CurrentGateway;
+use super::admission::{Admission, RequestBudgets};
+use super::flow::{self, ADAPTED_HEADER};
 use super::front::{
-    AdmittingServer, EditBody, FormNames, FormSettings, GatheredBody, HandlerError, HandlerResponse, JsonBody,
-    PathParameters, RequestHead, ResponseKind, Route, TypedResponse, run_handler, spool_response,
+    AdmittingServer, EditBody, HandlerError, HandlerResponse, JsonBody, PathParameters, Route, TypedResponse,
+    run_handler,
 };
-use super::keys::Caller;
-use super::relay::PacedBody;
-use super::{CurrentGateway, Gateway};
-use crate::error::Error;
 use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
 use admin::AdminEndpoints;
-use azure::AzurePath;
+use caller_admission::{ApiRequest, admit, read_unless_stopped};
 pub(crate) use health::metrics_api;
+use image_answers::{answer_edit, answer_generation, request_options, to_handler_response};
 pub(crate) use local_admin::{LocalAdmin, open_local_admin};
 
 /// The type that implements the generated trait of the public API. It has no values.
 pub(crate) enum GatewayEndpoints {}
-
-type ApiRequest = RequestHead<CurrentGateway>;
 
 /// The size of a body in bytes from which its limits are looked at before it is read (our choice): the upload of a smaller
 /// one costs less than the look.
@@ -97,12 +94,12 @@ impl AdmittingServer for CurrentGateway {
         let gateway = self.get();
         // A header value that is not text is replaced by an empty text, which contains no address.
         let forwarded = headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
-        let address = gateway.trusted_proxies().client_address(peer.ip(), forwarded);
-        Admission::begin(gateway.request_budgets(), address)
+        let address = gateway.settings().config.trusted_proxies.client_address(peer.ip(), forwarded);
+        Admission::begin(&gateway.images.request_budgets, address)
     }
 
     fn request_budgets(&self) -> Arc<RequestBudgets> {
-        Arc::clone(self.get().request_budgets())
+        Arc::clone(&self.get().images.request_budgets)
     }
 }
 
@@ -129,7 +126,7 @@ impl GatewayApi for GatewayEndpoints {
             let (caller, admission) = admit(&gateway, &head).await?;
             let options = request_options(&head, &admission)?;
             let body = read_unless_stopped(&gateway, body.with_large_windows().read(&admission)).await?;
-            let estimate = flow::estimate_image(&gateway, &caller, &options, &body).await?;
+            let estimate = flow::estimate_image(&gateway.images, &caller, &options, &body).await?;
             let answer = HandlerResponse::json(&estimate.cost)?;
             Ok::<_, HandlerError>(answer.with_header(ADAPTED_HEADER, estimate.adapted.as_deref()))
         })
@@ -143,16 +140,16 @@ impl GatewayApi for GatewayEndpoints {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, admission) = admit(&gateway, &head).await?;
-            let options = flow::count_if_refused(&gateway, &caller, request_options(&head, &admission))?;
+            let options = flow::count_if_refused(&gateway.images.keys, &caller, request_options(&head, &admission))?;
             if body.announced_bytes().is_none_or(|bytes| bytes > UPLOAD_MIN_BYTES) {
-                flow::check_upload(&gateway, &caller, &options, "create_response").await?;
+                flow::check_upload(&gateway.images, &caller, &options, "create_response").await?;
             }
-            let body = body.with_large_windows().with_limit(gateway.config().uploads.response_body);
-            let reading = body.read_to_spool(&admission, gateway.spool());
+            let body = body.with_large_windows().with_limit(gateway.settings().config.uploads.response_body);
+            let reading = body.read_to_spool(&admission, &gateway.images.spool);
             let body = read_unless_stopped(&gateway, reading).await;
-            let body = flow::count_if_refused(&gateway, &caller, body)?;
+            let body = flow::count_if_refused(&gateway.images.keys, &caller, body)?;
             let headers = head.headers();
-            let answer = Box::pin(flow::create_response(&gateway, caller, options, headers, body)).await?;
+            let answer = Box::pin(flow::create_response(&gateway.images, caller, options, headers, body)).await?;
             to_handler_response(&head, &gateway, answer).await
         })
         .await
@@ -162,7 +159,7 @@ impl GatewayApi for GatewayEndpoints {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, _) = admit(&gateway, &head).await?;
-            HandlerResponse::json(&flow::list_image_models(&gateway, &caller))
+            HandlerResponse::json(&flow::list_image_models(&gateway.images, &caller))
         })
         .await
     }
@@ -171,7 +168,7 @@ impl GatewayApi for GatewayEndpoints {
         run_handler(&head, async {
             let gateway = head.server().get();
             let (caller, _) = admit(&gateway, &head).await?;
-            HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
+            HandlerResponse::json(&flow::list_models(&gateway.images, &caller).await)
         })
         .await
     }
@@ -181,131 +178,8 @@ impl GatewayApi for GatewayEndpoints {
             let gateway = head.server().get();
             let (caller, _) = admit(&gateway, &head).await?;
             let model = path.into_value()?.model;
-            HandlerResponse::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
+            HandlerResponse::json(&flow::retrieve_model(&gateway.images, &caller, &model).await?)
         })
         .await
     }
-}
-
-/// Answers a generation, also one that came by a path of Azure.
-async fn answer_generation(
-    head: ApiRequest,
-    body: JsonBody<types::ImageGenerationRequest>,
-    azure: Option<AzurePath>,
-) -> TypedResponse<types::ImagesResponse> {
-    run_handler(&head, async {
-        let gateway = head.server().get();
-        let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
-        let body = read_unless_stopped(&gateway, body.with_large_windows().read(options.admission())).await;
-        let body = flow::count_if_refused(&gateway, &caller, body)?;
-        let answer = Box::pin(flow::create_image(&gateway, caller, options, &body)).await?;
-        to_handler_response(&head, &gateway, answer).await
-    })
-    .await
-}
-
-/// Answers an edit, also one that came by a path of Azure.
-async fn answer_edit(
-    head: ApiRequest,
-    body: EditBody,
-    azure: Option<AzurePath>,
-) -> TypedResponse<types::ImagesResponse> {
-    run_handler(&head, async {
-        let gateway = head.server().get();
-        let (caller, options) = admit_image_request(&gateway, &head, azure).await?;
-        flow::check_upload(&gateway, &caller, &options, "edit_image").await?;
-        let names = FormNames { dialects: gateway.dialects(&caller), added: gateway.image_models().added_names() };
-        let settings = FormSettings { names, downloader: gateway.image_downloader().cloned() };
-        let reading = Box::pin(body.read(options.admission(), gateway.spool(), settings));
-        let form = read_unless_stopped(&gateway, reading).await;
-        let form = flow::count_if_refused(&gateway, &caller, form)?;
-        let answer = Box::pin(flow::edit_image(&gateway, caller, options, form)).await?;
-        to_handler_response(&head, &gateway, answer).await
-    })
-    .await
-}
-
-/// Admits a request for images, and reads its options.
-async fn admit_image_request(
-    gateway: &Gateway,
-    head: &ApiRequest,
-    azure: Option<AzurePath>,
-) -> Result<(Caller, RequestOptions), Error> {
-    let (caller, admission) = admit(gateway, head).await?;
-    let options = match azure {
-        Some(path) => azure::check_path(gateway, &caller, head).map(|()| path.deployment),
-        None => Ok(None),
-    }
-    .and_then(|deployment| Ok(request_options(head, &admission)?.with_deployment(deployment)));
-    let options = flow::count_if_refused(gateway, &caller, options)?;
-    Ok((caller, options))
-}
-
-async fn to_handler_response<T>(
-    head: &ApiRequest,
-    gateway: &Gateway,
-    operation_answer: OperationAnswer<T>,
-) -> Result<HandlerResponse<T>, HandlerError> {
-    let OperationAnswer { answer: gateway_answer, schema } = operation_answer;
-    let kind = if gateway_answer.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
-    let answer = match (kind, head.version()) {
-        (ResponseKind::Json, Version::HTTP_10) => {
-            // HTTP/1.0 has no chunked encoding: the length must be known before the first byte is sent.
-            let spooled = spool_response(gateway_answer.body, gateway.spool()).await.map_err(|error| {
-                let adapted = gateway_answer.head.headers.get(ADAPTED_HEADER).map(String::as_str);
-                HandlerError::from(error).with_header(ADAPTED_HEADER, adapted)
-            })?;
-            let length = spooled.remaining().to_string();
-            let body = PacedBody::new(spooled, gateway.cutoff());
-            HandlerResponse::streaming(schema, kind, body).with_header("content-length", Some(&length))
-        }
-        _ => match gateway_answer.body {
-            // Each body enforces the minimum rate and the cutoff by itself.
-            GatewayAnswerBody::Live(body) if kind == ResponseKind::Json => {
-                match GatheredBody::gather(body, |body| body.is_closing()).await.into_whole() {
-                    Ok(whole) => HandlerResponse::whole(schema, whole),
-                    Err(body) => HandlerResponse::streaming(schema, kind, body),
-                }
-            }
-            GatewayAnswerBody::Live(body) => HandlerResponse::streaming(schema, kind, body),
-            GatewayAnswerBody::Early(stream) => HandlerResponse::streaming(schema, kind, stream),
-            GatewayAnswerBody::Stored(body) => HandlerResponse::streaming(schema, kind, body),
-            GatewayAnswerBody::Whole(body) => HandlerResponse::whole(schema, body),
-        },
-    };
-    Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
-}
-
-impl From<RequestFailure> for HandlerError {
-    fn from(RequestFailure { error, adapted }: RequestFailure) -> Self {
-        Self::from(error).with_header(ADAPTED_HEADER, adapted.as_deref())
-    }
-}
-
-/// Reads the request, unless the gateway stops first. The caller can then safely repeat it, because no upstream was
-/// called for it.
-async fn read_unless_stopped<T>(
-    gateway: &Gateway,
-    reading: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    tokio::select! {
-        read = reading => read,
-        () = gateway.cutoff().cancelled() => Err(Error::Unavailable),
-    }
-}
-
-fn request_options(head: &ApiRequest, admission: &Admission) -> Result<RequestOptions, Error> {
-    RequestOptions::from_headers(head.request_id(), head.headers(), admission)
-}
-
-/// Checks the key of a request, whose admission then counts for the owner of the key.
-async fn admit(gateway: &Gateway, head: &ApiRequest) -> Result<(Caller, Admission), Error> {
-    let headers = head.headers();
-    let caller = match (headers.get(AUTHORIZATION), headers.get(azure::KEY_HEADER)) {
-        (None, Some(key)) => azure::admit(gateway, key.as_bytes()).await,
-        (authorization, _) => flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await,
-    }?;
-    let admission = head.admission().clone();
-    admission.set_principal(Principal::of_key(caller.user(), caller.key()).with_work(caller.work().clone()));
-    Ok((caller, admission))
 }

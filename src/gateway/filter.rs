@@ -2,7 +2,7 @@
 //!
 //! The module decides whether a prompt matches a rule of the group, even if the text is disguised. It must not know the
 //! caller, the answer or the network: it names the moderation service of a group, and another module calls that
-//! service. It does no I/O. It repeats no prompt: a verdict names the rule by its position in the settings, because the
+//! service. It does no I/O. It repeats no prompt: a result names the rule by its position in the settings, because the
 //! word itself would reveal the prompt. It implements rule 3 of the errors in the specification: a disallowed request
 //! is filtered before it is sent.
 
@@ -13,38 +13,20 @@ mod text_folding;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-
 use regex::{RegexSet, RegexSetBuilder};
 
-use crate::gateway::config::{FilterConfig, GroupConfig, ModerationConfig};
+use crate::gateway::config::{FilterConfig, ModerationConfig};
 use phrase_matcher::PhraseMatcher;
 
 /// The maximum size of one compiled pattern in bytes. The check of the settings has the same limit.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// The rules of every group.
-#[derive(Debug)]
-pub(crate) struct PromptFilters(HashMap<String, FilterRules>);
-
 /// The rules of one group.
 #[derive(Debug)]
-struct FilterRules {
+pub(crate) struct PromptFilter {
     phrases: PhraseMatcher,
     patterns: RegexSet,
     moderation: Option<ModerationConfig>,
-}
-
-/// The result of checking a prompt against the rules of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FilterVerdict {
-    /// No rule matches.
-    Pass,
-    /// The prompt must not be sent.
-    Refused {
-        /// The position of the rule in the settings, for the log and the record.
-        rule: String,
-    },
 }
 
 /// A rule that cannot be used.
@@ -78,48 +60,15 @@ pub(crate) enum FilterError {
     },
 }
 
-// === impl PromptFilters ===
+// === impl PromptFilter ===
 
-impl PromptFilters {
-    /// Builds the rules of these groups.
+impl PromptFilter {
+    /// Builds the rules of a group.
     ///
     /// # Errors
     ///
     /// Returns an error if a rule cannot be used. The check of the settings has already found most such rules.
-    pub(crate) fn new(groups: &[GroupConfig]) -> Result<Self, FilterError> {
-        let rules = |group: &GroupConfig| Ok((group.name.clone(), FilterRules::new(&group.name, &group.filter)?));
-        groups.iter().map(rules).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Checks a prompt against the rules of a group. The time is proportional to the prompt, however many words there
-    /// are.
-    pub(crate) fn check(&self, group: &str, prompt: &str) -> FilterVerdict {
-        self.0
-            .get(group)
-            .and_then(|rules| rules.find(prompt))
-            .map_or(FilterVerdict::Pass, |rule| FilterVerdict::Refused { rule })
-    }
-
-    /// True if the group has words or patterns.
-    pub(crate) fn has_rules(&self, group: &str) -> bool {
-        self.0.get(group).is_some_and(|rules| !rules.is_empty())
-    }
-
-    /// True if the group has words, patterns or a moderation service.
-    pub(crate) fn is_on(&self, group: &str) -> bool {
-        self.has_rules(group) || self.moderation(group).is_some()
-    }
-
-    /// Returns the moderation service of a group, if there is one.
-    pub(crate) fn moderation(&self, group: &str) -> Option<&ModerationConfig> {
-        self.0.get(group)?.moderation.as_ref()
-    }
-}
-
-// === impl FilterRules ===
-
-impl FilterRules {
-    fn new(group: &str, filter: &FilterConfig) -> Result<Self, FilterError> {
+    pub(crate) fn new(group: &str, filter: &FilterConfig) -> Result<Self, FilterError> {
         let phrases = PhraseMatcher::new(group, &filter.words)?;
         let patterns = RegexSetBuilder::new(&filter.patterns)
             .case_insensitive(true)
@@ -129,13 +78,25 @@ impl FilterRules {
         Ok(Self { phrases, patterns, moderation: filter.moderation.clone() })
     }
 
-    fn is_empty(&self) -> bool {
-        self.phrases.is_empty() && self.patterns.is_empty()
+    /// True if there are words or patterns.
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.phrases.is_empty() || !self.patterns.is_empty()
     }
 
-    /// Returns the first rule that matches the prompt.
-    fn find(&self, prompt: &str) -> Option<String> {
-        if self.is_empty() {
+    /// True if there are words, patterns or a moderation service.
+    pub(crate) fn is_on(&self) -> bool {
+        self.has_rules() || self.moderation.is_some()
+    }
+
+    /// Returns the moderation service, if there is one.
+    pub(crate) const fn moderation(&self) -> Option<&ModerationConfig> {
+        self.moderation.as_ref()
+    }
+
+    /// Returns the first word or pattern that matches a prompt, as its position in the settings. The time is proportional to
+    /// the prompt, however many words there are.
+    pub(crate) fn find(&self, prompt: &str) -> Option<String> {
+        if !self.has_rules() {
             return None;
         }
         let readings = text_folding::normalized_readings(prompt);

@@ -12,6 +12,7 @@ mod attempt_history;
 mod attempt_loop;
 mod attempt_round;
 mod attempt_types;
+mod caller_admission;
 mod caller_error;
 mod cost_estimate;
 mod delivered_images;
@@ -32,12 +33,14 @@ mod image_generation;
 mod image_job;
 mod image_models;
 mod image_run;
+mod image_services;
 mod job_closing;
 mod job_context;
 mod job_run;
 mod models;
 mod prompt_screening;
 mod record_draft;
+mod refusal_count;
 mod repeated_request;
 mod request_adaptation;
 mod request_failure;
@@ -51,6 +54,7 @@ mod token_usage;
 mod url_answer;
 mod wait_preference;
 
+pub(crate) use caller_admission::{admit, admit_owner};
 pub(crate) use gateway_answer::{ADAPTED_HEADER, GatewayAnswer, GatewayAnswerBody, OperationAnswer};
 pub(crate) use image_edit::edit_image;
 pub(crate) use image_estimate::estimate_image;
@@ -60,98 +64,10 @@ pub(crate) use image_models::{allowed_models, list_image_models};
 pub(crate) use image_run::{
     IMAGE_OPERATIONS, ImageFileBody, find_image_run, find_image_run_by_id, list_image_runs, open_image,
 };
+pub(crate) use image_services::ImageServices;
 pub(crate) use models::{list_models, retrieve_model};
+pub(crate) use refusal_count::count_if_refused;
 pub(crate) use request_failure::RequestFailure;
 pub(crate) use request_options::{RequestOptions, read_host};
 pub(crate) use request_work::{begin_of_actor, check_upload, count_repeat};
 pub(crate) use response_creation::create_response;
-
-use super::Gateway;
-use super::keys::{AuthenticationError, Caller, PublicId, UserId};
-use super::store::StoreError;
-use super::work::Work;
-use crate::error::Error;
-
-/// Turns the API key of a request into a `Caller`, and begins its work.
-///
-/// # Errors
-///
-/// Returns 401 for every invalid key, 429 if the user, the key or the group has no work left, and 503 if the store cannot be read or if the settings of the group are not in
-/// force yet.
-pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
-    let caller = gateway.keys().authenticate(authorization).await.map_err(|error| match error {
-        AuthenticationError::Invalid => Error::InvalidKey,
-        AuthenticationError::Unavailable(error) => unreadable_keys_error(&error),
-    })?;
-    check_group(gateway, caller).await
-}
-
-/// Returns the `Caller` for a key that its owner, who is signed in, uses on a page.
-///
-/// # Errors
-///
-/// Returns 401 if the user has no such key or the key is not valid, and otherwise the errors of [`admit`].
-pub(crate) async fn admit_owner(gateway: &Gateway, key: &PublicId, owner: &UserId) -> Result<Caller, Error> {
-    let caller = gateway.keys().find_caller(key, owner).await.map_err(|error| unreadable_keys_error(&error))?;
-    check_group(gateway, caller.ok_or(Error::InvalidKey)?).await
-}
-
-fn unreadable_keys_error(error: &StoreError) -> Error {
-    tracing::error!(error = error as &dyn std::error::Error, "the store could not check a key");
-    Error::Unavailable
-}
-
-/// Begins the work of the caller, if its group can be served now.
-async fn check_group(gateway: &Gateway, caller: Caller) -> Result<Caller, Error> {
-    match gateway.may_serve_group(caller.group_name()).await {
-        Ok(true) => request_work::begin(gateway, caller),
-        // The settings come into force at the next group refresh.
-        Ok(false) => Err(Error::Unavailable),
-        Err(error) => {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the settings of a group could not be read from the store"
-            );
-            Err(Error::Unavailable)
-        }
-    }
-}
-
-/// Returns the error for a request whose body could not be read back from disk: the request itself is not at fault.
-fn unreadable_body_error(error: &std::io::Error) -> Error {
-    tracing::error!(%error, "a request body could not be read back from the spool");
-    Error::Unavailable
-}
-
-/// Returns the result of reading a request, and counts an unusable request for its API key, because it leaves no
-/// record.
-///
-/// # Errors
-///
-/// Returns the error of `result`.
-pub(crate) fn count_if_refused<T, E: Into<Error>>(
-    gateway: &Gateway,
-    caller: &Caller,
-    result: Result<T, E>,
-) -> Result<T, Error> {
-    result.map_err(|error| {
-        let error = error.into();
-        count_refusal(gateway, caller, &error);
-        error
-    })
-}
-
-/// Counts an unusable request for its API key, if this error states that it is one.
-fn count_refusal(gateway: &Gateway, caller: &Caller, error: &Error) {
-    // A request whose caller left is not counted as refused, and a request that exceeds a current limit may be accepted
-    // later.
-    if matches!(error.code().status(), 400 | 404 | 413 | 415) {
-        note_refusal(gateway, caller);
-    }
-}
-
-/// Counts an unusable request for its API key.
-pub(crate) fn note_refusal(gateway: &Gateway, caller: &Caller) {
-    gateway.keys().note_refusal(caller);
-    caller.charge(Work::Refusal);
-}

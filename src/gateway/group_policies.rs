@@ -1,50 +1,99 @@
-//! The policies of groups, as the request flow asks for them. A group that the configuration does not name has the
-//! defaults.
+//! The policies of groups, ready for use. A group that the configuration does not name has the defaults.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Gateway;
-use super::config::{DialectSet, FilterFilePolicy, GroupConfig, RequestLimits, StoredContextPolicy};
-use super::keys::Caller;
-use super::people::IdentityError;
+use super::config::{GroupConfig, RequestLimits};
+use super::filter::{FilterError, PromptFilter};
 
-// === impl Gateway ===
+/// The settings of one group, with its content filter.
+#[derive(Debug)]
+pub(crate) struct GroupPolicy {
+    /// The settings.
+    pub(crate) settings: GroupConfig,
+    /// The content that is refused.
+    pub(crate) filter: PromptFilter,
+}
 
-impl Gateway {
-    /// The settings of a group.
-    pub(crate) fn group(&self, name: &str) -> &GroupConfig {
-        self.groups.get(name).unwrap_or(&self.implicit_group)
+/// The policies of all groups.
+#[derive(Debug)]
+pub(crate) struct GroupPolicies {
+    groups: HashMap<String, Arc<GroupPolicy>>,
+    /// The policy of a group that the configuration does not name.
+    others: Arc<GroupPolicy>,
+}
+
+// === impl GroupPolicy ===
+
+impl GroupPolicy {
+    fn new(settings: GroupConfig) -> Result<Arc<Self>, FilterError> {
+        let filter = PromptFilter::new(&settings.name, &settings.filter)?;
+        Ok(Arc::new(Self { settings, filter }))
     }
 
-    /// The dialects that a caller may use: those of its key and of the group of the key.
-    pub(crate) fn dialects(&self, caller: &Caller) -> DialectSet {
-        caller.dialects().union(self.group(caller.group_name()).dialects)
+    /// The limits of all keys of the group together, if it has any.
+    pub(crate) fn limits(&self) -> Option<&Arc<RequestLimits>> {
+        Some(&self.settings.limits).filter(|limits| ***limits != RequestLimits::default())
     }
+}
 
-    /// The stored context that a group may name. By default, everything that its accounts have stored, if only its one user
-    /// can have stored it. A filter has not seen what the gateway does not know.
-    pub(crate) fn stored_context(&self, group: &str) -> StoredContextPolicy {
-        if self.filters.is_on(group) && self.group(group).filter_files == FilterFilePolicy::Refuse {
-            return StoredContextPolicy::Own;
-        }
-        self.group(group).stored_context.unwrap_or_else(|| {
-            let has_own_context = self.keys.has_one_owner(group) && self.accounts.serve_only(group);
-            if has_own_context { StoredContextPolicy::Any } else { StoredContextPolicy::Own }
-        })
-    }
+// === impl GroupPolicies ===
 
-    /// The limits of a group, if it has any.
-    pub(crate) fn request_limits(&self, group: &str) -> Option<&Arc<RequestLimits>> {
-        Some(&self.group(group).limits).filter(|limits| ***limits != RequestLimits::default())
-    }
-
-    /// False if the store has settings for this group that are not in force yet, as for a group that was created a
-    /// moment ago. Its requests must not be served then, because they would be served with the default settings.
+impl GroupPolicies {
+    /// Prepares the policies of these groups, and of all `others`. Takes time, because it compiles patterns.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read.
-    pub(crate) async fn may_serve_group(&self, group: &str) -> Result<bool, IdentityError> {
-        Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
+    /// Returns an error if a filter cannot be used.
+    pub(crate) fn new(groups: &[GroupConfig], others: GroupConfig) -> Result<Self, FilterError> {
+        let policy = |group: &GroupConfig| Ok((group.name.clone(), GroupPolicy::new(group.clone())?));
+        Ok(Self { groups: groups.iter().map(policy).collect::<Result<_, _>>()?, others: GroupPolicy::new(others)? })
+    }
+
+    /// The policies of an installation without any group.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        Self::new(&[], GroupConfig::for_test("")).unwrap()
+    }
+
+    /// True if the configuration names the group.
+    pub(crate) fn contains(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
+    /// The policy of a group.
+    pub(crate) fn find(&self, group: &str) -> &Arc<GroupPolicy> {
+        self.groups.get(group).unwrap_or(&self.others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::config::FilterConfig;
+
+    #[test]
+    fn each_group_has_its_own_filter() {
+        let group = |name: &str, word: &str| GroupConfig {
+            filter: FilterConfig { words: vec![word.to_owned()], ..FilterConfig::default() },
+            ..GroupConfig::for_test(name)
+        };
+        let groups = [group("one", "red"), group("two", "blue"), GroupConfig::for_test("three")];
+        let policies = GroupPolicies::new(&groups, GroupConfig::for_test("")).unwrap();
+        for (name, is_named, rule) in
+            [("one", true, Some("words[0]")), ("two", true, None), ("three", true, None), ("four", false, None)]
+        {
+            assert_eq!(policies.contains(name), is_named, "{name}");
+            assert_eq!(policies.find(name).filter.find("a red cube").as_deref(), rule, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_limits_that_are_set_count() {
+        let limits = RequestLimits { images_per_day: Some(1), ..RequestLimits::default() };
+        let limited = GroupConfig { limits: Arc::new(limits), ..GroupConfig::for_test("limited") };
+        let policies = GroupPolicies::new(&[limited], GroupConfig::for_test("")).unwrap();
+        assert!(policies.find("limited").limits().is_some());
+        assert!(policies.find("other").limits().is_none());
     }
 }

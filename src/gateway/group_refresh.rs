@@ -1,14 +1,6 @@
 //! Brings changed groups of the store into force. The handler that changes a group waits until they are in force.
 
-use std::sync::Arc;
-
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinError;
-
-use super::config::{Config, GroupConfig};
-use super::filter::{FilterError, PromptFilters};
-use super::upstream::UpstreamClient;
-use super::{accounts, manage};
 
 /// The capacity of the queue (our choice): large enough that a change does not wait for space in it.
 const QUEUE_CAPACITY: usize = 64;
@@ -23,42 +15,10 @@ pub(super) struct GroupRefreshQueue(mpsc::Receiver<GroupRefreshRequest>);
 /// A waiting request for a refresh: the sender of its result, which is true if the groups of the store are in force.
 pub(super) type GroupRefreshRequest = oneshot::Sender<bool>;
 
-/// The reason why groups cannot be brought into force.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum GroupRefreshError {
-    /// A content filter cannot be used.
-    #[error("a content filter cannot be used")]
-    Filter(#[from] FilterError),
-    /// The task that compiles the filters panicked or was cancelled.
-    #[error("the groups of the store cannot be read")]
-    Task(#[from] JoinError),
-}
-
 /// Creates both ends of the queue.
 pub(super) fn group_refresh_channel() -> (GroupRefreshHandle, GroupRefreshQueue) {
     let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
     (GroupRefreshHandle(sender), GroupRefreshQueue(receiver))
-}
-
-/// True if the configuration has an encrypted upstream or moderation service.
-pub(super) fn needs_tls(config: &Config) -> bool {
-    accounts::need_tls(&config.accounts) || config.groups.iter().any(GroupConfig::needs_tls)
-}
-
-/// Returns the settings with the groups of the store, and the filters of all groups. The work is done on a blocking
-/// thread, because it compiles patterns.
-pub(super) async fn merge_stored_groups(
-    config: &Config,
-    stored: Vec<(String, String)>,
-    upstream: &Arc<UpstreamClient>,
-) -> Result<(Arc<Config>, PromptFilters), GroupRefreshError> {
-    let (config, upstream) = (config.clone(), Arc::clone(upstream));
-    let task = tokio::task::spawn_blocking(move || {
-        let config = manage::with_store_groups(&config, &stored, &upstream);
-        let filters = PromptFilters::new(&config.groups)?;
-        Ok((Arc::new(config), filters))
-    });
-    task.await?
 }
 
 // === impl GroupRefreshHandle ===

@@ -27,6 +27,7 @@ pub(crate) use pepper::Pepper;
 pub(crate) use secret::{BearerSecret, BearerSecretKind};
 
 use crate::gateway::config::DialectSet;
+use crate::gateway::group_policies::GroupPolicies;
 use crate::gateway::store::{
     ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, KeyStore, ListPage, PeopleStore,
     SecretRotation, Store, StoreError, Timestamp, UserRole, UserRow,
@@ -100,12 +101,16 @@ impl ApiKeys {
         Self { store, people, pepper, cache, unwritten_uses, refusals, refresh_task }
     }
 
-    /// Checks the value of an `Authorization` header.
+    /// Checks the value of an `Authorization` header. The caller has the policy of its group.
     ///
     /// # Errors
     /// [`AuthenticationError::Invalid`] for everything that is not a valid key; [`AuthenticationError::Unavailable`] if
     /// the key could not be checked.
-    pub(crate) async fn authenticate(&self, authorization: Option<&[u8]>) -> Result<Caller, AuthenticationError> {
+    pub(crate) async fn authenticate(
+        &self,
+        authorization: Option<&[u8]>,
+        policies: &GroupPolicies,
+    ) -> Result<Caller, AuthenticationError> {
         let secret =
             authorization.and_then(bearer_token).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
         let Some(secret) = secret else { return Err(self.refuse_unknown()) };
@@ -117,7 +122,7 @@ impl ApiKeys {
             return Err(AuthenticationError::Invalid);
         }
         self.note_use(&entry);
-        Ok(Caller::new(secret.public_id(), &entry))
+        Ok(Caller::new(secret.public_id(), &entry, policies))
     }
 
     /// Returns the caller for a key that its signed-in owner uses without its secret; `None` if there is no such key, the
@@ -126,10 +131,15 @@ impl ApiKeys {
     /// # Errors
     ///
     /// Returns an error if the keys cannot be read.
-    pub(crate) async fn find_caller(&self, key: &PublicId, owner: &UserId) -> Result<Option<Caller>, Arc<StoreError>> {
+    pub(crate) async fn find_caller(
+        &self,
+        key: &PublicId,
+        owner: &UserId,
+        policies: &GroupPolicies,
+    ) -> Result<Option<Caller>, Arc<StoreError>> {
         let entry = self.cache.find(key, |entry| entry.user == *owner).await?;
         let entry = entry.filter(|entry| is_valid(entry, Timestamp::now()));
-        Ok(entry.map(|entry| Caller::new(key.clone(), &entry)))
+        Ok(entry.map(|entry| Caller::new(key.clone(), &entry, policies)))
     }
 
     /// True if the key with this public id is valid now.

@@ -28,8 +28,8 @@ use http_body_util::Full;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::Gateway;
 use super::admission::Admission;
+use super::flow::ImageServices;
 use super::keys::Caller;
 pub(crate) use accepted_form::AcceptedForm;
 use image_tools::ImageTools;
@@ -42,8 +42,8 @@ pub(crate) const MCP_BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// A request of an MCP client, whose key was checked.
 #[derive(Clone)]
 pub(crate) struct McpCaller {
-    /// The gateway that answers.
-    pub(crate) gateway: Arc<Gateway>,
+    /// What makes its images.
+    pub(crate) services: Arc<ImageServices>,
     /// The owner of the key.
     pub(crate) caller: Caller,
     /// The admission of the request.

@@ -10,6 +10,7 @@
 mod actor;
 mod attempts;
 mod clock;
+mod config_admin_token;
 mod error;
 mod groups;
 mod links;
@@ -29,6 +30,7 @@ mod users;
 mod tests;
 
 pub(crate) use actor::{ActingToken, Actor, LastingOperation};
+pub(crate) use config_admin_token::{AdminTokenError, ConfigAdminToken};
 pub(crate) use error::IdentityError;
 pub(crate) use groups::KeyGroup;
 pub(crate) use links::{IssuedLink, LinkDetails};

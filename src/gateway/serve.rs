@@ -16,15 +16,14 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::active_settings::SettingsError;
 use super::config::{Config, ListenAddress};
-use super::console::AdminTokenError;
 use super::front::{self, DropshotServer, ServerError};
-use super::group_refresh::{GroupRefreshError, GroupRefreshQueue, group_refresh_channel};
+use super::group_refresh::{GroupRefreshQueue, group_refresh_channel};
 use super::keys;
 use super::people::IdentityError;
 use super::replay::ReplayError;
 use super::store::{AuditContext, ServeLock, Store, StoreError};
-use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
 #[cfg(feature = "testing")]
 pub use dropshot_gateway::DropshotGateway;
@@ -50,19 +49,12 @@ pub(crate) enum ServeError {
     /// The link that creates the first admin cannot be created.
     #[error("the link for the first admin cannot be made")]
     People(#[from] IdentityError),
-    /// Upstream connections cannot be prepared.
-    #[error("upstream connections cannot be prepared")]
-    Transport(#[from] TransportError),
     /// Stored answers cannot be used.
     #[error("the stored answers cannot be used")]
     Replay(#[from] ReplayError),
-    /// The groups cannot be brought into force.
+    /// The settings cannot be brought into force.
     #[error(transparent)]
-    Groups(#[from] GroupRefreshError),
-    /// The admin token of the settings has the form of an API key or of a user's admin token, and could be mistaken
-    /// for one.
-    #[error(transparent)]
-    AdminToken(#[from] AdminTokenError),
+    Settings(#[from] SettingsError),
     /// The folder for uploads cannot be used.
     #[error("the folder for uploads cannot be used")]
     Spool(#[source] std::io::Error),
@@ -107,7 +99,7 @@ pub(crate) async fn serve(
     let gateway = current.get();
     let listen = resolve_address(&config.listen).await?;
     let metrics_server = start_metrics_server(&config, &current).await?;
-    let connections = Arc::clone(gateway.connections());
+    let connections = Arc::clone(&gateway.lifecycle.connections);
     let server = front::start(endpoints::routes(), current.clone(), listen, connections)?;
     if let Some(metrics_server) = &metrics_server {
         tracing::info!(address = %metrics_server.address(), "metrics are served");
@@ -148,7 +140,7 @@ pub(crate) async fn serve(
             // The metrics are served until all requests have ended, so that the shutdown can be observed.
             metrics_server.stop(SHORT_SHUTDOWN_TIMEOUT).await;
         }
-        gateway.stop_tasks().await;
+        gateway.lifecycle.stop_tasks(&gateway.images).await;
         store.close().await;
     };
     shutdown::run_final_work(STORE_CLOSE_TIMEOUT, final_work, signals.stop_requested()).await;

@@ -58,17 +58,15 @@ pub(crate) struct UpstreamClient {
 
 impl UpstreamClient {
     /// Prepares the client; opens no connection. The decoders of answers are charged to `budgets`. `connect_timeout` limits
-    /// the name resolution and the connection together. If `uses_tls` is true, the machine's certificates are read now, so
-    /// that a missing certificate store makes the start fail rather than every call.
+    /// the name resolution and the connection together.
     ///
     /// # Errors
     ///
-    /// Returns an error if the machine's certificates cannot be read.
+    /// Returns an error if the client cannot be prepared.
     pub(crate) fn new(
         connect_timeout: Duration,
         addresses: AddressPolicy,
         budgets: Arc<RequestBudgets>,
-        uses_tls: bool,
     ) -> Result<Self, TransportError> {
         let settings = TransportSettings {
             connect_timeout,
@@ -77,14 +75,11 @@ impl UpstreamClient {
             tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
             ..TransportSettings::default()
         };
-        let transport = Transport::new(settings)?;
-        if uses_tls {
-            transport.prepare_tls()?;
-        }
-        Ok(Self { transport, simulator: SimulatedUpstream::new() })
+        Ok(Self { transport: Transport::new(settings)?, simulator: SimulatedUpstream::new() })
     }
 
-    /// Loads the machine's certificates now, if that has not happened yet.
+    /// Loads the machine's certificates now, if that has not happened yet, so that a missing certificate store makes the
+    /// start fail rather than every call.
     ///
     /// # Errors
     ///

@@ -18,6 +18,7 @@ use crate::gateway::accounts::{
     Accounts, CredentialService, CredentialServiceError, TokenRequest, TokenResponse, UpstreamAddress,
 };
 use crate::gateway::config::{AccountConfig, AccountTier, Budget, BudgetPeriod, RequestLimits, UpstreamConfig};
+use crate::gateway::group_policies::GroupPolicies;
 use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::limits::{JobDemand, LimitSubject, RequestLimiter, SubjectLimits};
 use crate::gateway::money::Usd;
@@ -159,7 +160,8 @@ fn check_of_a_known_key() {
     let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
     let key = runtime.block_on(keys.create_for_test("laptop", "ada", "default"));
     let header = format!("Bearer {}", key.secret.expose());
-    let check = || runtime.block_on(keys.authenticate(Some(header.as_bytes())));
+    let policies = GroupPolicies::for_test();
+    let check = || runtime.block_on(keys.authenticate(Some(header.as_bytes()), &policies));
     check().unwrap();
     assert_eq!(counted(check).unwrap().key(), &key.row.id);
 }
@@ -205,7 +207,9 @@ fn choose_account(count: usize) {
             store.sync_account(spec).await.unwrap();
         }
         let key = keys.create_for_test("laptop", "ada", "default").await;
-        keys.authenticate(Some(format!("Bearer {}", key.secret.expose()).as_bytes())).await.unwrap()
+        keys.authenticate(Some(format!("Bearer {}", key.secret.expose()).as_bytes()), &GroupPolicies::for_test())
+            .await
+            .unwrap()
     });
     let opening = Accounts::open(
         &configured,

@@ -115,6 +115,13 @@ impl GroupConfig {
         }
     }
 
+    /// A group without settings.
+    #[cfg(test)]
+    pub(crate) fn for_test(name: &str) -> Self {
+        let second = Duration::from_secs(1);
+        Self::implicit(name, DeadlineConfig { connect: second, image: second }, None)
+    }
+
     /// True if the group's moderation service is called over an encrypted connection.
     pub(crate) fn needs_tls(&self) -> bool {
         self.filter.moderation.as_ref().is_some_and(|service| service.base_url.scheme_str() == Some("https"))

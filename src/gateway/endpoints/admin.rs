@@ -42,9 +42,9 @@ type AdminRequest<S> = front::RequestHead<S>;
 impl AdminServer for CurrentGateway {
     async fn admit_actor(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<(Arc<Console>, Actor), Error> {
         let gateway = self.get();
-        let actor = gateway.console().authenticate(authorization, address).await?;
-        let work = flow::begin_of_actor(&gateway, &actor)?;
-        Ok((Arc::clone(gateway.console()), actor.with_work(work)))
+        let actor = gateway.console.authenticate(authorization, address).await?;
+        let work = flow::begin_of_actor(&gateway.images, &actor)?;
+        Ok((Arc::clone(&gateway.console), actor.with_work(work)))
     }
 }
 

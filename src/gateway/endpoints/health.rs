@@ -9,9 +9,9 @@ use dropshot::{ApiDescription, ApiDescriptionRegisterError, Body};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use crate::gateway::CurrentGateway;
 use crate::gateway::config::CorsOrigins;
 use crate::gateway::front::{CorsSettings, RequestHead, ResponseCounter, Route, boxed_answer, register_routes};
-use crate::gateway::{CurrentGateway, UnreadyReason};
 
 type HealthRequest = RequestHead<CurrentGateway>;
 
@@ -20,13 +20,13 @@ const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0;
 
 impl ResponseCounter for CurrentGateway {
     fn count_response(&self, operation: &str, status: u16) {
-        self.get().metrics().count_response(operation, status);
+        self.get().images.metrics.count_response(operation, status);
     }
 }
 
 impl CorsSettings for CurrentGateway {
     fn cors_origins(&self) -> CorsOrigins {
-        self.get().config.cors_origins.clone()
+        self.get().settings().config.cors_origins.clone()
     }
 }
 
@@ -60,7 +60,8 @@ fn alive_response() -> Response<Body> {
 /// gateway is not stopping. The answer comes from memory, so that a client without a key cannot cause work in the
 /// store; the gateway checks the store every half second.
 fn readiness_response(head: &HealthRequest) -> Response<Body> {
-    let unready: Vec<&str> = head.server().get().unready_reasons().into_iter().map(UnreadyReason::as_str).collect();
+    let gateway = head.server().get();
+    let unready = gateway.lifecycle.unready_reasons(&gateway.images);
     if unready.is_empty() {
         return text_response(StatusCode::OK, TEXT_CONTENT_TYPE, "ready\n".to_owned());
     }

@@ -40,7 +40,7 @@ pub(super) fn route() -> Route<CurrentGateway> {
 async fn send_image(head: ImageFileRequest, token: String) -> Response<Body> {
     run_page_handler(&head, SECTION, async {
         let gateway = head.server().get();
-        match flow::find_linked_image(&gateway, &token).await {
+        match flow::find_linked_image(&gateway.images, &token).await {
             Ok(Some(image)) => image_response(image),
             Ok(None) => error_content(&missing_file(&head)),
             Err(error) => error_content(&error),

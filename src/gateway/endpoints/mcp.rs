@@ -1,11 +1,13 @@
 //! The endpoint of the Model Context Protocol. It has an API key like the API, and no part in the API document: the
 //! protocol defines its messages.
 
+use std::sync::Arc;
+
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, Method, Request};
 use serde_json::Value;
 
-use super::{ApiRequest, admit, read_unless_stopped};
+use super::caller_admission::{ApiRequest, admit, read_unless_stopped};
 use crate::error::Error;
 use crate::gateway::front::{
     HandlerResponse, JsonBody, Route, TypedResponse, UnreadRequestBody, boxed_answer, run_handler,
@@ -38,7 +40,7 @@ async fn answer_caller(head: &ApiRequest, body: JsonBody<Value>) -> Result<Handl
         return Ok(refusal(&gateway, &caller, MessageFault::not_acceptable()));
     };
     let body = read_unless_stopped(&gateway, body.read(&admission)).await;
-    let body = flow::count_if_refused(&gateway, &caller, body)?;
+    let body = flow::count_if_refused(&gateway.images.keys, &caller, body)?;
     if let Err(fault) = body.parse_with(check_text).await {
         return Ok(refusal(&gateway, &caller, fault));
     }
@@ -47,8 +49,9 @@ async fn answer_caller(head: &ApiRequest, body: JsonBody<Value>) -> Result<Handl
     *request.uri_mut() = head.uri().clone();
     *request.headers_mut() = protocol_headers(headers);
     let (request_id, host) = (head.request_id().to_owned(), flow::read_host(headers));
+    let services = Arc::clone(&gateway.images);
     let answer =
-        Box::pin(answer_message(McpCaller { gateway, caller, admission, request_id, accepted, host }, request));
+        Box::pin(answer_message(McpCaller { services, caller, admission, request_id, accepted, host }, request));
     // The body is held until the call has ended, because the library keeps what it made of it.
     let response = body.run_parsing(answer).await;
     Ok(HandlerResponse::from_http(response))
@@ -62,7 +65,7 @@ fn check_text(text: &[u8]) -> Result<(), MessageFault> {
 
 /// The answer to a message that is not served, which counts as a refused request.
 fn refusal(gateway: &Gateway, caller: &Caller, fault: MessageFault) -> HandlerResponse<Value> {
-    flow::note_refusal(gateway, caller);
+    gateway.images.keys.note_refusal(caller);
     HandlerResponse::from_http(fault.into_response())
 }
 
@@ -76,8 +79,8 @@ fn protocol_headers(headers: &HeaderMap) -> HeaderMap {
 fn check_origin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Error> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let host = flow::read_host(headers);
-    let is_own = || gateway.pages().origin(host.as_deref()).is_some_and(|own| own.as_bytes() == origin.as_bytes());
-    if gateway.config().cors_origins.contains(origin.as_bytes()) || is_own() {
+    let is_own = || gateway.pages.origin(host.as_deref()).is_some_and(|own| own.as_bytes() == origin.as_bytes());
+    if gateway.settings().config.cors_origins.contains(origin.as_bytes()) || is_own() {
         return Ok(());
     }
     let origin: String = String::from_utf8_lossy(origin.as_bytes()).chars().take(ORIGIN_MAX_CHARS).collect();

@@ -59,7 +59,8 @@ fn serve(head: &DocumentRequest) -> Response<Body> {
         return document_response(head, &CANONICAL_GATEWAY);
     }
     let gateway = head.server().get();
-    let document = with_origin(head, &gateway, &description(gateway.config(), gateway.keys().dialects()));
+    let document =
+        with_origin(head, &gateway, &description(&gateway.settings().config, gateway.images.keys.dialects()));
     document_response(head, &document)
 }
 
@@ -91,7 +92,7 @@ fn description(config: &Arc<Config>, key_dialects: DialectSet) -> Arc<str> {
 
 /// Returns the document with the address of this gateway: `public_url`, or else the host of the request.
 fn with_origin(head: &DocumentRequest, gateway: &Gateway, document: &str) -> PublishedDocument {
-    let origin = base_url(gateway, read_host(head.headers()).as_deref());
+    let origin = base_url(gateway.settings().config.public_url.as_ref(), read_host(head.headers()).as_deref());
     if origin.is_empty() {
         return publish(document);
     }

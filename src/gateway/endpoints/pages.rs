@@ -50,7 +50,7 @@ async fn respond_with_page(head: PageRouteRequest, body: FormBody) -> Response<B
     run_page_handler(&head, section, async {
         let page_request = read_page_request(&head, body).await;
         let gateway = head.server().get();
-        let PageResponse { status, headers, body } = gateway.pages().handle(&gateway, &page_request).await;
+        let PageResponse { status, headers, body } = gateway.pages.handle(&gateway, &page_request).await;
         let mut response = Response::new(match body {
             PageBody::Whole(bytes) => PageContent::Whole(bytes),
             PageBody::Events(events) => PageContent::streaming(events),
@@ -95,8 +95,8 @@ async fn read_form(head: &PageRouteRequest, request: &mut PageRequest, body: For
     let admission = request.admission.clone();
     let form = if request.path != PLAYGROUND_PATH || !body.is_multipart() {
         body.read(&admission, FORM_MAX_BYTES).await.map(|form| UrlEncodedFields::parse(&form))
-    } else if gateway.pages().may_send_image_form(&gateway, request).await {
-        let form = body.read_with_files(&admission, gateway.spool(), &PLAYGROUND_PAGE_FIELDS).await;
+    } else if gateway.pages.may_send_image_form(&gateway, request).await {
+        let form = body.read_with_files(&admission, &gateway.images.spool, &PLAYGROUND_PAGE_FIELDS).await;
         form.map(|form| split_image_form(request, form))
     } else {
         return;

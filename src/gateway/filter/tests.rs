@@ -1,55 +1,22 @@
 //! Checks which rules match which prompts, and that a disguise does not hide a word.
 
 use super::*;
-use crate::gateway::config::{
-    DeadlineConfig, DeliveryPolicy, DialectSet, FallbackPolicy, FilterFilePolicy, ResponseBudget,
-};
-use std::sync::Arc;
+use crate::gateway::config::GroupConfig;
 use std::time::Duration;
 
-fn filters(words: &[&str], patterns: &[&str]) -> Result<PromptFilters, FilterError> {
+fn filter(words: &[&str], patterns: &[&str]) -> Result<PromptFilter, FilterError> {
     let owned = |rules: &[&str]| rules.iter().map(|rule| (*rule).to_owned()).collect();
-    PromptFilters::new(&[group(
-        "default",
-        FilterConfig { words: owned(words), patterns: owned(patterns), moderation: None },
-    )])
-}
-
-fn group(name: &str, filter: FilterConfig) -> GroupConfig {
-    let second = Duration::from_secs(1);
-    GroupConfig {
-        name: name.to_owned(),
-        delivery: DeliveryPolicy::Report,
-        deadlines: DeadlineConfig { connect: second, image: second },
-        fallback: FallbackPolicy::Never,
-        inject_image_tool: false,
-        stored_context: None,
-        response_budget: ResponseBudget::default(),
-        dialects: DialectSet::default(),
-        text_models: None,
-        tools: None,
-        filter,
-        filter_files: FilterFilePolicy::Refuse,
-        limits: Arc::default(),
-        implicit: false,
-        policy: serde_json::Map::new(),
-        problem: None,
-    }
-}
-
-fn refused(rule: &str) -> FilterVerdict {
-    FilterVerdict::Refused { rule: rule.to_owned() }
+    PromptFilter::new("default", &FilterConfig { words: owned(words), patterns: owned(patterns), moderation: None })
 }
 
 #[track_caller]
-fn check(filters: &PromptFilters, prompt: &str, expected: Option<&str>) {
-    let expected = expected.map_or(FilterVerdict::Pass, refused);
-    assert_eq!(filters.check("default", prompt), expected, "{}", prompt.escape_unicode());
+fn check(filter: &PromptFilter, prompt: &str, expected: Option<&str>) {
+    assert_eq!(filter.find(prompt).as_deref(), expected, "{}", prompt.escape_unicode());
 }
 
 #[test]
 fn a_word_matches_only_as_a_whole_word() {
-    let filters = filters(&["ass", "Acme  Corp", "c++", "漢字", "naïve"], &[]).unwrap();
+    let filter = filter(&["ass", "Acme  Corp", "c++", "漢字", "naïve"], &[]).unwrap();
     for (prompt, expected) in [
         ("an ass in a meadow", Some("words[0]")),
         ("ASS", Some("words[0]")),
@@ -68,13 +35,13 @@ fn a_word_matches_only_as_a_whole_word() {
         ("a NAIVE painting", Some("words[4]")),
         ("", None),
     ] {
-        check(&filters, prompt, expected);
+        check(&filter, prompt, expected);
     }
 }
 
 #[test]
 fn a_disguised_word_matches() {
-    let filters = filters(&["forbidden", "two words"], &[]).unwrap();
+    let filter = filter(&["forbidden", "two words"], &[]).unwrap();
     for prompt in [
         "FORBIDDEN",
         "forb\u{200b}idden",
@@ -90,71 +57,57 @@ fn a_disguised_word_matches() {
         "f.o.r.b.i.d.d.e.n",
         "ꜰᴏʀʙɪᴅᴅᴇɴ",
     ] {
-        check(&filters, prompt, Some("words[0]"));
+        check(&filter, prompt, Some("words[0]"));
     }
     for prompt in ["two\u{a0}words", "two\u{200b}words", "two  \r\n words", "TWO_WORDS", "ｔｗｏ　ｗｏｒｄｓ"]
     {
-        check(&filters, prompt, Some("words[1]"));
+        check(&filter, prompt, Some("words[1]"));
     }
 }
 
 #[test]
 fn patterns_match_the_original_and_the_normalized_prompt() {
-    let filters = filters(&[], &[r"\bpassport\s+of\b", r"id[ -]?\d{4}", r"[\u{200b}]{3}"]).unwrap();
-    check(&filters, "the Passport\n of a spy", Some("patterns[0]"));
-    check(&filters, "pass\u{200b}port of", Some("patterns[0]"));
-    check(&filters, "ＩＤ－１２３４", Some("patterns[1]"));
-    check(&filters, "\u{200b}\u{200b}\u{200b}", Some("patterns[2]"));
-    check(&filters, "passports often", None);
+    let filter = filter(&[], &[r"\bpassport\s+of\b", r"id[ -]?\d{4}", r"[\u{200b}]{3}"]).unwrap();
+    check(&filter, "the Passport\n of a spy", Some("patterns[0]"));
+    check(&filter, "pass\u{200b}port of", Some("patterns[0]"));
+    check(&filter, "ＩＤ－１２３４", Some("patterns[1]"));
+    check(&filter, "\u{200b}\u{200b}\u{200b}", Some("patterns[2]"));
+    check(&filter, "passports often", None);
 }
 
 #[test]
-fn each_group_has_its_own_rules() {
-    let filter = |word: &str| FilterConfig { words: vec![word.to_owned()], ..FilterConfig::default() };
-    let filters = PromptFilters::new(&[
-        group("one", filter("red")),
-        group("two", filter("blue")),
-        group("three", FilterConfig::default()),
-    ]);
-    let filters = filters.unwrap();
-    assert_eq!(filters.check("one", "a red cube"), refused("words[0]"));
-    assert_eq!(filters.check("two", "a red cube"), FilterVerdict::Pass);
-    assert_eq!(filters.check("three", "a red cube"), FilterVerdict::Pass);
-    assert!(filters.moderation("one").is_none());
-}
-
-#[test]
-fn the_moderation_service_belongs_to_its_group() {
-    let service = |url: &'static str| ModerationConfig {
-        base_url: http::Uri::from_static(url),
-        api_key: None,
-        model: "judge".to_owned(),
-        on_error: crate::gateway::config::ModerationErrorPolicy::Closed,
-        timeout: Duration::from_secs(1),
+fn the_moderation_service_may_need_tls() {
+    let group = |url: &'static str| {
+        let service = ModerationConfig {
+            base_url: http::Uri::from_static(url),
+            api_key: None,
+            model: "judge".to_owned(),
+            on_error: crate::gateway::config::ModerationErrorPolicy::Closed,
+            timeout: Duration::from_secs(1),
+        };
+        let filter = FilterConfig { moderation: Some(service), ..FilterConfig::default() };
+        GroupConfig { filter, ..GroupConfig::for_test("one") }
     };
-    let filter_with = |url| FilterConfig { moderation: Some(service(url)), ..FilterConfig::default() };
-    let plain = PromptFilters::new(&[group("one", filter_with("http://127.0.0.1/v1"))]).unwrap();
-    assert_eq!(plain.moderation("one").map(|service| service.model.as_str()), Some("judge"));
-    assert!(plain.moderation("two").is_none());
-    assert!(group("one", filter_with("https://judge.example/v1")).needs_tls());
-    assert!(!group("one", filter_with("http://127.0.0.1/v1")).needs_tls(), "the service is called without encryption");
+    let plain = group("http://127.0.0.1/v1");
+    let filter = PromptFilter::new("one", &plain.filter).unwrap();
+    assert_eq!(filter.moderation().map(|service| service.model.as_str()), Some("judge"));
+    assert!(filter.is_on() && !filter.has_rules());
+    assert!(group("https://judge.example/v1").needs_tls());
+    assert!(!plain.needs_tls(), "the service is called without encryption");
 }
 
 #[test]
 fn an_unusable_rule_is_refused() {
-    assert!(matches!(filters(&["red", "\u{200b} -"], &[]), Err(FilterError::Word { index: 1, .. })));
-    assert!(matches!(filters(&[], &["("]), Err(FilterError::Patterns { .. })));
-    assert!(matches!(filters(&[], &[r"\pL{1000}{50}"]), Err(FilterError::Patterns { .. })));
+    assert!(matches!(filter(&["red", "\u{200b} -"], &[]), Err(FilterError::Word { index: 1, .. })));
+    assert!(matches!(filter(&[], &["("]), Err(FilterError::Patterns { .. })));
+    assert!(matches!(filter(&[], &[r"\pL{1000}{50}"]), Err(FilterError::Patterns { .. })));
 }
 
 #[test]
-fn a_verdict_does_not_repeat_the_prompt() {
-    let filters = filters(&["forbidden"], &["secret.*plan"]).unwrap();
-    for prompt in ["a forbidden thing", "a secret master plan"] {
-        let output = format!("{:?}", filters.check("default", prompt));
-        assert!(output.contains("Refused"));
-        assert!(["forbidden", "secret", "plan", "thing"].iter().all(|word| !output.contains(word)), "{output}");
-    }
+fn a_result_does_not_repeat_the_prompt() {
+    let filter = filter(&["forbidden"], &["secret.*plan"]).unwrap();
+    check(&filter, "a forbidden thing", Some("words[0]"));
+    check(&filter, "a secret master plan", Some("patterns[0]"));
 }
 
 /// Pseudorandom numbers, the same in every run.
@@ -204,12 +157,12 @@ fn the_phrase_matcher_agrees_with_a_naive_search() {
         };
         let rules: Vec<String> = (0..4).map(|_| phrase(3)).collect();
         let prompt = phrase(8);
-        let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
+        let filter = filter(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
         let expected = rules.iter().any(|rule| naive_match(&prompt, rule));
         // Unlike the naive search, the matcher also finds words that were spelled out in single letters.
         let spelled =
             text_folding::normalize_rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
-        let is_refused = filters.check("default", &prompt) != FilterVerdict::Pass;
+        let is_refused = filter.find(&prompt).is_some();
         assert!(is_refused == expected || (is_refused && spelled), "{prompt:?} against {rules:?}: {is_refused}");
         match_count += usize::from(expected);
     }
@@ -218,25 +171,25 @@ fn the_phrase_matcher_agrees_with_a_naive_search() {
 
 #[test]
 fn of_several_phrases_the_first_in_the_text_matches_and_of_those_the_shortest() {
-    let filters = filters(&["red fox jumps far", "fox jumps", "Red_Fox", "red fox", "jumps"], &[]).unwrap();
+    let filter = filter(&["red fox jumps far", "fox jumps", "Red_Fox", "red fox", "jumps"], &[]).unwrap();
     for (prompt, rule) in [
         ("a red fox jumps far", "words[2]"),
         ("a fox jumps far", "words[1]"),
         ("fox far jumps", "words[4]"),
         ("reds fox, jumps", "words[4]"),
     ] {
-        check(&filters, prompt, Some(rule));
+        check(&filter, prompt, Some(rule));
     }
     // A phrase that begins earlier matches, even if another one ends earlier.
-    let filters = self::filters(&["fox jumps", "a red fox jumps far"], &[]).unwrap();
-    check(&filters, "a red fox jumps far", Some("words[1]"));
-    check(&filters, "a red fox jumps", Some("words[0]"));
+    let filter = self::filter(&["fox jumps", "a red fox jumps far"], &[]).unwrap();
+    check(&filter, "a red fox jumps far", Some("words[1]"));
+    check(&filter, "a red fox jumps", Some("words[0]"));
 }
 
 #[test]
 fn a_randomly_disguised_word_matches() {
     let mut random = SeededRandom(11);
-    let filters = filters(&["example"], &[]).unwrap();
+    let filter = filter(&["example"], &[]).unwrap();
     for _ in 0..2_000 {
         let mut disguised = String::new();
         for letter in "example".chars() {
@@ -249,18 +202,18 @@ fn a_randomly_disguised_word_matches() {
         }
         let prompt =
             format!("{}{disguised}{}", random.pick(&["", "an ", "(", "漢"]), random.pick(&["", " here", "!", "_1"]));
-        check(&filters, &prompt, Some("words[0]"));
-        check(&filters, &format!("counter{disguised}").replace('\u{200b}', ""), None);
+        check(&filter, &prompt, Some("words[0]"));
+        check(&filter, &format!("counter{disguised}").replace('\u{200b}', ""), None);
     }
 }
 
 #[test]
 fn many_phrases_are_checked_in_one_pass() {
     let words: Vec<String> = (0..20_000).map(|index| format!("word{index} tail{}", index % 7)).collect();
-    let filters = filters(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
+    let filter = filter(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
     let prompt = "word1 tail0 word2 tail1 ".repeat(1_300);
     let started_at = std::time::Instant::now();
-    check(&filters, &prompt, None);
+    check(&filter, &prompt, None);
     println!("20,000 phrases against {} bytes in {:?}", prompt.len(), started_at.elapsed());
-    check(&filters, &format!("{prompt} word19999 tail0"), Some("words[19999]"));
+    check(&filter, &format!("{prompt} word19999 tail0"), Some("words[19999]"));
 }

@@ -35,7 +35,7 @@ pub(super) async fn make_call(
     tokio::select! {
         biased;
         result = call_until_image(context, lease, task, fan_out, deadlines) => result,
-        () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureCause::Cutoff).into()),
+        () = context.job.services.cutoff.cancelled() => Err(AttemptFailure::new(FailureCause::Cutoff).into()),
     }
 }
 
@@ -50,7 +50,7 @@ async fn call_until_image(
     let mut give_up_signal = pin!(context.until_call_is_given_up(deadlines, fan_out));
     let reply = tokio::select! {
         biased;
-        reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
+        reply = context.job.services.upstream.send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
         () = give_up_signal.as_mut() => return Err(AttemptFailure::new(FailureCause::Timeout).into()),
     };
     // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
@@ -122,8 +122,8 @@ async fn fetch_images(
     let most = if lease.endpoint().makes_single_image() { 1 } else { usize::try_from(job.count()).unwrap_or(1) };
     let addresses = &answer.addresses[..answer.addresses.len().min(most)];
     let answer = AddressedAnswer { addresses, members: &answer.members, is_from_image_tool };
-    let remote = context.gateway.config().remote_images.as_ref();
-    context.gateway.upstream().fetch_images(lease, answer, remote, until).await.ok()
+    let remote = context.job.services.settings.config.remote_images.as_ref();
+    context.job.services.upstream.fetch_images(lease, answer, remote, until).await.ok()
 }
 
 /// True if all that an answer lacks is the images at the addresses that it states.

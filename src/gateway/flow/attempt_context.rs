@@ -1,4 +1,4 @@
-//! The caller of a job and its fallback policy, as the attempts of the job need them.
+//! A job as its attempts need it: with the fallback policy, and with the caller that may leave.
 
 use std::future::pending;
 
@@ -7,20 +7,15 @@ use super::attempt_history::AttemptHistory;
 use super::fallback_order;
 use super::fan_out_progress::FanOutProgress;
 use super::gateway_answer::GatewayAnswer;
-use crate::gateway::Gateway;
+use super::job_context::JobContext;
 use crate::gateway::config::FallbackPolicy;
-use crate::gateway::keys::Caller;
 use crate::gateway::replay::AnswerSender;
 use crate::gateway::rules::TaskRef;
 
-/// The caller of a job, and the policy that applies if the image cannot be made.
+/// A job, and whether its caller still waits.
 #[derive(Clone, Copy)]
 pub(super) struct AttemptContext<'a> {
-    pub(super) gateway: &'a Gateway,
-    pub(super) caller: &'a Caller,
-    pub(super) request_id: &'a str,
-    /// The choice between a smaller image and an error.
-    pub(super) fallback: FallbackPolicy,
+    pub(super) job: &'a JobContext,
     /// The sending side of the answer, which knows whether the caller has left; `None` if the image is always wanted.
     pub(super) answer_sender: Option<&'a AnswerSender<GatewayAnswer>>,
 }
@@ -40,7 +35,7 @@ impl AttemptContext<'_> {
     /// even a call that was given up.
     pub(super) fn round_deadlines(&self, task: TaskRef<'_>, request_deadlines: AttemptDeadlines) -> AttemptDeadlines {
         match task {
-            TaskRef::Images(job) if self.fallback == FallbackPolicy::Always => {
+            TaskRef::Images(job) if self.job.fallback_policy() == FallbackPolicy::Always => {
                 request_deadlines.for_round(fallback_order::next_fallback(job).is_some())
             }
             TaskRef::Images(_) | TaskRef::Response(_) => request_deadlines,
@@ -49,7 +44,7 @@ impl AttemptContext<'_> {
 
     /// True if a smaller image may be made after these failures.
     pub(super) fn may_fall_back(&self, history: &AttemptHistory, deadlines: &AttemptDeadlines) -> bool {
-        fallback_order::may_fall_back(self.fallback, history) && self.may_wait_for_fallback(deadlines)
+        fallback_order::may_fall_back(self.job.fallback_policy(), history) && self.may_wait_for_fallback(deadlines)
     }
 
     /// Resolves when a call that begins now is given up in favour of a smaller image: the call has used up its share of
@@ -72,6 +67,6 @@ impl AttemptContext<'_> {
     /// the answer.
     fn may_wait_for_fallback(&self, deadlines: &AttemptDeadlines) -> bool {
         let is_wanted = || self.answer_sender.is_none_or(AnswerSender::is_wanted);
-        deadlines.has_time_for_fallback() && (self.fallback != FallbackPolicy::Always || is_wanted())
+        deadlines.has_time_for_fallback() && (self.job.fallback_policy() != FallbackPolicy::Always || is_wanted())
     }
 }

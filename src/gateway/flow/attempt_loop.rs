@@ -26,8 +26,7 @@ pub(super) async fn try_accounts(
     original_task: TaskRef<'_>,
     record: &mut OpenRecord,
 ) -> Result<JobSuccess, JobFailure> {
-    let request_deadlines =
-        AttemptDeadlines::new(original_task, context.gateway.group(context.caller.group_name()).deadlines.image);
+    let request_deadlines = AttemptDeadlines::new(original_task, context.job.caller.group().deadlines.image);
     let mut abandoned = pin!(context.until_abandoned());
     let (mut fallback_job, mut job_without_tool): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = AttemptHistory::default();
@@ -90,7 +89,7 @@ fn begin_fallback(
 ) {
     let smaller_image = fallback_order::size_and_quality(smaller_job);
     tracing::info!(to = smaller_image, maybe_paid_twice, "no account made the image: trying the next fallback");
-    let most = cost_estimate::most_for_job(context.gateway, context.caller, smaller_job);
+    let most = cost_estimate::most_for_job(&context.job.services, &context.job.caller, smaller_job);
     shared_record.with_record(|record| record.begin_fallback(smaller_image, most));
     if maybe_paid_twice {
         shared_record.mark_maybe_paid_twice();
@@ -99,5 +98,5 @@ fn begin_fallback(
 
 /// Notes that the account has accepted without the injected tool what was refused with it.
 async fn note_added_tool_refused(context: AttemptContext<'_>, lease: &Lease) {
-    context.gateway.accounts().apply_late_feedback(&lease.grant(), AccountFeedback::AddedToolRefused).await;
+    context.job.services.accounts.apply_late_feedback(&lease.grant(), AccountFeedback::AddedToolRefused).await;
 }

@@ -21,6 +21,7 @@ use super::attempt_types::{FailedCall, JobFailure, ProvenCall, RoundOutcome};
 use super::caller_error::{StopReason, is_request_to_blame};
 use super::fan_out_branch::FanOutBranch;
 use super::fan_out_progress::FanOutProgress;
+use super::job_context::JobContext;
 use super::shared_record::SharedRecord;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
 use crate::gateway::ledger::AttemptHandle;
@@ -112,7 +113,7 @@ impl<'a> AttemptRound<'a> {
                 return Ok(RoundOutcome::OneImagePerCall(lease));
             }
             if let Some(branch) = self.branch.as_mut()
-                && !branch.prepare_call(self.context.gateway, self.history).await
+                && !branch.prepare_call(&self.context.job.services.spool, self.history).await
             {
                 return Ok(RoundOutcome::NoAccountLeft);
             }
@@ -169,14 +170,14 @@ impl<'a> AttemptRound<'a> {
         tried_accounts: &[String],
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> LeaseWait {
-        let AttemptContext { gateway, caller, request_id, .. } = self.context;
+        let JobContext { services, caller, options, .. } = self.context.job;
         tokio::select! {
             biased;
-            lease = gateway.accounts().lease(self.task, caller, tried_accounts, request_id) => match lease {
+            lease = services.accounts.lease(self.task, caller, tried_accounts, &options.request_id) => match lease {
                 Ok(lease) => LeaseWait::Granted(lease),
                 Err(refusal) => LeaseWait::Refused(refusal),
             },
-            () = gateway.cutoff().cancelled() => LeaseWait::Refused(LeaseRefusal::Stopping),
+            () = services.cutoff.cancelled() => LeaseWait::Refused(LeaseRefusal::Stopping),
             () = abandoned, if self.history.failures.is_empty() => LeaseWait::Abandoned,
         }
     }
@@ -204,10 +205,12 @@ impl<'a> AttemptRound<'a> {
             branch.progress.note_call_failed(&failed_call.failure, self.call_started.elapsed());
         }
         if let Some(reason) = reason {
-            self.context.gateway.accounts().note_failed_call(lease, reason, status);
+            self.context.job.services.accounts.note_failed_call(lease, reason, status);
         }
         let retry_target = match finding {
-            AccountFinding::Certain(feedback) => self.context.gateway.accounts().apply_feedback(lease, feedback).await,
+            AccountFinding::Certain(feedback) => {
+                self.context.job.services.accounts.apply_feedback(lease, feedback).await
+            }
             AccountFinding::Suspected(feedback) => {
                 self.suspected_feedback.push((lease.grant(), feedback));
                 RetryTarget::OtherAccount
@@ -220,14 +223,14 @@ impl<'a> AttemptRound<'a> {
     /// Applies the suspected feedback to its accounts, because another account has accepted the request.
     async fn apply_suspected_feedback(&mut self) {
         for (grant, feedback) in self.suspected_feedback.drain(..) {
-            self.context.gateway.accounts().apply_late_feedback(&grant, feedback).await;
+            self.context.job.services.accounts.apply_late_feedback(&grant, feedback).await;
         }
     }
 
     /// Weakens the suspected feedback, because no other account has accepted the request, which may itself be the
     /// cause. Later requests, or a check of the credentials, then decide about the account.
     pub(super) async fn weaken_suspected_feedback(&mut self) {
-        let accounts = self.context.gateway.accounts();
+        let accounts = &self.context.job.services.accounts;
         for (grant, feedback) in self.suspected_feedback.drain(..) {
             match feedback {
                 AccountFeedback::Failed => accounts.apply_late_feedback(&grant, AccountFeedback::Doubtful).await,

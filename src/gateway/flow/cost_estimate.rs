@@ -5,8 +5,8 @@ use std::iter::successors;
 use chrono::Utc;
 
 use super::fallback_order;
+use super::image_services::ImageServices;
 use super::strict_budget::{self, TOOL_CALLS_MAX, hosted_kinds};
-use crate::gateway::Gateway;
 use crate::gateway::config::{FallbackPolicy, QualityLimit};
 use crate::gateway::keys::Caller;
 use crate::gateway::limits::BoundKind;
@@ -41,14 +41,14 @@ pub(super) struct CostBound {
 
 /// Returns the cost of a job, as far as it is known now, whichever account carries it out.
 pub(super) fn estimate(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     task: &SharedTask,
     fallback: FallbackPolicy,
 ) -> CostEstimate {
     match task {
-        SharedTask::Images(job) => most(gateway, caller, job, fallback).into(),
-        SharedTask::Response(job) => estimate_response(gateway, caller, job),
+        SharedTask::Images(job) => most(services, caller, job, fallback).into(),
+        SharedTask::Response(job) => estimate_response(services, caller, job),
     }
 }
 
@@ -58,13 +58,13 @@ pub(super) fn estimate(
 ///
 /// Returns the first price that is unknown.
 pub(super) fn most(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     job: &Job,
     fallback: FallbackPolicy,
 ) -> Result<CostBound, UnknownPrice> {
-    let table = gateway.prices().table();
-    let hosts = gateway.accounts().tool_host_models(TaskRef::Images(job), caller);
+    let table = services.prices.table();
+    let hosts = services.accounts.tool_host_models(TaskRef::Images(job), caller);
     let call = most_for_images(&table, job, &hosts)?;
     let mut sum = call;
     if fallback == FallbackPolicy::Always {
@@ -76,15 +76,15 @@ pub(super) fn most(
 }
 
 /// Returns the most that one try at a job for images can cost; `None` if a price is unknown.
-pub(super) fn most_for_job(gateway: &Gateway, caller: &Caller, job: &Job) -> Option<Usd> {
-    let hosts = gateway.accounts().tool_host_models(TaskRef::Images(job), caller);
-    most_for_images(&gateway.prices().table(), job, &hosts).ok()
+pub(super) fn most_for_job(services: &ImageServices, caller: &Caller, job: &Job) -> Option<Usd> {
+    let hosts = services.accounts.tool_host_models(TaskRef::Images(job), caller);
+    most_for_images(&services.prices.table(), job, &hosts).ok()
 }
 
 /// Returns the versions of all prices that the estimate of a job for images uses, separated by spaces.
-pub(super) fn price_version(gateway: &Gateway, caller: &Caller, job: &Job) -> String {
-    let (table, day) = (gateway.prices().table(), Utc::now().date_naive());
-    let hosts = gateway.accounts().tool_host_models(TaskRef::Images(job), caller);
+pub(super) fn price_version(services: &ImageServices, caller: &Caller, job: &Job) -> String {
+    let (table, day) = (services.prices.table(), Utc::now().date_naive());
+    let hosts = services.accounts.tool_host_models(TaskRef::Images(job), caller);
     let models = std::iter::once(job.model()).chain(hosts.iter().map(String::as_str));
     let versions = models.filter_map(|model| Some(table.price(model, day)?.version.as_str()));
     versions.collect::<Vec<_>>().join(" ")
@@ -121,15 +121,15 @@ fn image_work(job: &Job) -> WorkEstimate<'_> {
 
 /// Returns the cost of a response. If a call breaks off, the work that the request itself states counts; budgets reserve
 /// what the text model may decide.
-fn estimate_response(gateway: &Gateway, caller: &Caller, job: &ResponseJob) -> CostEstimate {
-    let (table, day) = (gateway.prices().table(), Utc::now().date_naive());
-    if strict_budget::applies(gateway, caller) {
+fn estimate_response(services: &ImageServices, caller: &Caller, job: &ResponseJob) -> CostEstimate {
+    let (table, day) = (services.prices.table(), Utc::now().date_naive());
+    if strict_budget::applies(caller) {
         let most = table.most_for_response(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
         return CostEstimate { bound: BoundKind::Response, ..most.into() };
     }
-    let ceiling = match gateway.group(caller.group_name()).response_budget.max_response {
+    let ceiling = match caller.group().response_budget.max_response {
         Some(most) => Ok(most),
-        None => table.most_for_response(&ceiling_work(gateway, caller, job), day),
+        None => table.most_for_response(&ceiling_work(caller, job), day),
     };
     // No part of a response is dearer than the whole.
     let stated = most_for_response(&table, job).ok();
@@ -141,12 +141,10 @@ fn estimate_response(gateway: &Gateway, caller: &Caller, job: &ResponseJob) -> C
 /// Returns the work of a response if its text model uses its largest context and output, and makes images of the largest
 /// size and the best quality that the limits allow. A stated number of calls lowers nothing: an upstream that ignores it
 /// would pass the budget.
-fn ceiling_work<'a>(gateway: &Gateway, caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
-    let all_limits = [caller.limits(), caller.user_limits(), gateway.request_limits(caller.group_name())];
-    let limits = || all_limits.into_iter().flatten();
+fn ceiling_work<'a>(caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
     let calls = TOOL_CALLS_MAX.max(job.max_tool_calls().unwrap_or(0));
-    let max_pixels = limits().filter_map(|limits| limits.max_size).map(|size| size.pixels().into()).min();
-    let quality = limits().filter_map(|limits| limits.max_quality).min().map(QualityLimit::as_str);
+    let max_pixels = caller.all_limits().filter_map(|limits| limits.max_size).map(|size| size.pixels().into()).min();
+    let quality = caller.all_limits().filter_map(|limits| limits.max_quality).min().map(QualityLimit::as_str);
     let tools = job.image_tools().iter();
     let images = tools.map(|tool| WorkEstimate { size: None, max_pixels, quality, ..tool_work(tool, calls) }).collect();
     let hosted_tools = hosted_kinds(job).collect();

@@ -168,12 +168,12 @@ impl FanOut<'_, '_> {
         let spooled = tokio::select! {
             biased;
             spooled = spool_image(proven, writer) => spooled.map_err(account_call::classify_spool_error),
-            () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureCause::Cutoff).into()),
+            () = self.context.job.services.cutoff.cancelled() => Err(AttemptFailure::new(FailureCause::Cutoff).into()),
         };
         match spooled {
             Ok(image) => {
                 self.progress.note_image_made(round.call_started.elapsed());
-                self.context.gateway.accounts().apply_feedback(&lease, AccountFeedback::Success).await;
+                self.context.job.services.accounts.apply_feedback(&lease, AccountFeedback::Success).await;
                 BranchOutcome::Made { image, is_simulated: lease.endpoint().is_simulator() }
             }
             Err(failed_call) => {

@@ -3,9 +3,8 @@
 use super::attempt_history::AttemptHistory;
 use super::caller_error::StopReason;
 use super::fan_out_progress::FanOutProgress;
-use crate::gateway::Gateway;
 use crate::gateway::accounts::LeaseRefusal;
-use crate::gateway::spool::SpoolWriter;
+use crate::gateway::spool::{Spool, SpoolWriter};
 use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
 /// The additional state of a round that makes one image of several.
@@ -20,7 +19,7 @@ pub(super) struct FanOutBranch<'a> {
 impl FanOutBranch<'_> {
     /// Prepares a call after the wait for its slot. Returns true if the other calls allow it, there is time for an
     /// image, and a spool file for the image is open.
-    pub(super) async fn prepare_call(&mut self, gateway: &Gateway, history: &mut AttemptHistory) -> bool {
+    pub(super) async fn prepare_call(&mut self, spool: &Spool, history: &mut AttemptHistory) -> bool {
         if !self.progress.has_time_for_image() {
             history.stop_reason = StopReason::NoLease(LeaseRefusal::Busy);
         }
@@ -28,7 +27,7 @@ impl FanOutBranch<'_> {
             return false;
         }
         if self.writer.is_none() {
-            self.writer = match gateway.spool().create_writer_within_free_space().await {
+            self.writer = match spool.create_writer_within_free_space().await {
                 Ok(writer) => Some(writer),
                 Err(error) => {
                     tracing::error!(%error, "an image cannot be stored on disk");

@@ -12,9 +12,9 @@ use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 
 use super::attempt_types::JobSuccess;
+use super::image_services::ImageServices;
 use super::job_context::JobContext;
 use crate::client::convert_image;
-use crate::gateway::Gateway;
 use crate::gateway::config::DeliveryPolicy;
 use crate::gateway::relay::{
     AnswerMembers, ProvenAnswer, SpooledAnswer, UnspooledAnswer, cut_off_answer, spool_answer,
@@ -53,14 +53,14 @@ type ConversionError = Box<dyn std::error::Error + Send + Sync>;
 /// Converts the images of an answer if its group wants that and the first one has another format than requested.
 pub(super) async fn convert_answer(context: &JobContext, success: JobSuccess) -> (JobSuccess, ConversionOutcome) {
     let Some(target) = target_format(context, &success) else { return (success, ConversionOutcome::Untouched) };
-    let (proven, outcome) = convert(&context.gateway, target, success.proven).await;
+    let (proven, outcome) = convert(context, target, success.proven).await;
     (JobSuccess { proven, ..success }, outcome)
 }
 
 /// Returns the format to which the images must be converted; `None` if they are delivered as they come.
 fn target_format(context: &JobContext, success: &JobSuccess) -> Option<TargetFormat> {
     let SharedTask::Images(job) = &context.task else { return None };
-    if job.is_stream() || context.gateway.group(context.caller.group_name()).delivery != DeliveryPolicy::Convert {
+    if job.is_stream() || context.caller.group().delivery != DeliveryPolicy::Convert {
         return None;
     }
     let job = success.fallback_job.as_ref().unwrap_or(job);
@@ -68,8 +68,8 @@ fn target_format(context: &JobContext, success: &JobSuccess) -> Option<TargetFor
     success.proven.first_image().filter(|image| image.format != target.format).map(|_| target)
 }
 
-async fn convert(gateway: &Gateway, target: TargetFormat, proven: ProvenAnswer) -> (ProvenAnswer, ConversionOutcome) {
-    let writer = match gateway.spool().create_writer().await {
+async fn convert(job: &JobContext, target: TargetFormat, proven: ProvenAnswer) -> (ProvenAnswer, ConversionOutcome) {
+    let writer = match job.services.spool.create_writer().await {
         Ok(writer) => writer,
         Err(error) => {
             tracing::error!(%error, "an answer that is to be converted cannot be stored on disk");
@@ -79,14 +79,14 @@ async fn convert(gateway: &Gateway, target: TargetFormat, proven: ProvenAnswer) 
     let spooled = tokio::select! {
         biased;
         spooled = spool_answer(proven, writer) => spooled,
-        () = gateway.cutoff().cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
+        () = job.services.cutoff.cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
     };
     let answer = match spooled {
         Ok(answer) => answer,
         Err(UnspooledAnswer::Whole(answer)) => return (answer, ConversionOutcome::Untouched),
         Err(UnspooledAnswer::Broken(answer)) => return (answer, ConversionOutcome::Broken),
     };
-    match convert_images(gateway, target, &answer).await {
+    match convert_images(&job.services, target, &answer).await {
         Ok((members, files)) => (answer.with_images(members, files, target.format), ConversionOutcome::Converted),
         Err(error) => {
             tracing::warn!(error = &*error, "the images of an answer cannot be converted");
@@ -97,7 +97,7 @@ async fn convert(gateway: &Gateway, target: TargetFormat, proven: ProvenAnswer) 
 
 /// Returns the members of the answer and the files in place of its images.
 async fn convert_images(
-    gateway: &Gateway,
+    services: &ImageServices,
     target: TargetFormat,
     answer: &SpooledAnswer,
 ) -> Result<(AnswerMembers, Vec<Arc<SpooledFile>>), ConversionError> {
@@ -107,13 +107,13 @@ async fn convert_images(
     }
     let mut files = Vec::new();
     for index in 0..answer.image_count() {
-        files.push(convert_one(gateway, target, answer, index).await?);
+        files.push(convert_one(services, target, answer, index).await?);
     }
     Ok((members, files))
 }
 
 async fn convert_one(
-    gateway: &Gateway,
+    services: &ImageServices,
     target: TargetFormat,
     answer: &SpooledAnswer,
     index: usize,
@@ -122,14 +122,14 @@ async fn convert_one(
     let (format, image) = answer.open_image(index).await?.ok_or("the format of an image is not known")?;
     let mut file = image.collect().await?.to_bytes();
     // Nothing refuses the memory, because the image was paid for; other requests are refused meanwhile.
-    let mut memory = gateway.request_budgets().answer_memory();
+    let mut memory = services.request_budgets.answer_memory();
     let pixels = probe(&file).map_or(0, |image| u64::from(image.width) * u64::from(image.height));
     memory.set_bytes(file.len() as u64 + pixels * PIXEL_BYTES)?;
     if format != target.format {
         let encode = move || convert_image(&file, target.format, target.compression);
-        file = Bytes::from(gateway.spool().run_blocking(encode).await??);
+        file = Bytes::from(services.spool.run_blocking(encode).await??);
     }
-    let written = gateway.spool().create_writer().await?.append(file).await?;
+    let written = services.spool.create_writer().await?.append(file).await?;
     drop((memory, permit));
     Ok(written.finish())
 }

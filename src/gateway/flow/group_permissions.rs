@@ -1,8 +1,8 @@
 //! Checks the text models and the hosted tools that the requests of a group may use.
 
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
-use crate::gateway::Gateway;
 use crate::gateway::config::FilterFilePolicy;
+use crate::gateway::keys::Caller;
 use crate::gateway::rules::{ResponseJob, StoredKind, UnjudgedPart};
 
 /// Checks a response request against the lists and the filter of its group.
@@ -12,14 +12,14 @@ use crate::gateway::rules::{ResponseJob, StoredKind, UnjudgedPart};
 /// Returns 404 for a model that is not on the list of models. If the group has a list of tools, returns 400 for a tool
 /// that is not on it, and for a prompt that is stored at the upstream. If it has a filter, returns 400 for what the filter
 /// cannot see. If it has either, returns 400 for what cannot be judged.
-pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
-    let policies = gateway.group(group);
-    if policies.text_models.as_ref().is_some_and(|models| models.iter().all(|model| model != job.model())) {
+pub(super) fn check(caller: &Caller, job: &ResponseJob) -> Result<(), Error> {
+    let group = caller.group();
+    if group.text_models.as_ref().is_some_and(|models| models.iter().all(|model| model != job.model())) {
         return Err(Error::NotFound(MissingResource::Model(shorten_for_message(job.model()))));
     }
-    let (tools, filters) = (policies.tools.as_deref(), gateway.filters().is_on(group));
+    let (tools, filters) = (group.tools.as_deref(), caller.filter().is_on());
     tools.map_or(Ok(()), |allowed| check_tools(allowed, job))?;
-    if filters && policies.filter_files == FilterFilePolicy::Refuse {
+    if filters && group.filter_files == FilterFilePolicy::Refuse {
         check_files(job)?;
     }
     match job.contents().unjudged().filter(|_| filters || tools.is_some()) {

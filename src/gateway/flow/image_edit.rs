@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use super::gateway_answer::OperationAnswer;
 use super::image_job::answer_image_request;
-use super::{OperationAnswer, RequestFailure, RequestOptions, count_refusal, request_adaptation};
-use crate::gateway::Gateway;
+use super::image_services::ImageServices;
+use super::refusal_count::count_refusal;
+use super::request_adaptation;
+use super::request_failure::RequestFailure;
+use super::request_options::RequestOptions;
 use crate::gateway::keys::Caller;
 use crate::gateway::spool::EditForm;
 use crate::wire::types::ImagesResponse;
@@ -18,14 +22,14 @@ use crate::wire::types::ImagesResponse;
 /// passed, or [`Unavailable`](crate::error::Error::Unavailable) if the store fails. The failure states how the request was
 /// adapted.
 pub(crate) async fn edit_image(
-    gateway: &Arc<Gateway>,
+    services: &Arc<ImageServices>,
     caller: Caller,
     options: RequestOptions,
     form: EditForm,
 ) -> Result<OperationAnswer<ImagesResponse>, RequestFailure> {
-    let job = request_adaptation::check_edit(gateway, &caller, &options, form)
+    let job = request_adaptation::check_edit(services, &caller, &options, form)
         .await
-        .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
+        .inspect_err(|failure| count_refusal(&services.keys, &caller, &failure.error))?;
     let adapted = job.adapted_text();
-    OperationAnswer::from_result(answer_image_request(gateway, caller, options, job).await, adapted)
+    OperationAnswer::from_result(answer_image_request(services, caller, options, job).await, adapted)
 }

@@ -4,9 +4,11 @@
 use serde_json::Map;
 
 use super::cost_estimate::CostEstimate;
-use super::{RequestFailure, RequestOptions, cost_estimate, request_adaptation, request_limits, url_answer};
+use super::image_services::ImageServices;
+use super::request_failure::RequestFailure;
+use super::request_options::RequestOptions;
+use super::{cost_estimate, request_adaptation, request_limits, url_answer};
 use crate::error::Error;
-use crate::gateway::Gateway;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::keys::Caller;
 use crate::gateway::money::Usd;
@@ -35,22 +37,22 @@ pub(crate) struct EstimateAnswer {
 /// Returns the errors that the request itself would get before anything is sent, except those of a limit that is reached
 /// and of a price that is unknown: the answer states them. The failure states how the request was adapted.
 pub(crate) async fn estimate_image(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     options: &RequestOptions,
     body: &CountedJson,
 ) -> Result<EstimateAnswer, RequestFailure> {
     caller.charge(Work::Estimate);
-    let job = request_adaptation::check_generation(gateway, caller, options, body).await?;
+    let job = request_adaptation::check_generation(services, caller, options, body).await?;
     let adapted = job.adapted_text();
-    match estimate_job(gateway, caller, options, job).await {
+    match estimate_job(services, caller, options, job).await {
         Ok(cost) => Ok(EstimateAnswer { cost, adapted }),
         Err(error) => Err(RequestFailure::new(error, adapted)),
     }
 }
 
 async fn estimate_job(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     options: &RequestOptions,
     job: Job,
@@ -58,18 +60,18 @@ async fn estimate_job(
     let wants_urls = job.adaptations().asks_for_urls();
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
-    let price_version = cost_estimate::price_version(gateway, caller, &job);
-    let most = cost_estimate::most(gateway, caller, &job, options.fallback_policy(gateway, caller));
+    let price_version = cost_estimate::price_version(services, caller, &job);
+    let most = cost_estimate::most(services, caller, &job, options.fallback_policy(caller));
     let task = SharedTask::from(job);
     if wants_urls {
         url_answer::check(&task)?;
     }
-    request_limits::check(gateway, caller, TaskRef::from(&task))?;
-    if gateway.group(caller.group_name()).problem.is_some() {
+    request_limits::check(caller, TaskRef::from(&task))?;
+    if caller.group().problem.is_some() {
         return Err(Error::Unavailable);
     }
     let cost = CostEstimate::from(most);
-    let refusal = request_limits::current_refusal(gateway, caller, &task, &cost).await?;
+    let refusal = request_limits::current_refusal(&services.limiter, caller, &task, &cost).await?;
     let (most, unknown) = (cost.job, cost.unknown);
     let basis = if most.is_some() { CostBasis::Estimated } else { CostBasis::Unknown };
     Ok(types::CostEstimate {

@@ -3,11 +3,12 @@
 use chrono::{DateTime, Utc};
 
 use super::image_run::{ImageFileBody, lookup_error, open_image};
+use super::image_services::ImageServices;
 use crate::error::Error;
-use crate::gateway::Gateway;
-use crate::gateway::image_links::{ImageLink, link_end};
+use crate::gateway::config::PublicUrl;
+use crate::gateway::image_links::{ImageLink, ImageLinkSealer, link_end};
 use crate::gateway::keys::Caller;
-use crate::gateway::replay::{AnswerId, AnswerView};
+use crate::gateway::replay::{AnswerId, AnswerStore, AnswerView};
 use crate::gateway::store::Timestamp;
 use crate::image::Format;
 
@@ -27,9 +28,9 @@ pub(crate) struct LinkedImage {
 /// # Errors
 ///
 /// Returns [`Error::Unavailable`] if the store cannot be read.
-pub(crate) async fn find_linked_image(gateway: &Gateway, token: &str) -> Result<Option<LinkedImage>, Error> {
-    let Some(link) = gateway.image_links().open(token, Utc::now()) else { return Ok(None) };
-    let is_valid = gateway.keys().is_valid_key(&link.key).await.map_err(|error| {
+pub(crate) async fn find_linked_image(services: &ImageServices, token: &str) -> Result<Option<LinkedImage>, Error> {
+    let Some(link) = link_sealer(&services.replay).open(token, Utc::now()) else { return Ok(None) };
+    let is_valid = services.keys.is_valid_key(&link.key).await.map_err(|error| {
         tracing::error!(error = &*error as &dyn std::error::Error, "the store could not check the key of a link");
         Error::Unavailable
     })?;
@@ -37,9 +38,9 @@ pub(crate) async fn find_linked_image(gateway: &Gateway, token: &str) -> Result<
         return Ok(None);
     }
     let ImageLink { scope, request_id, index, expires_at, .. } = link;
-    let found = gateway.replay().find_stored_answer(&AnswerId { scope, request_id }).await;
+    let found = services.replay.find_stored_answer(&AnswerId { scope, request_id }).await;
     let Some(view) = found.map_err(|error| lookup_error(&error))? else { return Ok(None) };
-    let image = open_image(gateway, view, usize::from(index)).await;
+    let image = open_image(&services.cutoff, view, usize::from(index)).await;
     Ok(image.map(|(format, body)| LinkedImage { format, body, expires_at }))
 }
 
@@ -49,16 +50,17 @@ pub(crate) async fn find_linked_image(gateway: &Gateway, token: &str) -> Result<
 ///
 /// Returns [`Error::Unavailable`] if the system has no random bytes.
 pub(crate) fn link_paths(
-    gateway: &Gateway,
+    replay: &AnswerStore,
     caller: &Caller,
     view: &AnswerView,
     count: usize,
 ) -> Result<Vec<String>, Error> {
+    let links = link_sealer(replay);
     let expires_at = link_end(Timestamp::now(), view.kept_until);
     let indices = (0..=u8::MAX).take(count);
     let paths = indices.map(|index| {
         let (AnswerId { scope, request_id }, key) = (view.id.clone(), caller.public_id().clone());
-        gateway.image_links().path(&ImageLink { scope, request_id, key, index, expires_at })
+        links.path(&ImageLink { scope, request_id, key, index, expires_at })
     });
     paths.collect::<Result<_, _>>().map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "a link could not be sealed");
@@ -67,8 +69,12 @@ pub(crate) fn link_paths(
 }
 
 /// Returns the base of the links: `public_url`, or else the host of the request. Without both, the links are paths.
-pub(crate) fn base_url(gateway: &Gateway, host: Option<&str>) -> String {
-    let public_url = gateway.config().public_url.as_ref();
+pub(crate) fn base_url(public_url: Option<&PublicUrl>, host: Option<&str>) -> String {
     let base = public_url.map(|url| url.as_str().to_owned());
     base.or_else(|| host.map(|host| format!("http://{host}"))).unwrap_or_default()
+}
+
+/// Makes and opens the links to images of stored answers.
+fn link_sealer(replay: &AnswerStore) -> ImageLinkSealer {
+    ImageLinkSealer::new(replay.vault().clone())
 }

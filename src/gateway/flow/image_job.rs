@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::gateway_answer::GatewayAnswer;
+use super::image_services::ImageServices;
 use super::job_context::JobContext;
-use super::{RequestOptions, count_if_refused, repeated_request, request_limits, url_answer};
+use super::refusal_count::count_if_refused;
+use super::request_options::RequestOptions;
+use super::{repeated_request, request_limits, url_answer};
 use crate::error::Error;
-use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
 
@@ -17,7 +19,7 @@ use crate::gateway::rules::{Job, SharedTask, TaskRef};
 /// Returns the error that the money rules select from the failed attempts, or [`Error::InProgress`] if the answer
 /// deadline has passed.
 pub(super) async fn answer_image_request(
-    gateway: &Arc<Gateway>,
+    services: &Arc<ImageServices>,
     caller: Caller,
     options: RequestOptions,
     job: Job,
@@ -28,10 +30,10 @@ pub(super) async fn answer_image_request(
     let wants_urls = job.adaptations().asks_for_urls();
     let task = SharedTask::from(job.with_turn(turn));
     if wants_urls {
-        count_if_refused(gateway, &caller, url_answer::check(&task))?;
+        count_if_refused(&services.keys, &caller, url_answer::check(&task))?;
     }
-    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
-    let context = Arc::new(JobContext::new(gateway, caller, options, task));
+    count_if_refused(&services.keys, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
+    let context = Arc::new(JobContext::new(Arc::clone(services), caller, options, task));
     let answer = repeated_request::answer_request(Arc::clone(&context)).await?;
     if wants_urls { url_answer::replace_images(&context, answer).await } else { Ok(answer) }
 }

@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 
-use crate::gateway::Gateway;
+use super::image_services::ImageServices;
 use crate::gateway::config::{FIGURE_NAMES, FieldOperations, ImageModelSpec};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::operation_names;
@@ -12,46 +12,47 @@ use crate::wire::types;
 const PER_IMAGE: &str = "per_image";
 
 /// Handles `GET /v1/images/models`, in the order of the models.
-pub(crate) fn list_image_models(gateway: &Gateway, caller: &Caller) -> types::ImageModelList {
-    let data = allowed_models(gateway, caller).map(|model| describe(gateway, model)).collect();
+pub(crate) fn list_image_models(services: &ImageServices, caller: &Caller) -> types::ImageModelList {
+    let data = allowed_models(services, caller).map(|model| describe(services, model)).collect();
     types::ImageModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
 }
 
 /// Returns the image models that the limits of the key, its user and its group allow.
-pub(crate) fn allowed_models<'a>(gateway: &'a Gateway, caller: &'a Caller) -> impl Iterator<Item = &'a ImageModelSpec> {
-    let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(caller.group_name())];
+pub(crate) fn allowed_models<'a>(
+    services: &'a ImageServices,
+    caller: &'a Caller,
+) -> impl Iterator<Item = &'a ImageModelSpec> {
     let is_allowed = move |model: &&ImageModelSpec| {
-        let mut lists = limits.iter().flatten().filter_map(|limits| limits.models.as_ref());
-        lists.all(|models| models.contains(&model.id))
+        caller.all_limits().filter_map(|limits| limits.models.as_ref()).all(|models| models.contains(&model.id))
     };
-    gateway.image_models().all().map(|model| &**model).filter(is_allowed)
+    services.settings.image_models.all().map(|model| &**model).filter(is_allowed)
 }
 
 /// Returns what can be asked of a model.
-pub(super) fn capabilities(gateway: &Gateway, model: &ImageModelSpec) -> types::ImageModelCapabilities {
+pub(super) fn capabilities(services: &ImageServices, model: &ImageModelSpec) -> types::ImageModelCapabilities {
     types::ImageModelCapabilities {
         operations: operation_names(FieldOperations::Both),
         supports_streaming: model.can_stream,
         passthrough: model.passes_unknown,
-        parameters: gateway.image_models().parameters(model),
+        parameters: services.settings.image_models.parameters(model),
         extra: serde_json::Map::new(),
     }
 }
 
-fn describe(gateway: &Gateway, model: &ImageModelSpec) -> types::ImageModelDescription {
+fn describe(services: &ImageServices, model: &ImageModelSpec) -> types::ImageModelDescription {
     types::ImageModelDescription {
         id: model.id.clone(),
         object: "image_model".to_owned(),
         name: model.name.clone(),
-        capabilities: capabilities(gateway, model),
-        prices: prices(gateway, &model.id),
+        capabilities: capabilities(services, model),
+        prices: prices(services, &model.id),
         extra: serde_json::Map::new(),
     }
 }
 
 /// Returns the prices of a model today.
-fn prices(gateway: &Gateway, model: &str) -> Vec<types::ImageModelPrice> {
-    let table = gateway.prices().table();
+fn prices(services: &ImageServices, model: &str) -> Vec<types::ImageModelPrice> {
+    let table = services.prices.table();
     let Some(price) = table.price(model, Utc::now().date_naive()) else { return Vec::new() };
     let figures = FIGURE_NAMES.into_iter().zip(price.price.figures.values());
     let known = figures.filter_map(|(name, price)| Some((name, price?)));

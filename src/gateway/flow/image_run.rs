@@ -1,10 +1,11 @@
 //! Finds a request for images that a page or a tool made, and the images of a stored answer.
 
+use tokio_util::sync::CancellationToken;
+
 use crate::error::Error;
-use crate::gateway::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::relay::{PacedBody, StoredImage};
-use crate::gateway::replay::{AnswerReader, AnswerView, ReplayError};
+use crate::gateway::replay::{AnswerReader, AnswerStore, AnswerView, ReplayError};
 use crate::gateway::store::{RequestId, Timestamp, UserId};
 use crate::image::Format;
 
@@ -21,12 +22,12 @@ pub(crate) type ImageFileBody = PacedBody<StoredImage<AnswerReader>>;
 ///
 /// Returns [`Error::Unavailable`] if the store cannot be read.
 pub(crate) async fn find_image_run(
-    gateway: &Gateway,
+    replay: &AnswerStore,
     caller: &Caller,
     idempotency_key: &str,
 ) -> Result<Option<AnswerView>, Error> {
     for operation in IMAGE_OPERATIONS {
-        let found = gateway.replay().find_request(caller, operation, idempotency_key).await;
+        let found = replay.find_request(caller, operation, idempotency_key).await;
         if let Some(found) = found.map_err(|error| lookup_error(&error))? {
             return Ok(Some(found));
         }
@@ -40,8 +41,8 @@ pub(crate) async fn find_image_run(
 /// # Errors
 ///
 /// Returns [`Error::Unavailable`] if the store cannot be read.
-pub(crate) async fn find_image_run_by_id(gateway: &Gateway, id: &RequestId) -> Result<Option<AnswerView>, Error> {
-    let found = gateway.replay().find_request_by_id(id).await;
+pub(crate) async fn find_image_run_by_id(replay: &AnswerStore, id: &RequestId) -> Result<Option<AnswerView>, Error> {
+    let found = replay.find_request_by_id(id).await;
     found.map_err(|error| lookup_error(&error))
 }
 
@@ -52,22 +53,26 @@ pub(crate) async fn find_image_run_by_id(gateway: &Gateway, id: &RequestId) -> R
 ///
 /// Returns [`Error::Unavailable`] if the store cannot be read.
 pub(crate) async fn list_image_runs(
-    gateway: &Gateway,
+    replay: &AnswerStore,
     user: &UserId,
     since: Timestamp,
     limit: u32,
 ) -> Result<Vec<RequestId>, Error> {
-    gateway.replay().list_image_requests(user, since, limit).await.map_err(|error| lookup_error(&error))
+    replay.list_image_requests(user, since, limit).await.map_err(|error| lookup_error(&error))
 }
 
 /// Returns the file of the image with this index, from 0; `None` if the answer has no such image or is not kept.
-pub(crate) async fn open_image(gateway: &Gateway, view: AnswerView, index: usize) -> Option<(Format, ImageFileBody)> {
+pub(crate) async fn open_image(
+    cutoff: &CancellationToken,
+    view: AnswerView,
+    index: usize,
+) -> Option<(Format, ImageFileBody)> {
     if !view.is_successful() {
         return None;
     }
     let (_, reader) = view.answer?;
     match StoredImage::open(reader, index).await {
-        Ok(opened) => opened.map(|(format, image)| (format, PacedBody::new(image, gateway.cutoff()))),
+        Ok(opened) => opened.map(|(format, image)| (format, PacedBody::new(image, cutoff))),
         Err(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "an image of a stored answer cannot be read");
             None

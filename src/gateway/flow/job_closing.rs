@@ -49,7 +49,7 @@ pub(super) fn close_delivery(
     let (is_refused, early_claim) = (context.is_refused, context.early_claim);
     let closing = async move {
         if let Some(lease) = lease {
-            apply_feedback(job_context.gateway.accounts(), &lease, relay_outcome).await;
+            apply_feedback(&job_context.services.accounts, &lease, relay_outcome).await;
         }
         // If no image was delivered, the record names no image model.
         let model = summary.image_model.or(model).filter(|_| !summary.delivered.is_empty());
@@ -139,7 +139,7 @@ async fn remember_broken_answer(context: &JobContext) {
     if !context.task.is_stream() && context.options.idempotency_key.is_none() {
         let error = Error::Upstream(UpstreamFault::Broken);
         let (task, registration) = (context.task.clone(), context.registration());
-        context.gateway.replay().remember(&context.caller, task, registration, &error).await;
+        context.services.replay.remember(&context.caller, task, registration, &error).await;
     }
 }
 

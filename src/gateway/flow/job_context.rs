@@ -4,18 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-use super::attempt_context::AttemptContext;
-use super::gateway_answer::GatewayAnswer;
+use super::image_services::ImageServices;
 use super::request_options::RequestOptions;
-use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
-use crate::gateway::replay::{AnswerSender, JobRegistration};
+use crate::gateway::replay::JobRegistration;
 use crate::gateway::rules::SharedTask;
 
 /// A job, with everything that is needed to answer its request.
 pub(super) struct JobContext {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) services: Arc<ImageServices>,
     pub(super) caller: Caller,
     pub(super) options: RequestOptions,
     pub(super) task: SharedTask,
@@ -28,9 +26,9 @@ pub(super) struct JobContext {
 // === impl JobContext ===
 
 impl JobContext {
-    pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
+    pub(super) fn new(services: Arc<ImageServices>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
         let (registration, departure) = (OnceLock::new(), CancellationToken::new());
-        Self { gateway: Arc::clone(gateway), caller, options, task, registration, departure }
+        Self { services, caller, options, task, registration, departure }
     }
 
     /// Sets the data by which a retry that the client makes by itself is recognized. Must be called before the job
@@ -52,21 +50,8 @@ impl JobContext {
     /// Returns the fallback policy: that of the request, or else that of the group. A response has no fallback.
     pub(super) fn fallback_policy(&self) -> FallbackPolicy {
         match self.task {
-            SharedTask::Images(_) => self.options.fallback_policy(&self.gateway, &self.caller),
+            SharedTask::Images(_) => self.options.fallback_policy(&self.caller),
             SharedTask::Response(_) => FallbackPolicy::Never,
-        }
-    }
-
-    pub(super) fn attempt_context<'a>(
-        &'a self,
-        answer_sender: Option<&'a AnswerSender<GatewayAnswer>>,
-    ) -> AttemptContext<'a> {
-        AttemptContext {
-            gateway: &self.gateway,
-            caller: &self.caller,
-            request_id: &self.options.request_id,
-            fallback: self.fallback_policy(),
-            answer_sender,
         }
     }
 }

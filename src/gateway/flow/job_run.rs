@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::attempt_context::AttemptContext;
 use super::attempt_loop::try_accounts;
 use super::attempt_types::{JobFailure, JobSuccess};
 use super::caller_error::failed_outcome;
@@ -50,13 +51,15 @@ async fn open_record(
     context: &JobContext,
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<OpenRecord, Error> {
-    let group = context.caller.group_name();
-    if context.gateway.group(group).problem.is_some() {
-        tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
+    if context.caller.group().problem.is_some() {
+        tracing::warn!(
+            group = context.caller.group_name(),
+            "a request is refused: the settings of its group cannot be used"
+        );
         return Err(Error::Unavailable);
     }
-    let cost = cost_estimate::estimate(&context.gateway, &context.caller, &context.task, context.fallback_policy());
-    let attempt_context = context.attempt_context(answer_sender);
+    let cost = cost_estimate::estimate(&context.services, &context.caller, &context.task, context.fallback_policy());
+    let attempt_context = AttemptContext { job: context, answer_sender };
     let reservation = tokio::select! {
         biased;
         reserved = request_limits::reserve(context, &cost) => reserved?,
@@ -64,7 +67,7 @@ async fn open_record(
         () = attempt_context.until_abandoned() => return Err(Error::Unavailable),
     };
     let draft = record_draft(context, &cost);
-    context.gateway.ledger().open(draft, reservation).await.map_err(|error| {
+    context.services.ledger.open(draft, reservation).await.map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
         Error::Unavailable
     })
@@ -97,8 +100,8 @@ async fn make_answer(
     }
     let requested = RequestedImages::new(&context.task, &success);
     let comparison = requested.compare(&success.proven);
-    let is_refused = comparison == DeliveryComparison::Mismatch
-        && context.gateway.group(context.caller.group_name()).delivery == DeliveryPolicy::Fail;
+    let is_refused =
+        comparison == DeliveryComparison::Mismatch && context.caller.group().delivery == DeliveryPolicy::Fail;
     let mut headers = answer_headers(&success, (comparison, conversion), fallback);
     headers.extend(record.limit_status().headers().map(|(name, value)| (name.to_owned(), value)));
     let closing_context = ClosingContext {
@@ -115,7 +118,7 @@ async fn make_answer(
     let on_end =
         Box::new(move |relay_outcome, summary| close_delivery(record, lease, relay_outcome, summary, closing_context));
     let broken_event = || Error::Upstream(UpstreamFault::Broken).event();
-    let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(context.gateway.cutoff());
+    let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(&context.services.cutoff);
     let broken = (conversion == ConversionOutcome::Broken).then_some(UpstreamFault::Broken);
     if let Some(fault) = is_refused.then_some(UpstreamFault::Mismatch).or(broken) {
         // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end
@@ -132,13 +135,13 @@ async fn screen_and_try(
     record: &mut OpenRecord,
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<JobSuccess, JobFailure> {
-    let (gateway, group) = (&context.gateway, context.caller.group_name());
+    let (upstream, caller) = (&context.services.upstream, &context.caller);
     let screening = match &context.task {
-        SharedTask::Images(job) => prompt_screening::check_images(gateway, group, job).await,
+        SharedTask::Images(job) => prompt_screening::check_images(upstream, caller, job).await,
         SharedTask::Response(job) => {
-            prompt_screening::check_response(gateway, (group, context.options.admission()), job).await
+            prompt_screening::check_response(upstream, caller, context.options.admission(), job).await
         }
     };
     screening.map_err(|error| JobFailure::Failed(error, None))?;
-    try_accounts(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await
+    try_accounts(AttemptContext { job: context, answer_sender }, TaskRef::from(&context.task), record).await
 }

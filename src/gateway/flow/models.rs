@@ -1,9 +1,10 @@
 //! Lists and retrieves models. The list has the text models that the group may use, and the image models if the operator
 //! has chosen so; an image model can be retrieved although the list omits it.
 
-use super::{count_if_refused, image_models};
+use super::image_models;
+use super::image_services::ImageServices;
+use super::refusal_count::count_if_refused;
 use crate::error::{Error, MissingResource};
-use crate::gateway::Gateway;
 use crate::gateway::catalog::TextModel;
 use crate::gateway::config::ImageModelSpec;
 use crate::gateway::keys::Caller;
@@ -16,11 +17,11 @@ const DEFAULT_CREATED: i64 = 1_776_729_600;
 const DEFAULT_OWNER: &str = "imagate";
 
 /// Handles `GET /v1/models`, in a stable order: text models before image models.
-pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::ModelList {
-    let mut data: Vec<_> = list_text_models(gateway, caller).await.into_iter().map(to_wire_text_model).collect();
-    if gateway.image_models().are_listed() {
-        let models = image_models::allowed_models(gateway, caller);
-        data.extend(models.map(|model| to_wire_image_model(gateway, model)));
+pub(crate) async fn list_models(services: &ImageServices, caller: &Caller) -> types::ModelList {
+    let mut data: Vec<_> = list_text_models(services, caller).await.into_iter().map(to_wire_text_model).collect();
+    if services.settings.image_models.are_listed() {
+        let models = image_models::allowed_models(services, caller);
+        data.extend(models.map(|model| to_wire_image_model(services, model)));
     }
     types::ModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
 }
@@ -30,20 +31,20 @@ pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::Mo
 /// # Errors
 ///
 /// Returns 404 for an id that is not served.
-pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str) -> Result<types::Model, Error> {
-    if let Some(model) = gateway.image_models().for_group(caller.group_name()).find(id) {
-        return Ok(types::Model { id: id.to_owned(), ..to_wire_image_model(gateway, &model) });
+pub(crate) async fn retrieve_model(services: &ImageServices, caller: &Caller, id: &str) -> Result<types::Model, Error> {
+    if let Some(model) = services.settings.image_models.for_group(caller.group_name()).find(id) {
+        return Ok(types::Model { id: id.to_owned(), ..to_wire_image_model(services, &model) });
     }
-    let model = list_text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
+    let model = list_text_models(services, caller).await.into_iter().find(|model| model.id == id);
     let model = model.map(to_wire_text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
-    count_if_refused(gateway, caller, model)
+    count_if_refused(&services.keys, caller, model)
 }
 
 /// Lists the text models, without image models that an upstream lists or the operator has added.
-async fn list_text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
+async fn list_text_models(services: &ImageServices, caller: &Caller) -> Vec<TextModel> {
     let group = caller.group_name();
-    let image_models = gateway.image_models().for_group(group);
-    let mut models = gateway.catalog().models_for_group(group, gateway.group(group).text_models.as_deref()).await;
+    let image_models = services.settings.image_models.for_group(group);
+    let mut models = services.catalog.models_for_group(group, caller.group().text_models.as_deref()).await;
     models.retain(|model| !image_models.contains(&model.id));
     models
 }
@@ -52,8 +53,8 @@ fn to_wire_text_model(model: TextModel) -> types::Model {
     to_wire_model(model.id, model.created, model.owned_by)
 }
 
-fn to_wire_image_model(gateway: &Gateway, model: &ImageModelSpec) -> types::Model {
-    let capabilities = Some(image_models::capabilities(gateway, model));
+fn to_wire_image_model(services: &ImageServices, model: &ImageModelSpec) -> types::Model {
+    let capabilities = Some(image_models::capabilities(services, model));
     types::Model { capabilities, ..to_wire_model(model.id.clone(), None, None) }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use super::unreadable_body_error;
+use super::request_failure::unreadable_body_error;
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
-use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
 use crate::gateway::config::ModerationErrorPolicy;
-use crate::gateway::filter::FilterVerdict;
 use crate::gateway::front::spool_error;
+use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, ResponseJob, TextScope, TextWindows};
+use crate::gateway::upstream::UpstreamClient;
 use crate::image::ByteSource as _;
 
 /// The windows in which words and patterns are applied (our choice).
@@ -31,13 +31,13 @@ const MODERATION_CALLS: usize = 4;
 ///
 /// Returns the same error as a refusal by the upstream. If the moderation service fails, the setting `on_error` decides
 /// between no error and 503.
-pub(super) async fn check_images(gateway: &Gateway, group: &str, job: &Job) -> Result<(), Error> {
+pub(super) async fn check_images(upstream: &UpstreamClient, caller: &Caller, job: &Job) -> Result<(), Error> {
     let added = job.added_texts();
     for text in [Some(job.prompt()), added.as_deref(), job.end_user()].into_iter().flatten() {
-        apply_rules(gateway, group, text)?;
+        apply_rules(caller, text)?;
     }
     for text in [Some(job.prompt()), added.as_deref()].into_iter().flatten() {
-        moderate(gateway, group, text).await?;
+        moderate(upstream, caller, text).await?;
     }
     Ok(())
 }
@@ -51,29 +51,30 @@ pub(super) async fn check_images(gateway: &Gateway, group: &str, job: &Job) -> R
 /// Returns the errors of [`check_images`], 400 for a conversation that is too long to be moderated, and an error if the job
 /// cannot be read back from disk or there is no memory for its sentences.
 pub(super) async fn check_response(
-    gateway: &Arc<Gateway>,
-    (group, admission): (&str, &Admission),
+    upstream: &Arc<UpstreamClient>,
+    caller: &Caller,
+    admission: &Admission,
     job: &Arc<ResponseJob>,
 ) -> Result<(), Error> {
-    if gateway.filters().has_rules(group) {
-        let (gateway, group) = (Arc::clone(gateway), group.to_owned());
+    if caller.filter().has_rules() {
+        let caller = caller.clone();
         read_job(job, move |job| {
             let mut verdict = Ok(());
             job.visit_texts(TextScope::All, RULE_WINDOWS, |text| {
-                verdict = apply_rules(&gateway, &group, text);
+                verdict = apply_rules(&caller, text);
                 verdict.is_err()
             })?;
             verdict
         })
         .await?;
     }
-    let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
+    let Some(moderation) = caller.filter().moderation() else { return Ok(()) };
     let mut memory = admission.memory();
     let most = usize::try_from(job.body().len()).unwrap_or(usize::MAX).min(MODERATED_MAX);
     memory.set_bytes(most as u64).map_err(|error| spool_error(&error))?;
     let (pieces, is_whole) = read_job(job, read_sentences).await?;
     for pieces in pieces.chunks(MODERATION_CALLS) {
-        moderate_pieces(gateway, group, pieces).await?;
+        moderate_pieces(upstream, caller, pieces).await?;
     }
     if is_whole || moderation.on_error == ModerationErrorPolicy::Open {
         return Ok(());
@@ -99,11 +100,11 @@ fn read_sentences(job: &ResponseJob) -> Result<(Vec<String>, bool), Error> {
 }
 
 /// Sends pieces to the moderation service of the group at once.
-async fn moderate_pieces(gateway: &Arc<Gateway>, group: &str, pieces: &[String]) -> Result<(), Error> {
+async fn moderate_pieces(upstream: &Arc<UpstreamClient>, caller: &Caller, pieces: &[String]) -> Result<(), Error> {
     let mut calls = JoinSet::new();
     for piece in pieces {
-        let (gateway, group, piece) = (Arc::clone(gateway), group.to_owned(), piece.clone());
-        calls.spawn(async move { moderate(&gateway, &group, &piece).await }.in_current_span());
+        let (upstream, caller, piece) = (Arc::clone(upstream), caller.clone(), piece.clone());
+        calls.spawn(async move { moderate(&upstream, &caller, &piece).await }.in_current_span());
     }
     while let Some(verdict) = calls.join_next().await {
         verdict.map_err(|_| Error::Internal)??;
@@ -120,21 +121,21 @@ async fn read_job<T: Send + 'static>(
     job.body().read_with(move || read(&task)).await.map_err(|error| unreadable_body_error(&error))?
 }
 
-fn apply_rules(gateway: &Gateway, group: &str, text: &str) -> Result<(), Error> {
-    if let FilterVerdict::Refused { rule } = gateway.filters().check(group, text) {
-        tracing::info!(rule, group, "the content filter refuses a prompt");
+fn apply_rules(caller: &Caller, text: &str) -> Result<(), Error> {
+    if let Some(rule) = caller.filter().find(text) {
+        tracing::info!(rule, group = caller.group_name(), "the content filter refuses a prompt");
         return Err(Error::Upstream(UpstreamFault::ContentRefused));
     }
     Ok(())
 }
 
 /// Calls the moderation service of the group, if it has one.
-async fn moderate(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Error> {
-    let Some(moderation) = gateway.filters().moderation(group) else { return Ok(()) };
-    match gateway.upstream().moderate(moderation, prompt).await {
+async fn moderate(upstream: &UpstreamClient, caller: &Caller, prompt: &str) -> Result<(), Error> {
+    let Some(moderation) = caller.filter().moderation() else { return Ok(()) };
+    match upstream.moderate(moderation, prompt).await {
         Ok(false) => Ok(()),
         Ok(true) => {
-            tracing::info!(group, "the moderation service refuses a prompt");
+            tracing::info!(group = caller.group_name(), "the moderation service refuses a prompt");
             Err(Error::Upstream(UpstreamFault::ContentRefused))
         }
         Err(error) => {

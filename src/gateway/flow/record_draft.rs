@@ -26,7 +26,7 @@ pub(super) fn record_draft(context: &JobContext, cost: &CostEstimate) -> RecordD
         quality: quality.map(|quality| quality.unwrap_or("auto").to_owned()),
         output_format: format.map(|format| format.as_str().to_owned()),
         n: count,
-        account: context.gateway.accounts().likely_account(TaskRef::from(task), caller, &context.options.request_id),
+        account: context.services.accounts.likely_account(TaskRef::from(task), caller, &context.options.request_id),
         group: caller.group_name().to_owned(),
         user: caller.user().clone(),
         key: caller.key().clone(),

@@ -11,11 +11,13 @@ use tracing::Instrument as _;
 use super::detachable_job::DetachableJob;
 use super::gateway_answer::GatewayAnswer;
 use super::image_run::lookup_error;
+use super::image_services::ImageServices;
 use super::job_context::JobContext;
 use super::job_run::run_job;
-use super::{answer_size, count_if_refused, count_repeat, early_stream};
+use super::refusal_count::count_if_refused;
+use super::request_work::count_repeat;
+use super::{answer_size, early_stream};
 use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
-use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
 use crate::gateway::image_links::LINK_LIFETIME;
 use crate::gateway::replay::{AnswerReader, AnswerSource, AnswerSpace, ClaimOutcome, JobRegistration, RUN_WINDOW};
@@ -43,7 +45,7 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
         return early_stream::begin_stream(answer_stream(context), departure).await;
     }
     let applied_wait = applied_wait(&context);
-    let deadline = Instant::now() + applied_wait.unwrap_or(context.gateway.answer_deadline());
+    let deadline = Instant::now() + applied_wait.unwrap_or(context.services.settings.config.answer_deadline);
     let answer = if context.options.idempotency_key.is_none() {
         answer_without_key(context, deadline).await
     } else {
@@ -55,8 +57,8 @@ pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAn
 /// The time that a plain request waits because its caller states it: at most the time limit of an image. If that is
 /// shorter than the answer deadline, the failure of the job is told before either.
 fn applied_wait(context: &JobContext) -> Option<Duration> {
-    let image_deadline = context.gateway.group(context.caller.group_name()).deadlines.image;
-    let longest = image_deadline.max(context.gateway.answer_deadline());
+    let image_deadline = context.caller.group().deadlines.image;
+    let longest = image_deadline.max(context.services.settings.config.answer_deadline);
     context.options.preferred_wait.map(|wait| wait.min(longest))
 }
 
@@ -77,14 +79,14 @@ async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error>
 async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     let key = context.options.idempotency_key.as_deref().unwrap_or_default();
     let claim_outcome = context
-        .gateway
-        .replay()
+        .services
+        .replay
         .claim_or_follow(&context.caller, context.task.clone(), key, &context.options.request_id)
         .await;
     match claim_outcome.map_err(|error| lookup_error(&error))? {
         ClaimOutcome::Claimed(mut claim) => {
             let reader = claim.answer_reader();
-            let (gateway, admission) = (Arc::clone(&context.gateway), context.options.admission().clone());
+            let (services, admission) = (Arc::clone(&context.services), context.options.admission().clone());
             let job = async move {
                 if context.options.needs_stored_answer {
                     claim.keep_for(RUN_WINDOW);
@@ -105,10 +107,10 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
                 claim.record(result).await;
             };
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-            Ok(read_stored_answer(&gateway, reader, &admission).await?.with_replay_mark(false))
+            Ok(read_stored_answer(&services, reader, &admission).await?.with_replay_mark(false))
         }
         ClaimOutcome::Follow(reader) => read_repeated_answer(&context, reader).await,
-        ClaimOutcome::Conflict => count_if_refused(&context.gateway, &context.caller, Err(reused_key_error())),
+        ClaimOutcome::Conflict => count_if_refused(&context.services.keys, &context.caller, Err(reused_key_error())),
         ClaimOutcome::AnswerLost => Err(Error::Upstream(UpstreamFault::Unknown)),
     }
 }
@@ -117,13 +119,13 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
 /// by itself gets the answer to the earlier request, and so does a retry after `image_in_progress`, on any node. Any other
 /// request begins a new job, which continues if the caller leaves, so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
-    let (replay, registration) = (context.gateway.replay(), job_registration(&context).await);
+    let (replay, registration) = (&context.services.replay, job_registration(&context).await);
     let earlier_answer = timeout_at(deadline, read_earlier_answer(&context, &registration)).await;
     if let Some(answer) = earlier_answer.unwrap_or(Err(Error::InProgress))? {
         return Ok(answer);
     }
     let (receiver, mut sender) = replay.register_job(&context.caller, context.task.clone(), registration);
-    let (gateway, admission) = (Arc::clone(&context.gateway), context.options.admission().clone());
+    let (services, admission) = (Arc::clone(&context.services), context.options.admission().clone());
     let mut job = DetachableJob::new(async move {
         let result = match reserve_answer_space(&context).await {
             Ok(space) => {
@@ -144,7 +146,7 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
     drop(job);
     match source? {
         AnswerSource::Direct(answer) => Ok(answer),
-        AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader, &admission).await,
+        AnswerSource::Stored(reader) => read_stored_answer(&services, reader, &admission).await,
     }
 }
 
@@ -154,7 +156,7 @@ async fn job_registration(context: &JobContext) -> JobRegistration {
     let (request_id, marks_retries) = (context.options.request_id.clone(), context.options.marks_retries());
     let link_window = context.wants_links().then_some(LINK_LIFETIME);
     let registration = JobRegistration { request_id, marks_retries, fingerprint: None, link_window };
-    let registration = context.gateway.replay().with_fingerprint(&context.caller, &context.task, registration).await;
+    let registration = context.services.replay.with_fingerprint(&context.caller, &context.task, registration).await;
     let marks_retries = marks_retries && !context.task.is_stream();
     context.set_registration(JobRegistration { marks_retries, ..registration })
 }
@@ -172,7 +174,7 @@ async fn reserve_answer_space(context: &JobContext) -> Result<Option<AnswerSpace
     if !is_needed && !context.wants_links() {
         return Ok(None);
     }
-    match context.gateway.replay().reserve_space(context.options.admission(), answer_size::estimated_bytes(job)).await {
+    match context.services.replay.reserve_space(context.options.admission(), answer_size::estimated_bytes(job)).await {
         Err(error) if is_needed => Err(error),
         reserved => Ok(reserved.ok()),
     }
@@ -184,7 +186,7 @@ async fn read_earlier_answer(
     context: &JobContext,
     registration: &JobRegistration,
 ) -> Result<Option<GatewayAnswer>, Error> {
-    let (replay, caller, task) = (context.gateway.replay(), &context.caller, &context.task);
+    let (replay, caller, task) = (&context.services.replay, &context.caller, &context.task);
     let found = if context.options.may_be_retry() {
         replay.find_earlier_answer(caller, task, registration).await
     } else {
@@ -197,22 +199,22 @@ async fn read_earlier_answer(
 }
 
 async fn read_stored_answer(
-    gateway: &Gateway,
+    services: &ImageServices,
     reader: AnswerReader,
     admission: &Admission,
 ) -> Result<GatewayAnswer, Error> {
     let reader = reader.for_request(admission);
     let head = reader.head().await.map_err(|_| Error::Upstream(UpstreamFault::Unknown))?;
-    Ok(GatewayAnswer::from_stored_answer(head, reader, gateway.cutoff()))
+    Ok(GatewayAnswer::from_stored_answer(head, reader, &services.cutoff))
 }
 
 /// Answers with what an earlier request has paid for, and notes what that saves.
 async fn read_repeated_answer(context: &JobContext, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
-    count_repeat(&context.gateway, &context.caller, &context.options.request_id).await?;
+    count_repeat(&context.services, &context.caller, &context.options.request_id).await?;
     let request_id = reader.id().map(|id| id.request_id.clone());
-    let answer = read_stored_answer(&context.gateway, reader, context.options.admission()).await?;
+    let answer = read_stored_answer(&context.services, reader, context.options.admission()).await?;
     if let Some(request_id) = request_id.filter(|_| answer.head.status == 200) {
-        context.gateway.usage_fold.note_replay(&context.caller, &request_id);
+        context.services.usage_fold.note_replay(&context.caller, &request_id);
     }
     context.caller.charge(Work::RepeatedBytes(answer.body.size_hint().exact().unwrap_or(TYPICAL_ANSWER_BYTES)));
     Ok(answer.into_replayed())

@@ -5,9 +5,11 @@ use chrono::Utc;
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::{RequestFailure, RequestOptions, gif_conversion, unreadable_body_error};
+use super::gif_conversion;
+use super::image_services::ImageServices;
+use super::request_failure::{RequestFailure, unreadable_body_error};
+use super::request_options::RequestOptions;
 use crate::error::{Error, Rejection};
-use crate::gateway::Gateway;
 use crate::gateway::admission::CountedJson;
 use crate::gateway::config::{Dialect, DialectSet};
 use crate::gateway::dialects::{self, Adaptations, ToolChanges};
@@ -25,13 +27,13 @@ const TOOLS: &str = "tools[";
 /// Returns the first broken rule, with the invalid parameter. Its message names the dialects that accept the request, and
 /// the failure states the changes that were made before the rule was checked.
 pub(super) async fn check_generation(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     options: &RequestOptions,
     body: &CountedJson,
 ) -> Result<Job, RequestFailure> {
-    let models = &gateway.image_models().for_group(caller.group_name());
-    let declared = gateway.dialects(caller);
+    let models = &services.settings.image_models.for_group(caller.group_name());
+    let declared = caller.dialects();
     let deployment = options.deployment.as_deref();
     let mut fields = read_object(body).await?;
     let adaptations = adapt(models, declared, deployment, &mut fields);
@@ -59,20 +61,20 @@ async fn read_object(body: &CountedJson) -> Result<Map<String, Value>, Error> {
 /// Returns the first broken rule, as [`check_generation`] does, or an error if an upload could not be read back from disk
 /// or converted.
 pub(super) async fn check_edit(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     options: &RequestOptions,
     mut form: EditForm,
 ) -> Result<Job, RequestFailure> {
-    let models = &gateway.image_models().for_group(caller.group_name());
-    let declared = gateway.dialects(caller);
+    let models = &services.settings.image_models.for_group(caller.group_name());
+    let declared = caller.dialects();
     let deployment = options.deployment.as_deref();
     let (original, is_multipart) = (form.fields.clone(), form.is_multipart);
     let mut adaptations = adapt(models, declared, deployment, &mut form.fields);
     if form.mask.as_ref().is_some_and(|mask| dialects::reads_as_mask(declared, &mask.param)) {
         adaptations.note_mask_list();
     }
-    let spool = gateway.spool().for_request(options.admission());
+    let spool = services.spool.for_request(options.admission());
     let mut gifs = gif_conversion::find_gifs(&spool, &form).await?;
     if declared.contains(Dialect::Gif) {
         // A refused field costs no conversion.
@@ -105,13 +107,13 @@ pub(super) async fn check_edit(
 ///
 /// Returns the first broken rule, as [`check_generation`] does, or an error if the body could not be read back from disk.
 pub(super) async fn check_response(
-    gateway: &Gateway,
+    services: &ImageServices,
     caller: &Caller,
     headers: &HeaderMap,
     body: SpooledBytes,
 ) -> Result<ResponseJob, RequestFailure> {
-    let (body_reader, declared) = (body.clone(), gateway.dialects(caller));
-    let (models, headers) = (gateway.image_models().for_group(caller.group_name()), headers.clone());
+    let (body_reader, declared) = (body.clone(), caller.dialects());
+    let (models, headers) = (services.settings.image_models.for_group(caller.group_name()), headers.clone());
     let check = move || check_response_body(&models, declared, &headers, body);
     body_reader.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
 }

@@ -32,3 +32,9 @@ impl From<RequestFailure> for Error {
         failure.error
     }
 }
+
+/// Returns the error for a request whose body could not be read back from disk: the request itself is not at fault.
+pub(super) fn unreadable_body_error(error: &std::io::Error) -> Error {
+    tracing::error!(%error, "a request body could not be read back from the spool");
+    Error::Unavailable
+}

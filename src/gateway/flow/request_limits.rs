@@ -1,12 +1,14 @@
 //! Applies the limits of a request's group, user and key.
 
 use super::cost_estimate::CostEstimate;
+use super::image_services::ImageServices;
 use super::job_context::JobContext;
 use crate::error::{Error, LimitRefusal, Rejection, RejectionReason};
-use crate::gateway::Gateway;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::keys::Caller;
-use crate::gateway::limits::{BUDGET, JobDemand, LimitError, LimitReservation, LimitSubject, SubjectLimits};
+use crate::gateway::limits::{
+    BUDGET, JobDemand, LimitError, LimitReservation, LimitSubject, RequestLimiter, SubjectLimits,
+};
 use crate::gateway::money::Usd;
 use crate::gateway::rules::{SharedTask, TaskRef};
 use crate::gateway::store::StoreError;
@@ -26,13 +28,9 @@ struct RequestedWork<'a> {
 /// # Errors
 ///
 /// 400 for the first parameter that is above a limit.
-pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Result<(), Error> {
+pub(super) fn check(caller: &Caller, task: TaskRef<'_>) -> Result<(), Error> {
     let work = requested_work(task);
-    let group_limits = gateway.request_limits(caller.group_name());
-    [caller.limits(), caller.user_limits(), group_limits]
-        .into_iter()
-        .flatten()
-        .try_for_each(|limits| work.iter().try_for_each(|work| work.check(limits)))
+    caller.all_limits().try_for_each(|limits| work.iter().try_for_each(|work| work.check(limits)))
 }
 
 /// Reserves what a job asks for.
@@ -41,10 +39,10 @@ pub(super) fn check(gateway: &Gateway, caller: &Caller, task: TaskRef<'_>) -> Re
 ///
 /// 429 for a limit that is reached, 503 if there is a budget and a price is unknown or the usage cannot be read.
 pub(super) async fn reserve(context: &JobContext, cost: &CostEstimate) -> Result<LimitReservation, Error> {
-    let (gateway, caller) = (&context.gateway, &context.caller);
-    let (subjects, demand) = (subjects(gateway, caller), demand(&context.task, cost));
+    let (services, caller) = (&context.services, &context.caller);
+    let (subjects, demand) = (subjects(caller), demand(&context.task, cost));
     let request_id = context.options.request_id.as_str().into();
-    gateway.limiter().reserve(&request_id, subjects, demand).await.map_err(|error| to_error(error, cost))
+    services.limiter.reserve(&request_id, subjects, demand).await.map_err(|error| to_error(error, cost))
 }
 
 /// Returns the error that a job would get now because a limit is reached, or because there is a budget and a price is
@@ -54,12 +52,12 @@ pub(super) async fn reserve(context: &JobContext, cost: &CostEstimate) -> Result
 ///
 /// 400 for a job that asks for more images than a limit ever allows, 503 if the usage cannot be read.
 pub(super) async fn current_refusal(
-    gateway: &Gateway,
+    limiter: &RequestLimiter,
     caller: &Caller,
     task: &SharedTask,
     cost: &CostEstimate,
 ) -> Result<Option<Error>, Error> {
-    let checked = gateway.limiter().check(&subjects(gateway, caller), &demand(task, cost)).await;
+    let checked = limiter.check(&subjects(caller), &demand(task, cost)).await;
     let Err(error) = checked else { return Ok(None) };
     let is_current = matches!(error, LimitError::Reached(_) | LimitError::PriceUnknown);
     let error = to_error(error, cost);
@@ -71,11 +69,11 @@ pub(super) async fn current_refusal(
 /// # Errors
 ///
 /// 503 if the usage cannot be read.
-pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Result<Option<LimitRefusal>, Error> {
+pub(super) async fn refusal_of_a_job(services: &ImageServices, caller: &Caller) -> Result<Option<LimitRefusal>, Error> {
     // The smallest amount of money: a budget that is spent has not even that, unless a model costs nothing.
-    let cost = if gateway.prices().table().has_free_model() { Usd::ZERO } else { Usd::from_nanos(1) };
+    let cost = if services.prices.table().has_free_model() { Usd::ZERO } else { Usd::from_nanos(1) };
     let demand = JobDemand { images: 1, cost: Some(cost), ..JobDemand::default() };
-    match gateway.limiter().check(&subjects(gateway, caller), &demand).await {
+    match services.limiter.check(&subjects(caller), &demand).await {
         // A job that waits for room in a budget may still begin.
         Err(LimitError::Reached(refusal)) => {
             Ok(Some(refusal).filter(|refusal| refusal.is_quota || refusal.limit != BUDGET))
@@ -92,8 +90,8 @@ pub(super) async fn refusal_of_any_job(gateway: &Gateway, caller: &Caller) -> Re
 /// # Errors
 ///
 /// 429 for a limit that is reached, 503 if the usage cannot be read.
-pub(super) async fn count_repeat(gateway: &Gateway, caller: &Caller, request_id: &str) -> Result<(), Error> {
-    let counted = gateway.limiter().count_repeat(&request_id.into(), subjects(gateway, caller)).await;
+pub(super) async fn count_repeat(limiter: &RequestLimiter, caller: &Caller, request_id: &str) -> Result<(), Error> {
+    let counted = limiter.count_repeat(&request_id.into(), subjects(caller)).await;
     counted.map_err(|error| match error {
         LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::Store(error) => unread_usage(&error),
@@ -116,12 +114,11 @@ fn demand(task: &SharedTask, cost: &CostEstimate) -> JobDemand {
 }
 
 /// Returns the key, its user and its group, with or without limits.
-fn subjects(gateway: &Gateway, caller: &Caller) -> Vec<SubjectLimits> {
-    let group = caller.group_name();
+fn subjects(caller: &Caller) -> Vec<SubjectLimits> {
     vec![
         SubjectLimits::new(LimitSubject::Key(caller.key().clone()), caller.limits()),
         SubjectLimits::new(LimitSubject::User(caller.user().clone()), caller.user_limits()),
-        SubjectLimits::new(LimitSubject::Group(group.to_owned()), gateway.request_limits(group)),
+        SubjectLimits::new(LimitSubject::Group(caller.group_name().to_owned()), caller.group_limits()),
     ]
 }
 

@@ -8,7 +8,6 @@ use http::uri::Authority;
 
 use super::wait_preference::read_wait;
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::Gateway;
 use crate::gateway::admission::Admission;
 use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
@@ -121,8 +120,8 @@ impl RequestOptions {
     }
 
     /// Returns the fallback policy for images: that of the request, or else that of the group.
-    pub(super) fn fallback_policy(&self, gateway: &Gateway, caller: &Caller) -> FallbackPolicy {
-        self.fallback.unwrap_or_else(|| gateway.group(caller.group_name()).fallback)
+    pub(super) fn fallback_policy(&self, caller: &Caller) -> FallbackPolicy {
+        self.fallback.unwrap_or_else(|| caller.group().fallback)
     }
 
     /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use http::HeaderMap;
 
 use super::gateway_answer::{GatewayAnswer, OperationAnswer};
+use super::image_services::ImageServices;
 use super::job_context::JobContext;
-use super::{
-    RequestFailure, RequestOptions, count_if_refused, count_refusal, group_permissions, repeated_request,
-    request_adaptation, request_limits, strict_budget,
-};
+use super::refusal_count::{count_if_refused, count_refusal};
+use super::request_failure::RequestFailure;
+use super::request_options::RequestOptions;
+use super::{group_permissions, repeated_request, request_adaptation, request_limits, strict_budget};
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::Gateway;
 use crate::gateway::accounts::{ContextPart, ContextRefusal};
-use crate::gateway::config::StoredContextPolicy;
+use crate::gateway::config::{FilterFilePolicy, StoredContextPolicy};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{ResponseJob, SharedTask, StoredId, StoredKind, TaskRef};
 use crate::gateway::spool::SpooledBytes;
@@ -28,50 +28,50 @@ use crate::wire::types::AgentResponse;
 /// is the one that the money rules select from the failed attempts, [`Error::InProgress`] if the answer deadline has
 /// passed, or [`Error::Unavailable`] if the store fails. The failure states how the request was adapted.
 pub(crate) async fn create_response(
-    gateway: &Arc<Gateway>,
+    services: &Arc<ImageServices>,
     caller: Caller,
     options: RequestOptions,
     headers: &HeaderMap,
     body: SpooledBytes,
 ) -> Result<OperationAnswer<AgentResponse>, RequestFailure> {
-    let job = request_adaptation::check_response(gateway, &caller, headers, body)
+    let job = request_adaptation::check_response(services, &caller, headers, body)
         .await
-        .inspect_err(|failure| count_refusal(gateway, &caller, &failure.error))?;
+        .inspect_err(|failure| count_refusal(&services.keys, &caller, &failure.error))?;
     let adapted = job.adapted_text();
-    let bounded = count_if_refused(gateway, &caller, strict_budget::bound(gateway, &caller, job));
+    let bounded = count_if_refused(&services.keys, &caller, strict_budget::bound(&services.prices, &caller, job));
     let job = bounded.map_err(|error| RequestFailure::new(error, adapted))?;
     let adapted = job.adapted_text();
-    OperationAnswer::from_result(answer_job(gateway, caller, options, job).await, adapted)
+    OperationAnswer::from_result(answer_job(services, caller, options, job).await, adapted)
 }
 
 /// Runs a job that passed every rule, unless its group or a limit does not allow it.
 async fn answer_job(
-    gateway: &Arc<Gateway>,
+    services: &Arc<ImageServices>,
     caller: Caller,
     options: RequestOptions,
     job: ResponseJob,
 ) -> Result<GatewayAnswer, Error> {
-    count_if_refused(gateway, &caller, group_permissions::check(gateway, caller.group_name(), &job))?;
-    let job = count_if_refused(gateway, &caller, find_serving_accounts(gateway, &caller, job).await)?;
-    let job = inject_image_tool(gateway, &caller, job);
+    count_if_refused(&services.keys, &caller, group_permissions::check(&caller, &job))?;
+    let job = count_if_refused(&services.keys, &caller, find_accounts(services, &caller, job).await)?;
+    let job = inject_image_tool(&caller, job);
     let (has_images, injects) = (job.image_tool().is_some(), job.is_tool_injected());
     tracing::debug!(key = %caller.public_id(), images = has_images, injects, "a response begins");
     // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
     // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
-    count_if_refused(gateway, &caller, request_limits::check(gateway, &caller, TaskRef::from(&task)))?;
-    repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
+    count_if_refused(&services.keys, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
+    repeated_request::answer_request(Arc::new(JobContext::new(Arc::clone(services), caller, options, task))).await
 }
 
 /// Adds an image tool to the request of an agent, if the group says so. A limit that does not allow the tool must not
 /// refuse a request whose caller has not asked for an image.
-fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> ResponseJob {
-    if !gateway.group(caller.group_name()).inject_image_tool || !job.may_inject_image_tool() {
+fn inject_image_tool(caller: &Caller, job: ResponseJob) -> ResponseJob {
+    if !caller.group().inject_image_tool || !job.may_inject_image_tool() {
         return job;
     }
     let job = job.with_image_tool();
-    match request_limits::check(gateway, caller, TaskRef::from(&job)) {
+    match request_limits::check(caller, TaskRef::from(&job)) {
         Ok(()) => job,
         Err(_) => job.without_injected_tool(),
     }
@@ -79,8 +79,8 @@ fn inject_image_tool(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Re
 
 /// Finds the accounts to which the context and the conversation of a request belong. A request that names stored context
 /// is restricted to the account that stores it; other context only prefers its account.
-async fn find_serving_accounts(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
-    let policy = || gateway.stored_context(caller.group_name());
+async fn find_accounts(services: &ImageServices, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
+    let policy = || stored_context(services, caller);
     if let Some(part) = job.contents().unlisted_stored()
         && policy() == StoredContextPolicy::Own
     {
@@ -88,7 +88,7 @@ async fn find_serving_accounts(gateway: &Gateway, caller: &Caller, job: Response
         return Err(context_rejection(refusal).into());
     }
     let parts = context_parts(&job);
-    let found = gateway.accounts().serving_accounts(caller, &parts, job.session(), &policy).await;
+    let found = services.accounts.serving_accounts(caller, &parts, job.session(), &policy).await;
     let found = found.map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "the accounts of a request could not be looked up");
         Error::Unavailable
@@ -123,4 +123,17 @@ fn context_rejection(refusal: ContextRefusal) -> Rejection {
     };
     let message = format!("{problem} Send the content itself instead.");
     Rejection::new(param, RejectionReason::InvalidValue, message)
+}
+
+/// Returns the stored context that a caller may name. By default, everything that the accounts of its group have stored, if
+/// only its one user can have stored it. A filter has not seen what the gateway does not know.
+fn stored_context(services: &ImageServices, caller: &Caller) -> StoredContextPolicy {
+    let (group, name) = (caller.group(), caller.group_name());
+    if caller.filter().is_on() && group.filter_files == FilterFilePolicy::Refuse {
+        return StoredContextPolicy::Own;
+    }
+    group.stored_context.unwrap_or_else(|| {
+        let has_own_context = services.keys.has_one_owner(name) && services.accounts.serve_only(name);
+        if has_own_context { StoredContextPolicy::Any } else { StoredContextPolicy::Own }
+    })
 }

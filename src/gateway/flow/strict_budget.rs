@@ -4,10 +4,9 @@
 use chrono::Utc;
 
 use crate::error::{Error, Rejection, RejectionReason};
-use crate::gateway::Gateway;
 use crate::gateway::config::BudgetMode;
 use crate::gateway::keys::Caller;
-use crate::gateway::prices::MAX_OUTPUT_TOKENS;
+use crate::gateway::prices::{CurrentPrices, MAX_OUTPUT_TOKENS};
 use crate::gateway::rules::ResponseJob;
 
 /// The number of tools that a text model calls at most for one response (our choice). A request may state a larger number.
@@ -16,11 +15,9 @@ pub(super) const TOOL_CALLS_MAX: u64 = 10;
 const IMAGE_TOOL: &str = "image_generation";
 
 /// True if the group of a caller has strict budgets, and a budget applies to the caller.
-pub(super) fn applies(gateway: &Gateway, caller: &Caller) -> bool {
-    let group = caller.group_name();
-    let limits = [caller.limits(), caller.user_limits(), gateway.request_limits(group)];
-    gateway.group(group).response_budget.mode == BudgetMode::Strict
-        && limits.into_iter().flatten().any(|limits| limits.budget.is_some())
+pub(super) fn applies(caller: &Caller) -> bool {
+    caller.group().response_budget.mode == BudgetMode::Strict
+        && caller.all_limits().any(|limits| limits.budget.is_some())
 }
 
 /// Sets the limits of a response that are absent, if the budgets of its caller are strict.
@@ -28,11 +25,11 @@ pub(super) fn applies(gateway: &Gateway, caller: &Caller) -> bool {
 /// # Errors
 ///
 /// Returns 400 for the first part of the request whose cost cannot be bounded.
-pub(super) fn bound(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
-    if !applies(gateway, caller) {
+pub(super) fn bound(prices: &CurrentPrices, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
+    if !applies(caller) {
         return Ok(job);
     }
-    let table = gateway.prices().table();
+    let table = prices.table();
     let terms = table.price(job.model(), Utc::now().date_naive()).map(|price| &price.price.terms);
     let is_priced = |kind: &str| terms.is_some_and(|terms| terms.tools.contains_key(kind));
     if let Some((param, reason)) = first_unbounded(&job, is_priced) {

@@ -61,7 +61,7 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
         }
         Err(error) => {
             tracing::error!(error = &*error, "an answer has its images instead of links: it is not stored");
-            Ok(GatewayAnswer::from_stored_answer(head, reader.restart(), context.gateway.cutoff()))
+            Ok(GatewayAnswer::from_stored_answer(head, reader.restart(), &context.services.cutoff))
         }
     }
 }
@@ -70,11 +70,11 @@ pub(super) async fn replace_images(context: &JobContext, answer: GatewayAnswer) 
 async fn link_images(context: &JobContext, reader: &mut AnswerReader) -> Result<Bytes, LinkError> {
     let AnswerMembers { mut members, images } = read_answer_members(&mut *reader).await?;
     let id = reader.id().ok_or("the answer has no id")?;
-    let view = context.gateway.replay().find_stored_answer(id).await?;
+    let view = context.services.replay.find_stored_answer(id).await?;
     let view = view.filter(AnswerView::is_successful).ok_or("the stored answer is not found")?;
-    let paths = link_paths(&context.gateway, &context.caller, &view, images.len());
+    let paths = link_paths(&context.services.replay, &context.caller, &view, images.len());
     let paths = paths.map_err(|_| "a link cannot be sealed")?;
-    let base = base_url(&context.gateway, context.options.host.as_deref());
+    let base = base_url(context.services.settings.config.public_url.as_ref(), context.options.host.as_deref());
     let images = images.into_iter().zip(paths).map(|(mut image, path)| {
         image.insert("url".to_owned(), json!(format!("{base}{path}")));
         Value::Object(image)

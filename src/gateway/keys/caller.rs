@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::key_cache::KeyCacheEntry;
 use super::{KeyId, PublicId, UserId};
-use crate::gateway::config::{DialectSet, RequestLimits};
+use crate::gateway::config::{DialectSet, GroupConfig, RequestLimits};
+use crate::gateway::filter::PromptFilter;
+use crate::gateway::group_policies::{GroupPolicies, GroupPolicy};
 use crate::gateway::store::binding_owner;
 use crate::gateway::work::{RequestWork, Work};
 
@@ -16,6 +18,8 @@ pub(crate) struct Caller {
     public_id: PublicId,
     user: UserId,
     group_name: String,
+    /// The policy of the group that was in force when the key was checked.
+    policy: Arc<GroupPolicy>,
     limits: Option<Arc<RequestLimits>>,
     user_limits: Option<Arc<RequestLimits>>,
     dialects: DialectSet,
@@ -25,13 +29,14 @@ pub(crate) struct Caller {
 // === impl Caller ===
 
 impl Caller {
-    pub(super) fn new(public_id: PublicId, entry: &KeyCacheEntry) -> Self {
+    pub(super) fn new(public_id: PublicId, entry: &KeyCacheEntry, policies: &GroupPolicies) -> Self {
         let KeyCacheEntry { id, user, group_name, limits, user_limits, dialects, .. } = entry;
         Self {
             key: id.clone(),
             public_id,
             user: user.clone(),
             group_name: group_name.to_string(),
+            policy: Arc::clone(policies.find(group_name)),
             limits: limits.clone(),
             user_limits: user_limits.clone(),
             dialects: *dialects,
@@ -89,13 +94,34 @@ impl Caller {
         self.user_limits.as_ref()
     }
 
-    /// Returns the dialects of the key itself. Those of its group are in addition to them.
-    pub(crate) const fn dialects(&self) -> DialectSet {
-        self.dialects
+    /// Returns the limits of all keys of the group together, if there are any.
+    pub(crate) fn group_limits(&self) -> Option<&Arc<RequestLimits>> {
+        self.policy.limits()
+    }
+
+    /// Returns the limits of the key, of its owner and of its group, if there are any.
+    pub(crate) fn all_limits(&self) -> impl Iterator<Item = &RequestLimits> {
+        [self.limits(), self.user_limits(), self.group_limits()].into_iter().flatten().map(AsRef::as_ref)
+    }
+
+    /// Returns the dialects that the caller may use: those of its key and of the group of the key.
+    pub(crate) fn dialects(&self) -> DialectSet {
+        self.dialects.union(self.policy.settings.dialects)
     }
 
     /// Returns the name of the key's group, as in the configuration and in records.
     pub(crate) fn group_name(&self) -> &str {
         &self.group_name
+    }
+
+    /// Returns the settings of the key's group. They are those of all other groups if the configuration does not name
+    /// it; their name is empty then.
+    pub(crate) fn group(&self) -> &GroupConfig {
+        &self.policy.settings
+    }
+
+    /// Returns the content filter of the key's group.
+    pub(crate) fn filter(&self) -> &PromptFilter {
+        &self.policy.filter
     }
 }

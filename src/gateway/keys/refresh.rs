@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApiKeys, Caller};
+use crate::gateway::work::Work;
 
 /// The interval at which counts of refused requests are written (our choice).
 const COUNT_WRITE_INTERVAL: Duration = Duration::from_secs(2);
@@ -57,9 +58,10 @@ impl ApiKeys {
         self.write_refusals().await;
     }
 
-    /// Counts a request of this caller that was refused before there was a job.
+    /// Counts a request of this caller that was refused before there was a job, and charges it as work.
     pub(crate) fn note_refusal(&self, caller: &Caller) {
         self.refusals.count_caller(caller);
+        caller.charge(Work::Refusal);
     }
 
     /// Writes the counts if the last write was long enough ago, and returns the time of the newest write.

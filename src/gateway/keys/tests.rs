@@ -37,7 +37,7 @@ impl Fixture {
     }
 
     async fn authenticate(&self, header: &str) -> Result<Caller, AuthenticationError> {
-        self.keys.authenticate(Some(header.as_bytes())).await
+        self.keys.authenticate(Some(header.as_bytes()), &GroupPolicies::for_test()).await
     }
 
     async fn is_invalid(&self, header: &str) -> bool {
@@ -107,8 +107,14 @@ async fn a_malformed_key_is_refused_without_a_query() {
     for header in headers {
         assert!(fixture.is_invalid(&header).await, "{header:.80}");
     }
-    assert!(matches!(fixture.keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
-    assert!(matches!(fixture.keys.authenticate(Some(b"Bearer \xff\xfe\x00")).await, Err(AuthenticationError::Invalid)));
+    assert!(matches!(
+        fixture.keys.authenticate(None, &GroupPolicies::for_test()).await,
+        Err(AuthenticationError::Invalid)
+    ));
+    assert!(matches!(
+        fixture.keys.authenticate(Some(b"Bearer \xff\xfe\x00"), &GroupPolicies::for_test()).await,
+        Err(AuthenticationError::Invalid)
+    ));
     assert_eq!(fixture.calls(), calls_before);
 }
 
@@ -274,7 +280,7 @@ async fn a_copied_key_row_is_not_accepted_in_another_installation() {
     let other_installation = ApiKeys::new(&(Arc::clone(&fixture.sqlite) as _), Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
     assert!(matches!(
-        other_installation.authenticate(Some(header.as_bytes())).await,
+        other_installation.authenticate(Some(header.as_bytes()), &GroupPolicies::for_test()).await,
         Err(AuthenticationError::Invalid)
     ));
 }
@@ -380,7 +386,8 @@ async fn invalid_key_properties_are_refused_before_anything_is_stored() {
 async fn an_owner_finds_a_valid_key_without_its_secret_and_only_a_request_uses_it() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let find = async |owner: &UserId| fixture.keys.find_caller(&created.secret.public_id(), owner).await.unwrap();
+    let (id, policies) = (created.secret.public_id(), GroupPolicies::for_test());
+    let find = async |owner: &UserId| fixture.keys.find_caller(&id, owner, &policies).await.unwrap();
     let caller = find(&created.row.user).await.unwrap();
     assert_eq!((caller.key(), caller.user()), (&created.row.id, &created.row.user));
     assert!(find(&UserId::from("usr_2")).await.is_none(), "another user");

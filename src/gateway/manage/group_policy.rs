@@ -1,11 +1,9 @@
 //! The settings of groups of the store. They are checked like those of the file, and merged with them.
 
-use std::slice;
-
 use serde_json::{Map, Value};
 
 use crate::gateway::config::{self, Config, ConfigProblem, DEFAULT_GROUP, GroupConfig, SystemEnvironment};
-use crate::gateway::filter::{FilterError, PromptFilters};
+use crate::gateway::filter::{FilterError, PromptFilter};
 use crate::gateway::store::GroupRow;
 use crate::gateway::upstream::UpstreamClient;
 
@@ -36,7 +34,7 @@ pub(crate) fn check_policy(
         PolicyEnvironment::Server(_) => config::group_from_json(config, name, policy, Some(&SystemEnvironment)),
         PolicyEnvironment::OtherProcess => config::group_from_json(config, name, policy, None),
     }?;
-    PromptFilters::new(slice::from_ref(&group)).map_err(|error| vec![filter_problem(&error)])?;
+    PromptFilter::new(name, &group.filter).map_err(|error| vec![filter_problem(&error)])?;
     if let PolicyEnvironment::Server(upstream) = environment
         && group.needs_tls()
     {

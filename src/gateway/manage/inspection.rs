@@ -144,7 +144,7 @@ fn upstream_client(config: &Config) -> Result<Arc<UpstreamClient>, TransportErro
     // The client reads the certificates of the machine when it needs them.
     let (addresses, budgets) =
         (AddressPolicy::for_services(config.allow_link_local), RequestBudgets::new(&config.uploads));
-    UpstreamClient::new(config.deadlines.connect, addresses, budgets, false).map(Arc::new)
+    UpstreamClient::new(config.deadlines.connect, addresses, budgets).map(Arc::new)
 }
 
 /// Opens the accounts of the file and the store as a server does, but without background tasks, because a command ends

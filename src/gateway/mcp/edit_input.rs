@@ -53,7 +53,7 @@ pub(super) async fn take_images(
 }
 
 async fn read_image(caller: &McpCaller, param: &str, text: &str) -> Result<ImageUpload, Error> {
-    let spool = caller.gateway.spool().for_request(&caller.admission);
+    let spool = caller.services.spool.for_request(&caller.admission);
     let file = match text.parse::<ImageId>() {
         Ok(id) => copy_earlier_image(caller, &spool, param, id).await?,
         Err(_) => {
@@ -83,10 +83,10 @@ async fn copy_earlier_image(
     param: &str,
     id: ImageId,
 ) -> Result<std::sync::Arc<SpooledFile>, Error> {
-    let McpCaller { gateway, caller, .. } = caller;
-    let run = flow::find_image_run(gateway, caller, &id.call.idempotency_key()).await?;
+    let McpCaller { services, caller, .. } = caller;
+    let run = flow::find_image_run(&services.replay, caller, &id.call.idempotency_key()).await?;
     let image = match run {
-        Some(run) => flow::open_image(gateway, run, usize::from(id.index)).await,
+        Some(run) => flow::open_image(&services.cutoff, run, usize::from(id.index)).await,
         None => None,
     };
     let Some((_, mut image)) = image else {

@@ -84,12 +84,12 @@ impl ImageTools {
             GENERATE_IMAGE => {
                 let call = CallDigest::of(name, &arguments);
                 let fields = arguments.into_fields(&self.default_model())?;
-                let McpCaller { gateway, caller, admission, .. } = &self.0;
+                let McpCaller { services, caller, admission, .. } = &self.0;
                 let body = CountedJson::new(admission, &Value::Object(fields).to_string());
                 let body = body.map_err(|error| json_text_error(&error))?;
                 self.finish(
                     call,
-                    Box::pin(flow::create_image(gateway, caller.clone(), self.options(call), &body)),
+                    Box::pin(flow::create_image(services, caller.clone(), self.options(call), &body)),
                     deadline,
                 )
                 .await
@@ -99,8 +99,8 @@ impl ImageTools {
                 let (images, mask) = take_images(&self.0, &mut arguments).await?;
                 let fields = arguments.into_fields(&self.default_model())?;
                 let form = EditForm { fields, images, mask, files: Vec::new(), is_multipart: false };
-                let McpCaller { gateway, caller, .. } = &self.0;
-                let editing = Box::pin(flow::edit_image(gateway, caller.clone(), self.options(call), form));
+                let McpCaller { services, caller, .. } = &self.0;
+                let editing = Box::pin(flow::edit_image(services, caller.clone(), self.options(call), form));
                 self.finish(call, editing, deadline).await
             }
             FETCH_IMAGE => {
@@ -125,8 +125,8 @@ impl ImageTools {
     }
 
     fn default_model(&self) -> String {
-        let McpCaller { gateway, caller, .. } = &self.0;
-        flow::allowed_models(gateway, caller).next().map(|model| model.id.clone()).unwrap_or_default()
+        let McpCaller { services, caller, .. } = &self.0;
+        flow::allowed_models(services, caller).next().map(|model| model.id.clone()).unwrap_or_default()
     }
 
     /// Waits for the answer to a call, but not for longer than clients do. The job continues after that.
@@ -182,8 +182,8 @@ impl ImageTools {
         loop {
             let run = self.find(id.call).await?.ok_or_else(|| unknown_image(id))?;
             if run.is_successful() {
-                let McpCaller { gateway, caller, request_id, .. } = &self.0;
-                flow::count_repeat(gateway, caller, request_id).await?;
+                let McpCaller { services, caller, request_id, .. } = &self.0;
+                flow::count_repeat(services, caller, request_id).await?;
                 let urls = self.urls(&run, usize::from(id.index) + 1)?;
                 let url = urls.into_iter().next_back().unwrap_or_default();
                 let image = self.read_image(id, url, PREVIEWS_MAX_BYTES).await?.ok_or_else(|| unknown_image(id))?;
@@ -198,7 +198,7 @@ impl ImageTools {
             }
             tokio::select! {
                 () = sleep(LOOK_PAUSE) => {}
-                () = self.0.gateway.cutoff().cancelled() => {
+                () = self.0.services.cutoff.cancelled() => {
                     return Ok(show_call_error(id.call, &Error::Upstream(UpstreamFault::Unknown)));
                 }
             }
@@ -206,20 +206,20 @@ impl ImageTools {
     }
 
     async fn find(&self, call: CallDigest) -> Result<Option<AnswerView>, Error> {
-        flow::find_image_run(&self.0.gateway, &self.0.caller, &call.idempotency_key()).await
+        flow::find_image_run(&self.0.services.replay, &self.0.caller, &call.idempotency_key()).await
     }
 
     /// Returns the links to the first images of an answer.
     fn urls(&self, run: &AnswerView, count: usize) -> Result<Vec<String>, Error> {
-        let base = flow::base_url(&self.0.gateway, self.0.host.as_deref());
-        let paths = flow::link_paths(&self.0.gateway, &self.0.caller, run, count)?;
+        let base = flow::base_url(self.0.services.settings.config.public_url.as_ref(), self.0.host.as_deref());
+        let paths = flow::link_paths(&self.0.services.replay, &self.0.caller, run, count)?;
         Ok(paths.into_iter().map(|path| format!("{base}{path}")).collect())
     }
 
     /// Reads an image and makes its preview; `None` if it is not kept.
     async fn read_image(&self, id: ImageId, url: String, preview_bytes: usize) -> Result<Option<ResultImage>, Error> {
         let Some(run) = self.find(id.call).await? else { return Ok(None) };
-        let Some((format, body)) = flow::open_image(&self.0.gateway, run, usize::from(id.index)).await else {
+        let Some((format, body)) = flow::open_image(&self.0.services.cutoff, run, usize::from(id.index)).await else {
             return Ok(None);
         };
         // It never closes.
@@ -245,8 +245,8 @@ impl ImageTools {
     }
 
     fn models(&self) -> Value {
-        let McpCaller { gateway, caller, .. } = &self.0;
-        let models = flow::allowed_models(gateway, caller).map(|model| {
+        let McpCaller { services, caller, .. } = &self.0;
+        let models = flow::allowed_models(services, caller).map(|model| {
             json!({
                 "id": model.id, "sizes": model.sizes, "qualities": model.qualities, "formats": model.formats,
                 "backgrounds": model.backgrounds, "max_images": model.max_images,

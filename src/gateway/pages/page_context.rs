@@ -103,12 +103,12 @@ impl<'a> PageContext<'a> {
         let texts = PageTexts(Language::choose(request.cookie(LANGUAGE_COOKIE).as_deref(), &request.accept_language));
         let theme = Theme::from_code_or_auto(request.cookie(THEME_COOKIE).as_deref());
         let session = match request.cookie(&session_cookie(site)) {
-            Some(cookie) if !request.path.starts_with("/assets/") => gateway.people().find_session(&cookie).await?,
+            Some(cookie) if !request.path.starts_with("/assets/") => gateway.people.find_session(&cookie).await?,
             _ => None,
         };
         let session = match session {
             Some(session) => {
-                let work = flow::begin_of_actor(gateway, &session.actor)?;
+                let work = flow::begin_of_actor(&gateway.images, &session.actor)?;
                 let principal = Principal::of_actor(session.actor.user().map(|user| &user.id));
                 request.admission.set_principal(principal.with_work(work.clone()));
                 Some(session.with_address(request.admission.address()).with_work(work))
@@ -119,7 +119,7 @@ impl<'a> PageContext<'a> {
             Self { gateway, request, site, texts, session, csrf: String::new(), pages, theme, form_cookie: None };
         context.csrf = match (&context.session, context.existing_form_cookie()) {
             (Some(session), _) => session.csrf.clone(),
-            (None, Some(cookie)) => gateway.people().form_token(&cookie),
+            (None, Some(cookie)) => gateway.people.form_token(&cookie),
             (None, None) => String::new(),
         };
         Ok(context)
@@ -185,7 +185,7 @@ impl<'a> PageContext<'a> {
 
     /// The name of the provider with which users can sign in, if there is one.
     pub(super) fn provider_label(&self) -> Option<String> {
-        self.gateway.oidc().map(|provider| provider.config().label.clone())
+        self.gateway.settings().oidc.as_ref().map(|provider| provider.config().label.clone())
     }
 
     /// Seals the state of browsers.
@@ -198,7 +198,7 @@ impl<'a> PageContext<'a> {
         let user = self.session.as_ref().and_then(|session| session.actor.user());
         user.is_some_and(|user| {
             !user.has_second_factor
-                && match self.gateway.second_factor_policy() {
+                && match self.gateway.settings().config.require_second_factor {
                     SecondFactorPolicy::Off => false,
                     SecondFactorPolicy::Admins => user.role == UserRole::Admin,
                     SecondFactorPolicy::Everyone => true,
@@ -268,11 +268,11 @@ impl<'a> PageContext<'a> {
     }
 
     pub(super) fn console(&self) -> &'a Console {
-        self.gateway.console()
+        &self.gateway.console
     }
 
     pub(super) fn people(&self) -> &'a IdentityService {
-        self.gateway.people()
+        &self.gateway.people
     }
 
     /// The session of the signed-in user.
@@ -349,7 +349,7 @@ impl<'a> PageContext<'a> {
     pub(super) async fn use_form_nonce(&self) -> Result<Option<OneTimeUse>, PageError> {
         let nonce = self.pages.nonces.verify(&self.csrf, self.request.form_field(NONCE_FIELD), Utc::now());
         let Some(nonce) = nonce else { return Ok(None) };
-        let claimed = self.gateway.replay().claim_once(nonce.scope, nonce.claimed_until.into()).await;
+        let claimed = self.gateway.images.replay.claim_once(nonce.scope, nonce.claimed_until.into()).await;
         claimed.map(Some).map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "the use of a form cannot be stored");
             PageError::Unavailable

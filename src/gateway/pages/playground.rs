@@ -163,7 +163,7 @@ async fn render_page(
         form,
         nonce: context.issue_run_nonce()?,
         keys: own_keys(context).await?,
-        models: context.gateway.image_models().all().map(|model| (**model).clone()).collect(),
+        models: context.gateway.settings().image_models.all().map(|model| (**model).clone()).collect(),
         sizes: &SIZES,
         rules: SizeRules {
             grid: GRID_PX,
@@ -201,7 +201,7 @@ pub(super) fn own_keys_query(context: &PageContext<'_>) -> ListKeysQuery {
 /// 401 if the user has no such key, or it cannot be used now.
 pub(super) async fn own_caller(context: &PageContext<'_>, key: &types::Key) -> Result<Caller, Error> {
     let owner = context.own_user_id().ok_or(Error::InvalidKey)?;
-    flow::admit_owner(context.gateway, &PublicId::from(key.public_id.as_str()), &owner).await
+    flow::admit_owner(&context.gateway.images, &PublicId::from(key.public_id.as_str()), &owner).await
 }
 
 /// Returns the fields of the API that are not empty, with the types that the API has.
@@ -251,7 +251,7 @@ async fn estimate(
     let estimated = async {
         let caller = own_caller(context, key).await?;
         let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
-        Ok(flow::estimate_image(context.gateway, &caller, &options, &body).await?.cost)
+        Ok(flow::estimate_image(&context.gateway.images, &caller, &options, &body).await?.cost)
     };
     Ok(estimated.await.map_err(|error: Error| error.to_string()).map(|cost| {
         let refusal = cost.refusal.map(|refusal| refusal.message);

@@ -11,7 +11,7 @@ use super::page_context::PageContext;
 use super::page_error::PageError;
 use super::playground::{self, NEW_KEY, own_keys_query};
 use crate::error::Error;
-use crate::gateway::Gateway;
+use crate::gateway::console::Console;
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
@@ -35,9 +35,10 @@ pub(super) async fn chosen_key(context: &PageContext<'_>) -> Result<Result<types
     }
     let Some(owner) = context.own_user_id() else { return Ok(Err(Error::InvalidKey)) };
     let scope = context.vault().keyed_hash(TURN, owner.to_string().as_bytes());
-    let (gateway, actor, query) = (Arc::clone(context.gateway), context.actor()?.clone(), own_keys_query(context));
-    let work = async move { find_or_create_key(&gateway, &actor, &query).await };
-    let created = context.gateway.replay().run_alone(scope, work).await;
+    let (console, actor, query) =
+        (Arc::clone(&context.gateway.console), context.actor()?.clone(), own_keys_query(context));
+    let work = async move { find_or_create_key(&console, &actor, &query).await };
+    let created = context.gateway.images.replay.run_alone(scope, work).await;
     Ok(created.unwrap_or_else(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "the key of the playground could not be created");
         Err(Error::Unavailable)
@@ -50,8 +51,7 @@ pub(super) async fn created_key(context: &PageContext<'_>) -> Result<Option<type
 }
 
 /// Returns the key that an earlier form has created, or creates it. Must be called in the turn of the user.
-async fn find_or_create_key(gateway: &Gateway, actor: &Actor, own: &ListKeysQuery) -> Result<types::Key, Error> {
-    let console = gateway.console();
+async fn find_or_create_key(console: &Console, actor: &Actor, own: &ListKeysQuery) -> Result<types::Key, Error> {
     let keys = console.list_keys(actor, own).await?.data;
     if let Some(key) = keys.into_iter().find(|key| key.name == KEY_NAME) {
         return Ok(key);

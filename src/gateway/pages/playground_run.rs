@@ -147,7 +147,7 @@ pub(super) async fn send_image(
 ) -> Result<PageResponse, PageError> {
     let index: usize = index.parse().map_err(|_| PageError::NotFound)?;
     let (_, run) = find_run(context, key, nonce).await?;
-    let image = flow::open_image(context.gateway, run.ok_or(PageError::NotFound)?, index).await;
+    let image = flow::open_image(&context.gateway.images.cutoff, run.ok_or(PageError::NotFound)?, index).await;
     Ok(image_response(image.ok_or(PageError::NotFound)?, index))
 }
 
@@ -174,7 +174,7 @@ async fn find_run(
         Error::InvalidKey => PageError::NotFound,
         error => error.into(),
     })?;
-    let run = flow::find_image_run(context.gateway, &caller, nonce).await?;
+    let run = flow::find_image_run(&context.gateway.images.replay, &caller, nonce).await?;
     Ok((key.id, run))
 }
 
@@ -185,31 +185,31 @@ async fn begin(
     nonce: String,
     mut form: EditForm,
 ) -> Result<GatewayAnswer, Error> {
-    let gateway = context.gateway;
+    let services = &context.gateway.images;
     let caller = playground::own_caller(context, key).await?;
     playground::drop_png_compression(&mut form.fields);
     // The API has no events for several images; the script then reads one JSON answer.
     let is_single = form.fields.get("n").and_then(Value::as_u64).is_none_or(|n| n == 1);
     if context.request.wants_events && is_single {
         let model = form.fields.get("model").and_then(Value::as_str);
-        let max = gateway.image_models().all().find(|known| Some(known.id.as_str()) == model);
+        let max = services.settings.image_models.all().find(|known| Some(known.id.as_str()) == model);
         form.fields.insert("stream".to_owned(), true.into());
         let count = max.map_or(PARTIAL_IMAGES, |model| model.max_partial_images.min(PARTIAL_IMAGES));
         form.fields.insert("partial_images".to_owned(), count.into());
     }
-    gateway.keys().note_request(&caller);
+    services.keys.note_request(&caller);
     let options = RequestOptions::with_idempotency_key(&context.request.request_id, nonce, &context.request.admission);
     // A page without a script, and one that is loaded again, show the images of the stored answer.
     let mut options = options.with_stored_answer();
     if !context.request.wants_events {
-        options = options.with_preferred_wait(WAIT_MAX.min(gateway.answer_deadline()));
+        options = options.with_preferred_wait(WAIT_MAX.min(services.settings.config.answer_deadline));
     }
     if form.images.is_empty() {
         let body = Value::Object(form.fields).to_string();
         let body = CountedJson::new(options.admission(), &body).map_err(|error| json_text_error(&error))?;
-        Ok(Box::pin(flow::create_image(gateway, caller, options, &body)).await?.answer)
+        Ok(Box::pin(flow::create_image(services, caller, options, &body)).await?.answer)
     } else {
-        Ok(Box::pin(flow::edit_image(gateway, caller, options, form)).await?.answer)
+        Ok(Box::pin(flow::edit_image(services, caller, options, form)).await?.answer)
     }
 }
 

@@ -142,7 +142,7 @@ impl PageContext<'_> {
     ///
     /// Returns an error if the store cannot be read.
     pub(super) async fn own_identity(&self) -> Result<Option<IdentityRow>, PageError> {
-        let (Some(provider), Some(user)) = (self.gateway.oidc(), self.own_user_id()) else { return Ok(None) };
+        let (Some(provider), Some(user)) = (&self.gateway.settings().oidc, self.own_user_id()) else { return Ok(None) };
         let identity = self.people().identity_of(&user).await?;
         Ok(identity.filter(|identity| identity.issuer == provider.config().issuer))
     }

@@ -44,7 +44,7 @@ struct CodePage {
 }
 
 fn provider<'a>(context: &PageContext<'a>) -> Result<&'a OidcProvider, PageError> {
-    context.gateway.oidc().map(AsRef::as_ref).ok_or(PageError::NotFound)
+    context.gateway.settings().oidc.as_deref().ok_or(PageError::NotFound)
 }
 
 /// Sends the browser to the provider, to sign in.

@@ -33,10 +33,12 @@ pub(super) async fn of_record(context: &PageContext<'_>, record: &types::Record)
         return Ok(StoredImages::default());
     }
     let id = RequestId::from(record.request_id.as_str());
-    let Some(run) = flow::find_image_run_by_id(context.gateway, &id).await? else { return Ok(StoredImages::default()) };
+    let Some(run) = flow::find_image_run_by_id(&context.gateway.images.replay, &id).await? else {
+        return Ok(StoredImages::default());
+    };
     let is_running = run.is_running || record.state == types::RecordState::Running;
     // The answer may have no image, or its file may be lost.
-    let has_images = flow::open_image(context.gateway, run, 0).await.is_some();
+    let has_images = flow::open_image(&context.gateway.images.cutoff, run, 0).await.is_some();
     let count = if has_images { record.delivered.len() } else { 0 };
     let paths = (0..count).map(|index| format!("/records/{id}/images/{index}")).collect();
     Ok(StoredImages { paths, is_running })
@@ -52,9 +54,9 @@ pub(super) async fn send_record_image(
     if context.own_user_id().is_none_or(|user| user.as_str() != record.user) {
         return Err(PageError::NotFound);
     }
-    let run = flow::find_image_run_by_id(context.gateway, &record.request_id.as_str().into()).await?;
+    let run = flow::find_image_run_by_id(&context.gateway.images.replay, &record.request_id.as_str().into()).await?;
     let index: usize = index.parse().map_err(|_| PageError::NotFound)?;
-    let image = flow::open_image(context.gateway, run.ok_or(PageError::NotFound)?, index).await;
+    let image = flow::open_image(&context.gateway.images.cutoff, run.ok_or(PageError::NotFound)?, index).await;
     Ok(image_response(image.ok_or(PageError::NotFound)?, index))
 }
 
@@ -63,7 +65,7 @@ pub(super) async fn recent_records(context: &PageContext<'_>) -> Result<Vec<type
     let Some(user) = context.own_user_id() else { return Ok(Vec::new()) };
     let since = Timestamp::now() - RUN_WINDOW;
     let mut records = Vec::new();
-    for id in flow::list_image_runs(context.gateway, &user, since, RECENT_MAX).await? {
+    for id in flow::list_image_runs(&context.gateway.images.replay, &user, since, RECENT_MAX).await? {
         match context.console().retrieve_record(context.actor()?, id.as_str()).await {
             Ok(record) => records.push(record),
             // It was removed meanwhile.

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use super::answer_reader::AnswerReaderError;
 use super::*;
 use crate::error::{Error, UpstreamFault};
+use crate::gateway::group_policies::GroupPolicies;
 use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::ledger::Ledger;
 use crate::gateway::rules::{self, Job};
@@ -89,7 +90,11 @@ impl ReplayFixture {
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
             let secret = keys.create_for_test(name, name, "default").await.secret;
-            callers.push(keys.authenticate(Some(format!("Bearer {}", secret.expose()).as_bytes())).await.unwrap());
+            callers.push(
+                keys.authenticate(Some(format!("Bearer {}", secret.expose()).as_bytes()), &GroupPolicies::for_test())
+                    .await
+                    .unwrap(),
+            );
         }
         let [ada, bob] = <[Caller; 2]>::try_from(callers).unwrap();
         let settings = config::ReplayConfig {

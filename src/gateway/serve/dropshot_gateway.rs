@@ -77,8 +77,9 @@ impl DropshotGateway {
     pub async fn stop(self) {
         tokio::join!(self.public.stop(STOP_TIMEOUT), self.admin.stop(STOP_TIMEOUT));
         self.group_refresh.abort();
-        self.current.get().ledger().drain().await;
-        self.current.get().stop_tasks().await;
+        let gateway = self.current.get();
+        gateway.images.ledger.drain().await;
+        gateway.lifecycle.stop_tasks(&gateway.images).await;
         self.store.close().await;
         drop(self.lock);
     }

@@ -58,7 +58,7 @@ impl ConfigReloader {
 
     /// Returns the configuration in force, with the groups of the store.
     pub(super) fn current_config(&self) -> Arc<Config> {
-        Arc::clone(self.current.get().config())
+        Arc::clone(&self.current.get().settings().config)
     }
 
     /// Refreshes the groups of the store, and sends each request true if the groups are in force.
@@ -150,8 +150,8 @@ impl ConfigReloader {
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         self.store.mark_others_absent(&in_file, Timestamp::now()).await?;
         // Nothing below can fail: settings that cannot be used have changed nothing.
-        current.accounts().configure(&self.config.accounts, &config.accounts).await;
-        current.people().set_file_groups(config.file_groups());
+        current.images.accounts.configure(&self.config.accounts, &config.accounts).await;
+        current.people.set_file_groups(config.file_groups());
         self.current.replace(next);
         (self.config, self.groups) = (config, Some(groups));
         Ok(difference)

@@ -8,7 +8,6 @@
 //! **Invariant:** no step takes longer than its time limit, and each further signal ends the current step at once.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -63,12 +62,13 @@ pub(super) async fn run_final_work(
 /// given, and returns true if all of them have ended. Returns when all work has ended, when the time limits have
 /// passed, or when a further signal arrives after the cutoff.
 pub(super) async fn drain_and_stop(
-    gateway: &Arc<Gateway>,
+    gateway: &Gateway,
     close_server: impl AsyncFnOnce(Duration) -> bool,
     signals: &mut SignalListeners,
     config: &Config,
 ) {
-    gateway.shutdown_requested().cancel();
+    let services = &gateway.images;
+    gateway.lifecycle.shutdown_requested.cancel();
     tracing::info!(
         delay = ?config.shutdown_delay,
         drain_timeout = ?config.drain_timeout,
@@ -78,29 +78,29 @@ pub(super) async fn drain_and_stop(
         // A second signal ends the delay early; the drain then has its own timeout.
         let _ = timeout(config.shutdown_delay, signals.stop_requested()).await;
     }
-    gateway.accounts().stop();
+    services.accounts.stop();
     let connection_time_limit = config.drain_timeout + CUTOFF_TIMEOUT;
     let mut all_ended = pin!(async {
         if !close_server(connection_time_limit).await {
             tracing::warn!("some connections did not finish in time");
         }
         // The upstream answers of jobs whose callers have left are still read to their end.
-        tokio::join!(gateway.ledger().drain(), gateway.replay().drain(), gateway.accounts().finish());
+        tokio::join!(services.ledger.drain(), services.replay.drain(), services.accounts.finish());
     });
     let time_limit = tokio::select! {
         () = &mut all_ended => return,
         () = sleep(config.drain_timeout) => CUTOFF_TIMEOUT,
         () = signals.stop_requested() => SHORT_SHUTDOWN_TIMEOUT,
     };
-    tracing::warn!(unsettled = gateway.ledger().unsettled_records(), "cutting off the requests that are still running");
-    gateway.cutoff().cancel();
+    tracing::warn!(unsettled = services.ledger.unsettled_records(), "cutting off the requests that are still running");
+    services.cutoff.cancel();
     let settled = tokio::select! {
         settled = timeout(time_limit, all_ended) => settled.is_ok(),
         () = signals.stop_requested() => false,
     };
     if !settled {
         tracing::warn!(
-            unsettled = gateway.ledger().unsettled_records(),
+            unsettled = services.ledger.unsettled_records(),
             "some jobs did not finish in time; the next start records them as interrupted"
         );
     }

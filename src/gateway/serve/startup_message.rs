@@ -23,9 +23,9 @@ pub(super) struct StartupMessage {
 
 impl StartupMessage {
     pub(super) async fn prepare(config: &Config, gateway: &Gateway) -> Result<Self, ServeError> {
-        let first_key = create_first_key(config, gateway.keys()).await?;
+        let first_key = create_first_key(config, &gateway.images.keys).await?;
         // The link is made even if accounts are configured: it costs nothing, works once, and expires.
-        Ok(Self { first_key, setup_link: gateway.people().create_setup_link().await? })
+        Ok(Self { first_key, setup_link: gateway.people.create_setup_link().await? })
     }
 
     pub(super) fn text(&self, config: &Config, local_address: SocketAddr) -> String {

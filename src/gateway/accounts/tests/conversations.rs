@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::gateway::config::{DialectSet, StoredContextPolicy};
+use crate::gateway::group_policies::GroupPolicies;
 use crate::gateway::keys::{ApiKeys, NewKey, Pepper};
 use crate::gateway::rules::{ResponseJob, check_response};
 use crate::gateway::store::testing::{finished_record, new_postgres_store, running_record};
@@ -94,7 +95,9 @@ async fn caller_of(store: &Arc<dyn Store>, user: &str) -> Caller {
         max_keys: None,
     };
     let key = keys.create(&audit, new_key).await.unwrap();
-    keys.authenticate(Some(format!("Bearer {}", key.secret.expose()).as_bytes())).await.unwrap()
+    keys.authenticate(Some(format!("Bearer {}", key.secret.expose()).as_bytes()), &GroupPolicies::for_test())
+        .await
+        .unwrap()
 }
 
 fn response_job() -> ResponseJob {

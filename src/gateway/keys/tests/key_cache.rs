@@ -176,10 +176,11 @@ async fn a_request_dropped_during_its_refresh_does_not_block_others() {
     let created = fixture.create().await;
     let keys = ApiKeys::new(&(Arc::clone(&fixture.sqlite) as _), Pepper::new(fixture.sqlite.pepper_key()));
     let header = header(&created);
-    let mut dropped = Box::pin(keys.authenticate(Some(header.as_bytes())));
+    let policies = GroupPolicies::for_test();
+    let mut dropped = Box::pin(keys.authenticate(Some(header.as_bytes()), &policies));
     assert!(poll_once(dropped.as_mut()).await.is_none());
     drop(dropped);
-    assert!(keys.authenticate(Some(header.as_bytes())).await.is_ok());
+    assert!(keys.authenticate(Some(header.as_bytes()), &policies).await.is_ok());
 }
 
 async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {

@@ -38,7 +38,10 @@ async fn requests_with_unknown_keys_share_one_count() {
     for number in 0..200 {
         assert!(fixture.is_invalid(&format!("Bearer sk-img-{number}")).await);
     }
-    assert!(matches!(fixture.keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
+    assert!(matches!(
+        fixture.keys.authenticate(None, &GroupPolicies::for_test()).await,
+        Err(AuthenticationError::Invalid)
+    ));
     assert!(
         fixture
             .is_invalid(&format!("Bearer {}", BearerSecret::generate(BearerSecretKind::Key).unwrap().expose()))
@@ -65,7 +68,7 @@ async fn counts_that_could_not_be_stored_are_written_later() {
 async fn a_stop_during_a_write_loses_no_count() {
     let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
     let keys = Arc::new(keys);
-    assert!(matches!(keys.authenticate(None).await, Err(AuthenticationError::Invalid)));
+    assert!(matches!(keys.authenticate(None, &GroupPolicies::for_test()).await, Err(AuthenticationError::Invalid)));
     store.write_permits.forget_permits(usize::MAX >> 4);
     keys.spawn_refresh_task();
     while keys.refusals.len() > 0 {

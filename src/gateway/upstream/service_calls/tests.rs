@@ -18,7 +18,7 @@ async fn listen() -> (TcpListener, String) {
 
 fn upstream() -> UpstreamClient {
     let budgets = RequestBudgets::default_for_test();
-    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), budgets, false).unwrap()
+    UpstreamClient::new(Duration::from_secs(5), AddressPolicy::default(), budgets).unwrap()
 }
 
 fn service(base: &str, timeout: Duration) -> ModerationConfig {

@@ -7,7 +7,8 @@ use crate::gateway::config::ConfigSecret;
 use crate::gateway::keys::{self, BearerSecretKind};
 
 /// The SHA-256 hash of the admin token. The token is long and random, so a fast hash suffices.
-pub(super) struct ConfigAdminToken([u8; 32]);
+#[derive(Clone)]
+pub(crate) struct ConfigAdminToken([u8; 32]);
 
 /// The error for an admin token that has the form of an API key or of a user's admin token, and could be mistaken for
 /// it.
@@ -21,7 +22,12 @@ pub(crate) struct AdminTokenError {
 // === impl ConfigAdminToken ===
 
 impl ConfigAdminToken {
-    pub(super) fn new(secret: &ConfigSecret) -> Result<Self, AdminTokenError> {
+    /// Takes the token of the settings.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has the form of a key or of a user's admin token.
+    pub(crate) fn new(secret: &ConfigSecret) -> Result<Self, AdminTokenError> {
         for (kind, form) in
             [(BearerSecretKind::Key, "a caller's key"), (BearerSecretKind::AdminToken, "a user's admin token")]
         {
@@ -33,7 +39,7 @@ impl ConfigAdminToken {
     }
 
     /// Returns true if the presented text is the token. The time of the check does not depend on which byte differs.
-    pub(super) fn matches(&self, presented: &[u8]) -> bool {
+    pub(crate) fn matches(&self, presented: &[u8]) -> bool {
         verify_slices_are_equal(&self.0, &sha256(presented)).is_ok()
     }
 }
