@@ -216,72 +216,29 @@ fn a_kill_in_between_never_pays_twice(client: Client) {
     }
 }
 
+/// One test for each client, because only one client runs at a time: a test that waits for its turn takes a thread of the
+/// test program.
+#[track_caller]
+fn each_failure_is_paid_once(client: Client) {
+    a_refusal_costs_one_attempt(client);
+    an_ambiguous_failure_costs_one_attempt(client);
+    a_timeout_and_the_clients_own_retry_are_paid_once(client);
+    a_repeated_key_is_paid_once(client);
+}
+
 #[test]
-fn a_kill_in_between_never_pays_twice_with_the_newest_python_release() {
+fn each_failure_is_paid_once_with_the_newest_python_release() {
+    each_failure_is_paid_once(Client::PythonNewest);
     a_kill_in_between_never_pays_twice(Client::PythonNewest);
 }
 
 #[test]
-fn a_kill_in_between_never_pays_twice_with_the_newest_node_release() {
+fn each_failure_is_paid_once_with_the_newest_2x_python_release() {
+    each_failure_is_paid_once(Client::Python2);
+}
+
+#[test]
+fn each_failure_is_paid_once_with_the_newest_node_release() {
+    each_failure_is_paid_once(Client::NodeNewest);
     a_kill_in_between_never_pays_twice(Client::NodeNewest);
-}
-
-#[test]
-fn a_refusal_costs_one_attempt_with_the_newest_python_release() {
-    a_refusal_costs_one_attempt(Client::PythonNewest);
-}
-
-#[test]
-fn a_refusal_costs_one_attempt_with_the_newest_2x_python_release() {
-    a_refusal_costs_one_attempt(Client::Python2);
-}
-
-#[test]
-fn a_refusal_costs_one_attempt_with_the_newest_node_release() {
-    a_refusal_costs_one_attempt(Client::NodeNewest);
-}
-
-#[test]
-fn an_ambiguous_failure_costs_one_attempt_with_the_newest_python_release() {
-    an_ambiguous_failure_costs_one_attempt(Client::PythonNewest);
-}
-
-#[test]
-fn an_ambiguous_failure_costs_one_attempt_with_the_newest_2x_python_release() {
-    an_ambiguous_failure_costs_one_attempt(Client::Python2);
-}
-
-#[test]
-fn an_ambiguous_failure_costs_one_attempt_with_the_newest_node_release() {
-    an_ambiguous_failure_costs_one_attempt(Client::NodeNewest);
-}
-
-#[test]
-fn a_timeout_and_the_own_retry_of_the_newest_python_release_are_paid_once() {
-    a_timeout_and_the_clients_own_retry_are_paid_once(Client::PythonNewest);
-}
-
-#[test]
-fn a_timeout_and_the_own_retry_of_the_newest_2x_python_release_are_paid_once() {
-    a_timeout_and_the_clients_own_retry_are_paid_once(Client::Python2);
-}
-
-#[test]
-fn a_timeout_and_the_own_retry_of_the_newest_node_release_are_paid_once() {
-    a_timeout_and_the_clients_own_retry_are_paid_once(Client::NodeNewest);
-}
-
-#[test]
-fn a_repeated_key_is_paid_once_with_the_newest_python_release() {
-    a_repeated_key_is_paid_once(Client::PythonNewest);
-}
-
-#[test]
-fn a_repeated_key_is_paid_once_with_the_newest_2x_python_release() {
-    a_repeated_key_is_paid_once(Client::Python2);
-}
-
-#[test]
-fn a_repeated_key_is_paid_once_with_the_newest_node_release() {
-    a_repeated_key_is_paid_once(Client::NodeNewest);
 }

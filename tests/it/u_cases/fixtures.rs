@@ -79,17 +79,6 @@ impl SharedGateway {
     pub(super) fn gateway(&self) -> MutexGuard<'_, Gateway> {
         self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// The records of a fixture, oldest first. They are read through the API: each command that prints records is a
-    /// process, and hundreds of them would disturb the measurement.
-    #[track_caller]
-    pub(super) fn records(&self, fixture: &CaseFixture) -> Vec<Value> {
-        let path = format!("/admin/v1/records?limit={MAX_RECORDS}&key={}", fixture.key_id);
-        let page = Call::get(&path).key(ADMIN_TOKEN).send(fixture.address).ok_json();
-        assert_eq!(page["has_more"], false, "more than {MAX_RECORDS} records");
-        let newest_first = page["data"].as_array().expect("records").iter().rev();
-        newest_first.filter(|record| record["end_user"] != WARM_UP).cloned().collect()
-    }
 }
 
 // === impl CaseFixture ===
@@ -130,6 +119,17 @@ impl CaseFixture {
             )
             .expect("writing to a string");
         }
+    }
+
+    /// Its records, oldest first. They are read through the API: each command that prints records is a
+    /// process, and hundreds of them would disturb the measurement.
+    #[track_caller]
+    pub(super) fn records(&self) -> Vec<Value> {
+        let path = format!("/admin/v1/records?limit={MAX_RECORDS}&key={}", self.key_id);
+        let page = Call::get(&path).key(ADMIN_TOKEN).send(self.address).ok_json();
+        assert_eq!(page["has_more"], false, "more than {MAX_RECORDS} records");
+        let newest_first = page["data"].as_array().expect("records").iter().rev();
+        newest_first.filter(|record| record["end_user"] != WARM_UP).cloned().collect()
     }
 
     /// The name of an account.
