@@ -7,16 +7,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::facts::words;
-use crate::served::{ERROR_RANGES, Exception, unexplained_differences};
 use crate::values::{admin_values, check_admin};
 use crate::{admin_document, assert_mentions, assert_no_difference, document, folder, root};
-
-/// The parts of the document that the served description lacks.
-const EXCEPTIONS: [Exception; 1] = [ERROR_RANGES];
-
-fn served() -> Value {
-    imagate::served_admin_description().expect("the trait describes itself")
-}
 
 /// The words of an enumeration.
 fn listed(document: &Value, component: &str) -> BTreeSet<String> {
@@ -61,21 +53,6 @@ fn error_differences(admin: &Value, public: &Value) -> Vec<String> {
         }
     }
     lines
-}
-
-#[test]
-fn the_gateway_serves_operators_what_their_document_says() {
-    assert_no_difference(&unexplained_differences(admin_document(), &served(), &EXCEPTIONS));
-}
-
-#[test]
-fn a_changed_operation_for_operators_is_reported() {
-    let mut changed = admin_document();
-    changed["paths"]["/admin/v1/accounts/{name}"]["patch"]["operationId"] = json!("change_account");
-    changed["paths"]["/admin/v1/keys"]["get"]["parameters"][0]["name"] = json!("after");
-    let found = unexplained_differences(changed, &served(), &EXCEPTIONS);
-    assert_mentions(&found, "PATCH /admin/v1/accounts/{name} › operationId");
-    assert_mentions(&found, "GET /admin/v1/keys › parameters[0] › name: document=\"after\" code=\"before\"");
 }
 
 #[test]

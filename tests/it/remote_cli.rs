@@ -1,4 +1,4 @@
-//! The management commands on a gateway that is managed through its admin API: the same output as on its store, profiles,
+//! The management commands on a gateway that is managed through its admin API: output as on its store, profiles,
 //! and failures that say what to do and show no token. `login` tests its prompt at a terminal.
 
 #[cfg(unix)]
@@ -71,50 +71,25 @@ fn assert_same(gateway: &Gateway, desk: &AdminMachine, args: &[&str]) {
     assert_eq!(local.ok_stdout(), remote.ok_stdout(), "{args:?}");
 }
 
+/// A command is written once, so only what the two ways have of their own is compared: one request, one with a filter,
+/// one that combines two answers, and one that prints as it reads.
 #[test]
-fn every_list_is_the_same_as_on_the_store() {
+fn a_list_is_the_same_as_on_the_store() {
     let (_upstream, gateway) = open();
     let desk = AdminMachine::new();
-    for args in [
-        &["user", "invite", "kim", "--limit", "budget_usd=5", "--limit", "images_per_day=7"][..],
-        &["group", "create", "team"],
-        &["key", "create", "--name", "laptop", "--user", "kim", "--expires", "30d", "--limit", "images_per_day=5"],
-        &["token", "create", "--name", "deploy", "--user", "kim"],
-        &["price", "set", "drawn-1", "--from", "2026-01-01", "--per-image", "2", "--text-input", "0.25"],
-    ] {
-        gateway.run_command(args).ok_stdout();
-    }
     gateway.generate(json!({}));
     gateway.generate(json!({"size": "1536x1024", "quality": "low"}));
     gateway.final_records(2);
     for args in [
         &["key", "list"][..],
-        &["user", "list"],
-        &["token", "list"],
-        &["group", "list"],
-        &["group", "show", "team"],
-        &["account", "list"],
-        &["price", "list"],
-        &["alerts", "list"],
-        &["audit"],
         &["audit", "--action", "key", "--actor", "command line"],
-        &["usage"],
-        &["usage", "--cost"],
         &["usage", "--quality", "low", "--since", "1d"],
-        &["usage", "--unsuccessful"],
-        &["usage", "--by", "day"],
         &["usage", "--by", "key", "--cost"],
-        &["usage", "--by", "model", "--cost"],
-        &["usage", "--by", "size"],
-        &["usage", "--by", "hour", "--since", "1d"],
     ] {
         assert_same(&gateway, &desk, args);
     }
-    for by in [&[][..], &["--by", "day"], &["--by", "key"], &["--by", "model"]] {
-        let args = [&["usage", "--csv"], by].concat();
-        let (local, remote) = (gateway.run_command(&args), desk.run(&url(&gateway), TOKEN, &args));
-        assert_eq!(local.ok_stdout(), remote.ok_stdout());
-    }
+    let csv = &["usage", "--csv"];
+    assert_eq!(gateway.run_command(csv).ok_stdout(), desk.run(&url(&gateway), TOKEN, csv).ok_stdout());
 }
 
 /// The time of the last use is stored a moment after the use.

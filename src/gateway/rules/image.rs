@@ -279,62 +279,21 @@ mod tests {
         check_generation(body.as_bytes(), Utc::now()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
     }
 
+    /// `tests/cases/images.json` has the values that are refused; it cannot see the reason.
     #[test]
-    fn every_field_at_its_limits_is_accepted() {
-        check_accepted(json!({}));
-        check_accepted(
-            json!({"n": 10, "size": "3840x2160", "quality": "high", "output_format": "webp", "output_compression": 0, "background": "opaque", "moderation": "low", "user": "u"}),
-        );
-        check_accepted(json!({"n": 1.0, "output_compression": 1e2, "stream": true, "partial_images": 3}));
-        check_accepted(json!({"response_format": "b64_json", "input_fidelity": null, "safety_identifier": "s"}));
-        check_accepted(
-            json!({"n": null, "size": null, "quality": null, "stream": null, "partial_images": null, "user": null}),
-        );
-    }
-
-    #[test]
-    fn a_rejection_names_the_field_beyond_its_limits() {
+    fn a_rejection_has_a_reason() {
         check_refused(json!({"n": 0}), "n", RejectionReason::IntegerBelowMin);
         check_refused(json!({"n": 11}), "n", RejectionReason::IntegerAboveMax);
-        check_refused(json!({"n": "2"}), "n", RejectionReason::InvalidType);
-        check_refused(json!({"n": 2.5}), "n", RejectionReason::InvalidType);
-        check_refused(json!({"n": true}), "n", RejectionReason::InvalidType);
         check_refused(json!({"n": 1e300}), "n", RejectionReason::IntegerAboveMax);
+        check_refused(json!({"n": 2.5}), "n", RejectionReason::InvalidType);
         check_refused(json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
-        check_refused(json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
+        check_refused(json!({"stream": true, "n": 2}), "n", RejectionReason::InvalidValue);
         check_refused(json!({"prompt": " \n"}), "prompt", RejectionReason::StringBelowMin);
         check_refused(json!({"prompt": "x".repeat(32_001)}), "prompt", RejectionReason::StringAboveMax);
         check_refused(json!({"model": null}), "model", RejectionReason::MissingParameter);
-        check_refused(json!({"model": "dall-e-3"}), "model", RejectionReason::InvalidValue);
         check_refused(json!({"style": "vivid"}), "style", RejectionReason::UnknownParameter);
-        check_refused(json!({"response_format": "url"}), "response_format", RejectionReason::InvalidValue);
-        check_refused(json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
-        check_refused(json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
-    }
-
-    #[test]
-    fn a_rejection_names_the_incompatible_field() {
-        check_refused(json!({"stream": true, "n": 2}), "n", RejectionReason::InvalidValue);
-        check_refused(json!({"partial_images": 1}), "partial_images", RejectionReason::InvalidValue);
-        check_refused(json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
-        check_refused(
-            json!({"output_compression": 99, "output_format": "png"}),
-            "output_compression",
-            RejectionReason::InvalidValue,
-        );
-    }
-
-    #[test]
-    fn a_missing_prompt_and_a_body_without_an_object_are_refused() {
-        let rejection = check_generation(br#"{"model":"gpt-image-2"}"#, Utc::now()).expect_err("no prompt");
-        assert_eq!(
-            (rejection.param.as_deref(), rejection.reason),
-            (Some("prompt"), Some(RejectionReason::MissingParameter))
-        );
-        for body in ["", "[]", "1", "{", "{\"model\":\"gpt-image-2\",\"prompt\":\"\\ud800\"}", "null"] {
-            let rejection = check_generation(body.as_bytes(), Utc::now()).expect_err(body);
-            assert_eq!((rejection.param, rejection.reason), (None, Some(RejectionReason::InvalidJson)), "{body}");
-        }
+        let rejection = check_generation(b"[]", Utc::now()).expect_err("no object");
+        assert_eq!((rejection.param, rejection.reason), (None, Some(RejectionReason::InvalidJson)));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A mail server that follows a script: it wants a sign-in, and can refuse the first messages.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::kit::eventually;
+use crate::kit::{LoopbackPort, eventually};
 
 const USER: &str = "imagate";
 pub(super) const PASSWORD: &str = "canary-of-the-mail-server";
@@ -19,26 +19,18 @@ struct MailServerState {
     signed_in: bool,
 }
 
-/// The server. Its thread ends with the test.
+/// The server. Dropping it closes the port.
 pub(super) struct MailServer {
-    address: SocketAddr,
+    port: LoopbackPort,
     mailbox: Arc<Mutex<MailServerState>>,
 }
 
 impl MailServer {
     /// Refuses this number of messages for now, and accepts all others.
     pub(super) fn start(refuses: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
         let mailbox = Arc::<Mutex<MailServerState>>::default();
         let received = Arc::clone(&mailbox);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A connection that breaks off is no message.
-                let _ = serve(stream, refuses, &received);
-            }
-        });
-        Self { address, mailbox }
+        Self { port: LoopbackPort::serve(move |stream| serve(stream, refuses, &received)), mailbox }
     }
 
     pub(super) fn settings(&self) -> String {
@@ -46,7 +38,7 @@ impl MailServer {
             "[alerts.email]\nhost = \"127.0.0.1\"\nport = {}\ntls = \"none\"\nuser = \"{USER}\"\n\
              password = {{ env = \"IT_SMTP\" }}\nfrom = \"imagate <imagate@example.com>\"\n\
              to = [\"ops@example.com\", \"two@example.com\"]\n",
-            self.address.port()
+            self.port.address().port()
         )
     }
 

@@ -12,8 +12,9 @@ use crate::kit::{Call, Gateway, image_specimen, request};
 
 /// The sizes of the bodies in bytes.
 const SIZES: [usize; 5] = [12, 50_000, 300_000, 3_000_000, 20_000_000];
-/// The refusals of each case in the ordinary run; `EARLY_ANSWERS_COUNT` sets another number.
-const COUNT: usize = 10;
+/// The refusals of each case in the ordinary run, half of them over a connection of their own; `EARLY_ANSWERS_COUNT`
+/// sets another number.
+const COUNT: usize = 4;
 const PYTHON_CLIENTS: [&str; 5] = ["urllib", "requests", "httpx", "aiohttp", "openai-python"];
 const NODE_CLIENTS: [&str; 3] = ["node-fetch", "node-http", "openai-node"];
 

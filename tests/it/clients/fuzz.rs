@@ -11,7 +11,7 @@ const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 
 /// The default number of requests for each operation, and the default limit in seconds. `IMAGATE_FUZZ_EXAMPLES` and
 /// `IMAGATE_FUZZ_SECONDS` change them.
-const EXAMPLES: &str = "60";
+const EXAMPLES: &str = "20";
 const SECONDS: &str = "45";
 
 /// Fuzzes the operations of a document, with this key. The command `words` prints the document.

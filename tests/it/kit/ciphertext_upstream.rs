@@ -3,16 +3,17 @@
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
+use super::LoopbackPort;
 use super::http::{find_header, read_headers, read_line};
 
 /// The server. Dropping it closes the port.
 pub(crate) struct CiphertextUpstream {
-    address: SocketAddr,
+    port: LoopbackPort,
     state: Arc<Mutex<State>>,
 }
 
@@ -24,7 +25,6 @@ struct State {
     /// The number of answers, which every id carries.
     answers: usize,
     omits_codes: bool,
-    closed: bool,
 }
 
 /// The reason why an account does not work.
@@ -40,22 +40,13 @@ pub(crate) enum AccountFault {
 
 impl CiphertextUpstream {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
         let state = Arc::<Mutex<State>>::default();
         let serving = Arc::clone(&state);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten().take_while(|_| !lock(&serving).closed) {
-                let serving = Arc::clone(&serving);
-                // An I/O error means that the peer has closed the connection, so it is ignored.
-                std::thread::spawn(move || drop(serve(stream, &serving)));
-            }
-        });
-        Self { address, state }
+        Self { port: LoopbackPort::serve(move |stream| serve(stream, &serving)), state }
     }
 
     pub(crate) fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        self.port.base_url()
     }
 
     /// From now on, the account has this fault, or none.
@@ -80,14 +71,6 @@ impl CiphertextUpstream {
     /// Encrypted content that this account can read.
     pub(crate) fn ciphertext_of(account: &str, number: usize) -> String {
         format!("gAAAAAB{account}={number:016x}")
-    }
-}
-
-impl Drop for CiphertextUpstream {
-    fn drop(&mut self) {
-        lock(&self.state).closed = true;
-        // Wakes the accepting thread, which then ends and closes the port.
-        drop(TcpStream::connect(self.address));
     }
 }
 

@@ -1,48 +1,27 @@
 //! A web site of another origin, on another port of this machine: for tests of what the pages of an attacker can do.
 
 use std::io::{BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::TcpStream;
 
+use super::LoopbackPort;
 use super::http::{read_headers, read_line};
 
 /// The header lines and the body of a page.
 pub(crate) type SitePage = (&'static str, String);
 
 /// The site. Dropping it closes the port.
-pub(crate) struct ForeignSite {
-    address: SocketAddr,
-    closed: Arc<AtomicBool>,
-}
+pub(crate) struct ForeignSite(LoopbackPort);
 
 // === impl ForeignSite ===
 
 impl ForeignSite {
     /// Serves the page that `find` returns for a path; every other path is a 404.
-    pub(crate) fn start(find: impl Fn(&str) -> Option<SitePage> + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let closed = Arc::<AtomicBool>::default();
-        let ending = Arc::clone(&closed);
-        std::thread::spawn(move || {
-            let mut streams = listener.incoming().flatten().take_while(|_| !ending.load(Ordering::SeqCst));
-            // A browser that hangs up in the middle wants nothing more.
-            streams.by_ref().for_each(|stream| drop(answer(stream, &find)));
-        });
-        Self { address, closed }
+    pub(crate) fn start(find: impl Fn(&str) -> Option<SitePage> + Send + Sync + 'static) -> Self {
+        Self(LoopbackPort::serve(move |stream| answer(stream, &find)))
     }
 
     pub(crate) fn origin(&self) -> String {
-        format!("http://{}", self.address)
-    }
-}
-
-impl Drop for ForeignSite {
-    fn drop(&mut self) {
-        self.closed.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which then ends and closes the port.
-        drop(TcpStream::connect(self.address));
+        format!("http://{}", self.0.address())
     }
 }
 

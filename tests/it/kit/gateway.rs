@@ -1,4 +1,7 @@
 //! The gateway under test: the real program in a directory of its own, with a key, killed when the test is over.
+//!
+//! It is a process for every test. A task on a runtime of the test program was tried, and saves 40 milliseconds of CPU time
+//! for each gateway, a fiftieth of the run: not enough for a second way to start, kill and read a gateway.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

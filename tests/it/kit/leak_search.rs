@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 
 /// The channel of a piece of output, which says who can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(crate) enum OutputChannel {
 #[derive(Debug)]
 pub(crate) struct Canary {
     name: String,
-    needles: Vec<(&'static str, Vec<u8>)>,
+    /// Each spelling with its search, which is prepared once because every output is searched.
+    needles: Vec<(&'static str, Finder<'static>)>,
     allowed_channels: &'static [OutputChannel],
 }
 
@@ -87,6 +88,7 @@ impl Canary {
         }
         // Most secrets have the same spelling in both kinds of base64, and every output is searched for each needle.
         needles.dedup_by(|second, first| second.1 == first.1);
+        let needles = needles.into_iter().map(|(how, needle)| (how, Finder::new(&needle).into_owned())).collect();
         Self { name: name.to_owned(), needles, allowed_channels }
     }
 
@@ -95,13 +97,13 @@ impl Canary {
         if self.allowed_channels.contains(&channel) {
             return None;
         }
-        let hit = self.needles.iter().find_map(|(how, needle)| Some((how, memmem::find(bytes, needle)?)));
+        let hit = self.needles.iter().find_map(|(how, needle)| Some((how, needle.find(bytes)?)));
         hit.map(|(how, at)| format!("{} {how} in {channel:?}: {:?}", self.name, excerpt(bytes, at)))
     }
 
     /// The length of its longest spelling.
     pub(crate) fn longest(&self) -> usize {
-        self.needles.iter().map(|(_, needle)| needle.len()).max().unwrap_or_default()
+        self.needles.iter().map(|(_, needle)| needle.needle().len()).max().unwrap_or_default()
     }
 }
 

@@ -1,10 +1,9 @@
 //! A small server on loopback for what is not an image upstream: a function decides the answer to each request.
 
 use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{SocketAddr, TcpStream};
 
+use super::LoopbackPort;
 use super::http::{find_header, read_headers, read_line};
 
 /// A request to the server.
@@ -15,10 +14,7 @@ pub(crate) struct StubRequest {
 }
 
 /// The server. Dropping it closes the port.
-pub(crate) struct StubServer {
-    address: SocketAddr,
-    closed: Arc<AtomicBool>,
-}
+pub(crate) struct StubServer(LoopbackPort);
 
 // === impl StubRequest ===
 
@@ -43,40 +39,15 @@ impl StubRequest {
 impl StubServer {
     /// `answer` returns a status and JSON, or `None` to close the connection without an answer.
     pub(crate) fn start(answer: impl Fn(&StubRequest) -> Option<(u16, String)> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let closed = Arc::<AtomicBool>::default();
-        let ending = Arc::clone(&closed);
-        std::thread::spawn(move || accept(&listener, &ending, &Arc::new(answer)));
-        Self { address, closed }
+        Self(LoopbackPort::serve(move |stream| {
+            let mut reader = BufReader::new(stream);
+            while serve(&mut reader, &answer)? {}
+            Ok(())
+        }))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for StubServer {
-    fn drop(&mut self) {
-        self.closed.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which then ends and closes the port.
-        drop(TcpStream::connect(self.address));
-    }
-}
-
-fn accept<A>(listener: &TcpListener, ending: &AtomicBool, answer: &Arc<A>)
-where
-    A: Fn(&StubRequest) -> Option<(u16, String)> + Send + Sync + 'static,
-{
-    while let Ok((stream, _)) = listener.accept() {
-        if ending.load(Ordering::SeqCst) {
-            return;
-        }
-        let answer = Arc::clone(answer);
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(stream);
-            while serve(&mut reader, &*answer).unwrap_or(false) {}
-        });
+        self.0.address()
     }
 }
 

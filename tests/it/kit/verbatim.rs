@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::LoopbackPort;
 use super::http::{find_header, read_headers, read_line};
 
 /// The server. Dropping it closes the port.
 pub(crate) struct VerbatimUpstream {
-    address: SocketAddr,
+    port: LoopbackPort,
     shared: Arc<SharedState>,
 }
 
@@ -23,29 +24,19 @@ struct SharedState {
     /// The answers to the accounts with these bearer tokens, and the number of their requests.
     by_token: Mutex<HashMap<String, (VerbatimAnswer, usize)>>,
     attempts: AtomicUsize,
-    closed: AtomicBool,
 }
 
 // === impl VerbatimUpstream ===
 
 impl VerbatimUpstream {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
         let shared = Arc::<SharedState>::default();
         let serving = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten().take_while(|_| !serving.closed.load(Ordering::SeqCst)) {
-                let serving = Arc::clone(&serving);
-                // An I/O error means that the peer has closed the connection, so it is ignored.
-                std::thread::spawn(move || drop(serve(stream, &serving)));
-            }
-        });
-        Self { address, shared }
+        Self { port: LoopbackPort::serve(move |stream| serve(stream, &serving)), shared }
     }
 
     pub(crate) fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        self.port.base_url()
     }
 
     /// From now on this is the answer.
@@ -73,14 +64,6 @@ impl VerbatimUpstream {
     /// The number of POST requests.
     pub(crate) fn attempt_count(&self) -> usize {
         self.shared.attempts.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for VerbatimUpstream {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which then ends and closes the port.
-        drop(TcpStream::connect(self.address));
     }
 }
 

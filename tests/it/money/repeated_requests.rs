@@ -87,7 +87,8 @@ fn a_caller_who_leaves_within_the_body_gets_all_of_it_by_a_retry() {
         assert!(good(&answer).body.len() > 12_000_000);
         assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
         assert_eq!(upstream.attempt_count(), 1, "{at}");
-        // The answer was delivered once, so the next request is a new job.
+        // As in `what_an_orphan_has_made_survives_a_restart`, the caller has the answer a moment before that is noted.
+        gateway.wait_until_busy(0);
         good(&with(call, RETRY).send(gateway.address()));
         assert_eq!(upstream.attempt_count(), 2, "{at}");
     }
@@ -267,7 +268,8 @@ fn what_an_orphan_has_made_survives_a_restart() {
         let answer = with(&call, RETRY).send(gateway.address());
         assert_eq!(good(&answer).header("x-imagate-replayed"), Some("true"), "{at}");
         assert_eq!(upstream.attempt_count(), 1, "{at}");
-        // The answer was delivered once, so the next request is a new job.
+        // The answer was delivered once, so the next request is a new job. The caller has it a moment before that is noted.
+        gateway.wait_until_busy(0);
         good(&with(&call, RETRY).send(gateway.address()));
         assert_eq!(upstream.attempt_count(), 2, "{at}");
     }

@@ -1,56 +1,39 @@
 //! An upstream whose answer to each request is that of the row that its prompt names.
 
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::codings::gzip;
 use super::{OddAnswer, shapes};
-use crate::kit::image_file;
+use crate::kit::{LoopbackPort, image_file};
 
 /// The server. Dropping it closes the port.
 pub(super) struct OddUpstream {
-    address: SocketAddr,
+    port: LoopbackPort,
     shared: Arc<SharedState>,
 }
 
 struct SharedState {
     rows: Vec<OddAnswer>,
-    origin: String,
     /// The row of each call.
     calls: Mutex<Vec<String>>,
     /// The number of requests for images.
     fetched: AtomicUsize,
-    closed: AtomicBool,
 }
 
 // === impl OddUpstream ===
 
 impl OddUpstream {
     pub(super) fn start(rows: Vec<OddAnswer>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(SharedState {
-            rows,
-            calls: Mutex::default(),
-            fetched: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
-            origin: format!("http://{address}"),
-        });
+        let shared = Arc::new(SharedState { rows, calls: Mutex::default(), fetched: AtomicUsize::new(0) });
         let serving = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten().take_while(|_| !serving.closed.load(Ordering::SeqCst)) {
-                let serving = Arc::clone(&serving);
-                // An I/O error means that the peer has closed the connection, so it is ignored.
-                std::thread::spawn(move || drop(serve(stream, &serving)));
-            }
-        });
-        Self { address, shared }
+        Self { port: LoopbackPort::serve(move |stream| serve(stream, &serving)), shared }
     }
 
     pub(super) fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        self.port.base_url()
     }
 
     /// The number of requests for images.
@@ -62,14 +45,6 @@ impl OddUpstream {
     pub(super) fn calls_of(&self, row: &str) -> usize {
         let calls = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.iter().filter(|call| *call == row).count()
-    }
-}
-
-impl Drop for OddUpstream {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which then ends and closes the port.
-        drop(TcpStream::connect(self.address));
     }
 }
 
@@ -93,6 +68,7 @@ fn picture_answer(head: &str) -> Vec<u8> {
 
 /// Serves one request.
 fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
+    let origin = format!("http://{}", stream.local_addr()?);
     let mut reader = BufReader::new(stream);
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -123,7 +99,7 @@ fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
     shared.calls.lock().unwrap_or_else(PoisonError::into_inner).extend(named);
     let mut body = answer.body;
     if let Some(text) = str::from_utf8(&body).ok().filter(|text| text.contains("ORIGIN")) {
-        body = text.replace("ORIGIN", &shared.origin).into_bytes();
+        body = text.replace("ORIGIN", &origin).into_bytes();
     }
     let coding = answer.coding.map_or_else(String::new, |coding| format!("content-encoding: {coding}\r\n"));
     let head = format!(

@@ -2,9 +2,7 @@
 //! that no case affects the accounts of another.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,8 +20,10 @@ pub(super) const WARM_UP: &str = "warm-up";
 
 /// The start of the configuration: the token of the admin API, and the connect deadline.
 const CONFIG_START: &str = "admin_token = { env = \"IT_ADMIN\" }\n[deadlines]\nconnect = \"1s\"\n";
-/// The token with which the keys are created.
+/// The token with which the keys are created and the records are read.
 const ADMIN_TOKEN: &str = "u-cases-admin-token-0123456789abcdef";
+/// The most records that the API lists at once; no case has as many.
+const MAX_RECORDS: usize = 500;
 
 pub(super) struct SharedGateway {
     pub(super) gateway: Mutex<Gateway>,
@@ -31,14 +31,6 @@ pub(super) struct SharedGateway {
     /// The target of redirects, which the gateway must not follow.
     pub(super) target: FakeUpstream,
     _secrets: TempDir,
-    snapshot: Mutex<RecordsSnapshot>,
-}
-
-/// The records that the last command printed, and the time at which it started.
-#[derive(Default)]
-struct RecordsSnapshot {
-    started_at: Option<Instant>,
-    json_lines: Arc<String>,
 }
 
 /// The fixture of one case with one operation.
@@ -81,42 +73,11 @@ impl SharedGateway {
             let text = |pointer: &str| key.pointer(pointer).and_then(Value::as_str).expect("a text").to_owned();
             (fixture.secret, fixture.key_id, fixture.address) = (text("/secret"), text("/key/id"), gateway.address());
         }
-        Self {
-            gateway: Mutex::new(gateway),
-            fixtures,
-            target: FakeUpstream::start(),
-            _secrets: secrets,
-            snapshot: Mutex::default(),
-        }
+        Self { gateway: Mutex::new(gateway), fixtures, target: FakeUpstream::start(), _secrets: secrets }
     }
 
     pub(super) fn gateway(&self) -> MutexGuard<'_, Gateway> {
         self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The records of a fixture, oldest first.
-    pub(super) fn records(&self, fixture: &CaseFixture) -> Vec<Value> {
-        let all = self.all_records();
-        let own_lines = all.lines().filter(|line| line.contains(&fixture.key_id));
-        let records = own_lines.map(|line| serde_json::from_str(line).expect("a record per line"));
-        records.filter(|record: &Value| record["end_user"] != WARM_UP).collect()
-    }
-
-    /// All records, as JSON lines, read after this call began. Each read starts a process, and many at once would
-    /// disturb the measurement, so callers that wait together share one read.
-    fn all_records(&self) -> Arc<String> {
-        let called_at = Instant::now();
-        let mut look = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        if look.started_at.is_none_or(|begun| begun < called_at) {
-            let program = {
-                let gateway = self.gateway();
-                let file = self.fixtures[0].small_config(&gateway);
-                gateway.program().args(["usage", "--json", "--config"]).args([file])
-            };
-            look.started_at = Some(Instant::now());
-            look.json_lines = Arc::new(program.run().ok_stdout().to_owned());
-        }
-        Arc::clone(&look.json_lines)
     }
 }
 
@@ -160,12 +121,15 @@ impl CaseFixture {
         }
     }
 
-    /// Writes a configuration for commands: the same store, and only this group, so that commands start quickly.
-    fn small_config(&self, gateway: &Gateway) -> PathBuf {
-        let (file, data) = (gateway.home().join(&self.group), gateway.home().join("data"));
-        let text = format!("data_dir = \"{}\"\n[[groups]]\nname = \"{}\"\n", data.display(), self.group);
-        std::fs::write(&file, text).expect("a configuration");
-        file
+    /// Its records, oldest first. They are read through the API: each command that prints records is a
+    /// process, and hundreds of them would disturb the measurement.
+    #[track_caller]
+    pub(super) fn records(&self) -> Vec<Value> {
+        let path = format!("/admin/v1/records?limit={MAX_RECORDS}&key={}", self.key_id);
+        let page = Call::get(&path).key(ADMIN_TOKEN).send(self.address).ok_json();
+        assert_eq!(page["has_more"], false, "more than {MAX_RECORDS} records");
+        let newest_first = page["data"].as_array().expect("records").iter().rev();
+        newest_first.filter(|record| record["end_user"] != WARM_UP).cloned().collect()
     }
 
     /// The name of an account.

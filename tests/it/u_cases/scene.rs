@@ -223,7 +223,7 @@ impl<'a> CaseRun<'a> {
     #[track_caller]
     pub(super) fn record(&self, user: &str) -> Value {
         eventually("the record has its outcome", || {
-            let records = self.shared.records(self.fixture);
+            let records = self.fixture.records();
             records
                 .into_iter()
                 .find(|record| record["end_user"] == user && !record["state"].is_null() && is_final(record))
@@ -307,7 +307,7 @@ impl<'a> CaseRun<'a> {
     fn accounts_for_every_request(&self) {
         let count = self.users.len();
         let records = eventually("every record has its outcome", || {
-            let records = self.shared.records(self.fixture);
+            let records = self.fixture.records();
             (records.len() >= count && records.iter().all(is_final)).then_some(records)
         });
         assert_eq!(records.len(), count, "USE: records for requests");
