@@ -25,6 +25,7 @@ mod print;
 mod progenitor_copy;
 pub mod public_api;
 pub mod readme;
+mod reference_pages;
 mod schemas;
 mod sdk;
 pub mod semver;
@@ -93,6 +94,8 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     let mut outputs = vec![output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest))];
     outputs.extend(generate_code(&GATEWAY, &document).context(GATEWAY.document)?);
     outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
+    let reference = reference_pages::generate([(&GATEWAY, &document), (&ADMIN, &admin)])?;
+    outputs.push(output(reference_pages::OUTPUT, reference));
     // Sorted before the fingerprint is made, so that the fingerprint does not depend on the order of the lines above.
     outputs.sort_by(|first, second| first.path.cmp(&second.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));
