@@ -1,4 +1,5 @@
-//! Enumerations of words: each value is stored, sent or printed as one fixed word. Pure.
+//! Enumerations of words: each value is stored, sent or printed as one fixed word. And lists of words, which are text
+//! files. Pure.
 
 use thiserror::Error;
 
@@ -50,6 +51,48 @@ macro_rules! word_enum {
 
 pub(crate) use word_enum;
 
+/// The lines of a text file, as a list that the compiler makes.
+#[cfg(feature = "manifest")]
+macro_rules! lines_of {
+    ($file:literal) => {{
+        const TEXT: &str = include_str!($file);
+        const COUNT: usize = $crate::words::count_lines(TEXT);
+        &$crate::words::split_lines::<COUNT>(TEXT)
+    }};
+}
+
+#[cfg(feature = "manifest")]
+pub(crate) use lines_of;
+
+/// Returns the number of lines of a text. The last one has an end, too.
+#[cfg(feature = "manifest")]
+pub(crate) const fn count_lines(text: &str) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < text.len() {
+        count += (text.as_bytes()[at] == b'\n') as usize;
+        at += 1;
+    }
+    count
+}
+
+/// Returns the lines of a text.
+#[cfg(feature = "manifest")]
+pub(crate) const fn split_lines<const COUNT: usize>(text: &'static str) -> [&'static str; COUNT] {
+    let mut lines = [""; COUNT];
+    let (mut rest, mut at, mut index) = (text, 0, 0);
+    while index < COUNT {
+        if rest.as_bytes()[at] == b'\n' {
+            let (line, following) = rest.split_at(at);
+            lines[index] = line;
+            rest = following.split_at(1).1;
+            (at, index) = (0, index + 1);
+        } else {
+            at += 1;
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::UnknownWord;
@@ -62,6 +105,13 @@ mod tests {
             /// For most.
             Large = "large",
         }
+    }
+
+    #[cfg(feature = "manifest")]
+    #[test]
+    fn the_lines_of_a_text_are_a_list() {
+        const TEXT: &str = "one\n two \nü\n";
+        assert_eq!(super::split_lines::<{ super::count_lines(TEXT) }>(TEXT), ["one", " two ", "ü"]);
     }
 
     #[test]

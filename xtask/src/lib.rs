@@ -26,6 +26,7 @@ mod progenitor_copy;
 pub mod public_api;
 pub mod readme;
 mod reference_pages;
+mod rules;
 mod schemas;
 mod sdk;
 pub mod semver;
@@ -56,6 +57,8 @@ pub struct Sources {
     pub admin: String,
     /// `schemas/skills-registry.schema.json`.
     pub manifest_schema: String,
+    /// `schemas/skills-rules.json`.
+    pub manifest_rules: String,
     /// `schemas/config.schema.json`.
     pub settings_schema: String,
     /// The pages whose marked tables are generated, by path.
@@ -91,7 +94,11 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     let document = Document::parse(&sources.openapi).context(GATEWAY.document)?;
     let admin = Document::parse(&sources.admin).context(ADMIN.document)?;
     let manifest = manifest::generate(&sources.manifest_schema)?;
-    let mut outputs = vec![output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest))];
+    let rules = rules::generate(&sources.manifest_rules)?;
+    let mut outputs = vec![
+        output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest)),
+        output("generated/manifest_rules.rs", print::rust(rules::DOCUMENT, &rules)),
+    ];
     outputs.extend(generate_code(&GATEWAY, &document).context(GATEWAY.document)?);
     outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
     let reference = reference_pages::generate([(&GATEWAY, &document), (&ADMIN, &admin)])?;
