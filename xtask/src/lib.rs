@@ -12,6 +12,7 @@ pub mod corpus;
 mod demands;
 mod docs;
 mod document;
+mod error_codes;
 pub mod examples;
 mod fingerprint;
 pub mod generated_clients;
@@ -101,6 +102,8 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     ];
     outputs.extend(generate_code(&GATEWAY, &document).context(GATEWAY.document)?);
     outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
+    let codes = error_codes::generate([&document, &admin])?;
+    outputs.push(output("generated/error_codes.rs", print::rust("openapi/*.json", &codes)));
     let reference = reference_pages::generate([(&GATEWAY, &document), (&ADMIN, &admin)])?;
     outputs.push(output(reference_pages::OUTPUT, reference));
     // Sorted before the fingerprint is made, so that the fingerprint does not depend on the order of the lines above.
