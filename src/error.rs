@@ -139,7 +139,7 @@ impl Error {
         match self {
             Self::InvalidKey | Self::UndeclaredKeyHeader => ApiErrorCode::InvalidApiKey,
             Self::Denied | Self::ForeignOrigin(_) | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
-            Self::Invalid(_) => ApiErrorCode::InvalidRequest,
+            Self::Invalid(_) => ApiErrorCode::InvalidRequestError,
             Self::UnreadableContext(_) => ApiErrorCode::InvalidEncryptedContent,
             Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
             Self::UnsupportedMedia(_) | Self::UnsupportedEncoding => ApiErrorCode::UnsupportedMediaType,

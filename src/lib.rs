@@ -41,7 +41,7 @@ pub mod tables;
 #[cfg(all(any(feature = "testing", test), not(target_arch = "wasm32")))]
 pub mod testing;
 mod wire;
-#[cfg(feature = "gateway")]
+#[cfg(feature = "manifest")]
 mod words;
 
 #[cfg(feature = "client")]

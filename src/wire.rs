@@ -1,5 +1,6 @@
 //! The types and clients of the API. This file and its submodule `admin` include the
-//! folder `generated/`, except for the methods of the admin API, which `gateway::endpoints` includes.
+//! folder `generated/`, except for the methods of the admin API, which `gateway::endpoints` includes, the codes of errors,
+//! the rules for manifests, and the content of the reference.
 //!
 //! This module decides nothing: the documents under `openapi/` and `schemas/` decide, and `cargo xtask generate` writes
 //! the code. Client and server share one set of types. The handwritten parts are those that the generators cannot make:

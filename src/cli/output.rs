@@ -51,6 +51,11 @@ pub(super) fn wrap(text: &str, indentation: usize) -> String {
     text::wrap(text, stdout_width(), indentation, indentation)
 }
 
+/// Wraps a text after this number of columns.
+pub(super) fn wrap_to(text: &str, width: usize) -> String {
+    text::wrap(text, Some(width), 0, 0)
+}
+
 /// Escapes invisible characters, except line breaks and tabs, in texts from other sources, so that a terminal shows
 /// them and neither executes them nor reverses the text.
 pub(super) fn escape_controls(text: &str) -> String {

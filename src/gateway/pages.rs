@@ -93,6 +93,7 @@ use language::Language;
 use page_context::PageContext;
 use page_error::PageError;
 use page_layout::{PageLayout, Theme};
+use provider_flow::CALLBACK_PATH;
 use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
@@ -212,8 +213,7 @@ impl Pages {
         let response = match find_route(&request.method, &request.path) {
             RouteMatch::NotFound => Err(PageError::NotFound),
             RouteMatch::MethodNotAllowed(allowed) => Err(PageError::MethodNotAllowed(allowed)),
-            RouteMatch::Found(PageRoute::Asset(name)) => assets::serve_asset(request, &name).ok_or(PageError::NotFound),
-            RouteMatch::Found(route) => self.handle_route(&mut context, route).await,
+            RouteMatch::Found(route) => self.handle_route(&mut context, &route).await,
         };
         let response = response.unwrap_or_else(|error| error.into_response(context.layout("")));
         if let Some(session) = &context.session {
@@ -229,9 +229,9 @@ impl Pages {
     }
 
     /// Serves a route that exists. The origin and the token of a submitted form are checked before its handler runs.
-    async fn handle_route(&self, context: &mut PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
+    async fn handle_route(&self, context: &mut PageContext<'_>, route: &PageRoute) -> Result<PageResponse, PageError> {
         // A user with a session may come back from the provider, too.
-        let has_own_token = route == PageRoute::ReceiveProviderResponse && context.session.is_some();
+        let has_own_token = context.request.path == CALLBACK_PATH && context.session.is_some();
         if route.is_for_signed_out() && !has_own_token {
             context.prepare_signed_out_form()?;
         }
@@ -244,7 +244,7 @@ impl Pages {
                 return Err(PageError::ForgedForm);
             }
         }
-        Box::pin(routes::handle(context, route)).await
+        route.serve(context).await
     }
 }
 

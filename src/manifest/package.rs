@@ -13,7 +13,6 @@ pub mod front;
 mod hostile;
 mod limits;
 mod pack;
-pub(in crate::manifest) mod rules;
 pub mod skill;
 mod unwanted;
 

@@ -1,31 +1,11 @@
 //! The rules: their stable ids, their levels, and the reasons for them.
 //!
-//! This module is a table and decides nothing at run time. An id never changes its meaning and is never reused.
-
-mod digests;
-mod history;
-mod layout;
-mod lists;
-mod names;
-mod network;
-mod paths;
-mod shape;
-mod times;
-mod urls;
+//! `cargo xtask generate` makes the table from `schemas/skills-rules.json`. An id never changes its meaning and is never
+//! reused.
 
 use super::finding::FindingLevel;
-use super::package::rules as package;
-pub(in crate::manifest) use digests::*;
-pub(in crate::manifest) use history::*;
-pub(in crate::manifest) use layout::*;
-pub(in crate::manifest) use lists::*;
-pub(in crate::manifest) use names::*;
-pub(in crate::manifest) use network::*;
-pub(in crate::manifest) use package::*;
-pub(in crate::manifest) use paths::*;
-pub(in crate::manifest) use shape::*;
-pub(in crate::manifest) use times::*;
-pub(in crate::manifest) use urls::*;
+
+include!("../../generated/manifest_rules.rs");
 
 /// The input that the check of a rule needs. Without this input, the rule is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,25 +60,8 @@ impl RuleClass {
 }
 
 /// Returns all rules, in the order of their ids.
-#[expect(
-    unused_qualifications,
-    reason = "every list is named `RULES`; the lint does not see that without its module, the name is ambiguous"
-)]
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    let groups: [&[&'static Rule]; 11] = [
-        shape::RULES,
-        times::RULES,
-        urls::RULES,
-        names::RULES,
-        digests::RULES,
-        paths::RULES,
-        lists::RULES,
-        package::RULES,
-        network::RULES,
-        history::RULES,
-        layout::RULES,
-    ];
-    groups.into_iter().flatten().copied()
+    ALL.iter().copied()
 }
 
 /// Returns the rule with this id, in lower or upper case, or with exactly this name.
@@ -131,26 +94,6 @@ pub fn lookup(word: &str) -> Result<&'static Rule, UnknownRule> {
         UnknownRule { word: word.to_owned(), nearest: nearest.map(|rule| rule.id) }
     })
 }
-
-/// Defines the rules of one file: each as a static named by its id, and all of them as `RULES`.
-macro_rules! rules {
-    ($($id:ident $name:literal $class:ident $level:ident $summary:literal $explain:literal)*) => {
-        $(
-            #[doc = $summary]
-            pub(in $crate::manifest) static $id: $crate::manifest::rules::Rule = $crate::manifest::rules::Rule {
-                id: stringify!($id),
-                name: $name,
-                class: $crate::manifest::rules::RuleClass::$class,
-                level: $crate::manifest::FindingLevel::$level,
-                summary: $summary,
-                explain: $explain,
-            };
-        )*
-        pub(in $crate::manifest) const RULES: &[&$crate::manifest::rules::Rule] = &[$(&$id),*];
-    };
-}
-
-pub(in crate::manifest) use rules;
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,7 @@ static DECLARED: LazyLock<Regex> = LazyLock::new(|| pattern(r#""(IMAGATE_[A-Z_]+
 static COMMENTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^# ([a-z_]+ = |\[\[)"));
 static SETTING: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^([a-z_]+) = "));
 /// The route of a one-time link.
-static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r#"\["([a-z]+)", link\]"#));
+static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r#"\["([a-z]+)", _link\]"#));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"([0-9]+) ?(h|min|m|s)"));
 static DIGITS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[0-9]+"));
 

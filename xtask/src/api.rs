@@ -7,6 +7,10 @@ pub(crate) struct Api {
     pub(crate) document: &'static str,
     /// The prefix of the names of its generated files.
     pub(crate) prefix: &'static str,
+    /// The name of its pages in the reference that the gateway serves.
+    pub(crate) page: &'static str,
+    /// The environment variable with the secret of a caller, in examples.
+    pub(crate) secret_variable: &'static str,
     /// The name of the server trait.
     pub(crate) trait_name: &'static str,
     /// The generic type for which an implementation of the trait is generated, and the bound of its parameter, the server.
@@ -33,6 +37,8 @@ pub(crate) enum ClientTypes {
 pub(crate) const GATEWAY: Api = Api {
     document: "openapi/gateway.json",
     prefix: "",
+    page: "gateway",
+    secret_variable: "IMAGATE_API_KEY",
     trait_name: "GatewayApi",
     endpoints: None,
     inner: Some("crate::client::Session"),
@@ -45,6 +51,8 @@ pub(crate) const GATEWAY: Api = Api {
 pub(crate) const ADMIN: Api = Api {
     document: "openapi/admin.json",
     prefix: "admin_",
+    page: "admin",
+    secret_variable: "IMAGATE_ADMIN_TOKEN",
     trait_name: "AdminApi",
     endpoints: Some(("AdminEndpoints", "AdminServer")),
     inner: Some("crate::client::admin::AdminSession"),

@@ -12,6 +12,7 @@ pub mod corpus;
 mod demands;
 mod docs;
 mod document;
+mod error_codes;
 pub mod examples;
 mod fingerprint;
 pub mod generated_clients;
@@ -25,6 +26,8 @@ mod print;
 mod progenitor_copy;
 pub mod public_api;
 pub mod readme;
+mod reference_pages;
+mod rules;
 mod schemas;
 mod sdk;
 pub mod semver;
@@ -55,6 +58,8 @@ pub struct Sources {
     pub admin: String,
     /// `schemas/skills-registry.schema.json`.
     pub manifest_schema: String,
+    /// `schemas/skills-rules.json`.
+    pub manifest_rules: String,
     /// `schemas/config.schema.json`.
     pub settings_schema: String,
     /// The pages whose marked tables are generated, by path.
@@ -90,9 +95,17 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     let document = Document::parse(&sources.openapi).context(GATEWAY.document)?;
     let admin = Document::parse(&sources.admin).context(ADMIN.document)?;
     let manifest = manifest::generate(&sources.manifest_schema)?;
-    let mut outputs = vec![output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest))];
+    let rules = rules::generate(&sources.manifest_rules)?;
+    let mut outputs = vec![
+        output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest)),
+        output("generated/manifest_rules.rs", print::rust(rules::DOCUMENT, &rules)),
+    ];
     outputs.extend(generate_code(&GATEWAY, &document).context(GATEWAY.document)?);
     outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
+    let codes = error_codes::generate([&document, &admin])?;
+    outputs.push(output("generated/error_codes.rs", print::rust("openapi/*.json", &codes)));
+    let reference = reference_pages::generate([(&GATEWAY, &document), (&ADMIN, &admin)])?;
+    outputs.push(output(reference_pages::OUTPUT, reference));
     // Sorted before the fingerprint is made, so that the fingerprint does not depend on the order of the lines above.
     outputs.sort_by(|first, second| first.path.cmp(&second.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::api::{ADMIN, GATEWAY};
 use crate::pages::BEGIN;
-use crate::{MANIFEST_SCHEMA, Output, PAGES, README, REFERENCE, SETTINGS_SCHEMA, Sources};
+use crate::{MANIFEST_SCHEMA, Output, PAGES, README, REFERENCE, SETTINGS_SCHEMA, Sources, rules};
 
 /// The root of the repository, independent of the working directory.
 #[must_use]
@@ -28,6 +28,7 @@ pub fn read(root: &Path) -> Result<Sources> {
         openapi: text(GATEWAY.document)?,
         admin: text(ADMIN.document)?,
         manifest_schema: text(MANIFEST_SCHEMA)?,
+        manifest_rules: text(rules::DOCUMENT)?,
         settings_schema: text(SETTINGS_SCHEMA)?,
         pages: pages(root)?,
     })

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print, table};
+use crate::cli::output::{print, table, wrap_to};
 use crate::manifest::rules::{self, Rule};
 
 /// The maximum width of an explanation in characters (our choice).
@@ -35,26 +35,7 @@ fn rule_table() -> String {
 fn rule_text(rule: &Rule) -> String {
     let Rule { id, name, level, summary, .. } = rule;
     let (level, needs) = (level.as_str(), rule.class.needs());
-    format!("{id} {name} ({level}; needs {needs})\n\n{summary}\n\n{}", wrap_words(rule.explain))
-}
-
-fn wrap_words(text: &str) -> String {
-    let mut lines = String::new();
-    let mut width = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if width > 0 && width + 1 + length > WIDTH {
-            lines.push('\n');
-            width = 0;
-        } else if width > 0 {
-            lines.push(' ');
-            width += 1;
-        }
-        lines.push_str(word);
-        width += length;
-    }
-    lines.push('\n');
-    lines
+    format!("{id} {name} ({level}; needs {needs})\n\n{summary}\n\n{}\n", wrap_to(rule.explain, WIDTH))
 }
 
 #[cfg(test)]
@@ -64,7 +45,7 @@ mod tests {
     #[test]
     fn explanations_fit_a_terminal_and_lose_no_word() {
         for rule in rules::all() {
-            let text = wrap_words(rule.explain);
+            let text = wrap_to(rule.explain, WIDTH);
             assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
             assert!(text.split_whitespace().eq(rule.explain.split_whitespace()));
         }

@@ -2,29 +2,10 @@
 
 use http::HeaderName;
 
+use crate::words::lines_of;
+
 /// Headers that the gateway writes itself, or that describe the length or the recipient of a message.
-const GATEWAY_HEADERS: [&str; 20] = [
-    "accept",
-    "accept-encoding",
-    "authorization",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "forwarded",
-    "host",
-    "idempotency-key",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-    "x-request-id",
-];
+const GATEWAY_HEADERS: &[&str] = lines_of!("headers/gateway_headers.txt");
 
 /// Words in the name of a header that carries a credential.
 const SECRET_WORDS: [&str; 5] = ["auth", "cookie", "key", "secret", "token"];

@@ -13,11 +13,11 @@ use super::account_summary::AccountSummary;
 use super::accounts::group_names;
 use super::form::{DIGEST_FIELD, PageForm, WHOLE_FORM, is_outdated};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, claim_form};
+use super::keys::claim_form;
+use super::language::word_key;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
-use super::routes::AccountFormAction;
 use crate::gateway::manage::ServiceGap;
 use crate::wire::admin::types;
 
@@ -50,6 +50,17 @@ struct ConfirmationPage {
     gaps: Vec<ServiceGap>,
     deletes: bool,
     form: PageForm,
+}
+
+/// The action of a form on an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AccountFormAction {
+    Disable,
+    Enable,
+    Change,
+    Secret,
+    Test,
+    Delete,
 }
 
 /// An account, and its stored settings, which an account of the settings file does not have.
@@ -184,13 +195,9 @@ async fn submit_secrets(context: &PageContext<'_>, handle: &str) -> Result<PageR
     let path = format!("/accounts/{}", account.id);
     let refuse =
         |status, form| render_page(context, status, (account.clone(), Some(settings.clone())), Some(form), None);
-    let first_use = match claim_form(context, "again.account_secret", "again.to_account", &path).await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return refuse(StatusCode::UNPROCESSABLE_ENTITY, form).await;
-        }
+    let Some(first_use) = claim_form(context, "again.account_secret", "again.to_account", &path).await? else {
+        let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return refuse(StatusCode::UNPROCESSABLE_ENTITY, form).await;
     };
     if is_outdated(context.request, &settings_digest(&settings)) {
         first_use.release().await;
@@ -247,19 +254,6 @@ const fn test_tone(test: &types::AccountTest) -> &'static str {
 }
 
 /// The key of the text for the result of a test.
-const fn test_text(test: &types::AccountTest) -> &'static str {
-    match test.result {
-        types::AccountTestResult::Accepted => "test.accepted",
-        types::AccountTestResult::Simulator => "test.simulator",
-        types::AccountTestResult::Refused => "test.refused",
-        types::AccountTestResult::NoList => "test.no_list",
-        types::AccountTestResult::Throttled => "test.throttled",
-        types::AccountTestResult::Redirected => "test.redirected",
-        types::AccountTestResult::UpstreamFailed => "test.upstream_failed",
-        types::AccountTestResult::Rejected => "test.rejected",
-        types::AccountTestResult::NoToken => "test.no_token",
-        types::AccountTestResult::Unreachable => "test.unreachable",
-        types::AccountTestResult::Timeout => "test.timeout",
-        types::AccountTestResult::Unusable => "test.unusable",
-    }
+fn test_text(test: &types::AccountTest) -> &'static str {
+    word_key("test", test.result)
 }

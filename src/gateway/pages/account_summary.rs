@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::language::word_key;
 use crate::gateway::console::DEFAULT_DISABLED_REASON;
 use crate::wire::admin::types;
 
@@ -134,7 +135,7 @@ fn state_text(account: &types::Account) -> StateText {
         }
         types::AccountState::Resting => {
             let cause = account.cooling_cause.as_deref().unwrap_or_default();
-            let note = cause_text(cause);
+            let note = Some(word_key("cause", cause)).filter(|key| !key.is_empty());
             let label =
                 if [EXHAUSTED, TEXT_EXHAUSTED].contains(&cause) { "accounts.quota_used" } else { "state.resting" };
             let detail = account.cooling_cause.clone().filter(|_| note.is_none());
@@ -159,19 +160,6 @@ fn serving_text(account: &types::Account) -> StateText {
         _ => ("good", "accounts.serving"),
     };
     StateText { tone, label, note: None, detail: None, until: None }
-}
-
-/// The key of the text for the cause of a cooldown; `None` if it is not known.
-fn cause_text(cause: &str) -> Option<&'static str> {
-    Some(match cause {
-        EXHAUSTED => "accounts.cause_exhausted",
-        "throttled" => "accounts.cause_throttled",
-        TEXT_EXHAUSTED => "accounts.cause_text_exhausted",
-        "text_throttled" => "accounts.cause_text_throttled",
-        "unauthorized" => "accounts.cause_unauthorized",
-        "token" => "accounts.cause_token",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

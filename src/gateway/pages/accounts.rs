@@ -12,7 +12,7 @@ use super::account_fields::{AccountWords, empty_form, new_account, submitted_for
 use super::account_summary::AccountSummary;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, claim_form};
+use super::keys::claim_form;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -85,13 +85,9 @@ pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, Pa
         return Err(PageError::Denied);
     }
     let form = submitted_form(context.request);
-    let first_use = match claim_form(context, "again.account", "again.to_account", "/accounts").await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form, true).await;
-        }
+    let Some(first_use) = claim_form(context, "again.account", "again.to_account", "/accounts").await? else {
+        let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form, true).await;
     };
     let body = Value::Object(new_account(context.request)).to_string();
     match context.console().create_account(context.actor()?, body.as_bytes()).await {

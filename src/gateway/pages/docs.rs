@@ -1,176 +1,212 @@
 //! The reference of the APIs: an overview, a page for each operation, and a page for each schema.
 //!
-//! The pages are rendered from the two documents that are compiled into the program, so they describe the version that
-//! runs. They need no session, because the documents are public.
+//! `cargo xtask generate` turns the two documents into `generated/reference.json`, with their Markdown as HTML; this
+//! module puts the content of a page into its template. The pages describe the version that runs, and need no session,
+//! because the documents are public.
 
-mod api_document;
-mod example;
-mod markdown;
-mod schema_view;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
 
 use askama::Template;
+use askama::filters::HtmlSafe;
+use bytes::Bytes;
 use http::StatusCode;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
-use api_document::{ApiDocument, ApiOperation};
-use markdown::MarkdownHtml;
-use schema_view::{FieldView, SchemaView, TypePart};
+use crate::tables::{ADMIN_OPENAPI, OPENAPI};
 
-/// The operations for which the playground is the form: each with the fields that a link passes on.
-const PLAYGROUND_OPERATIONS: [&str; 3] = ["create_image", "edit_image", "estimate_image"];
+/// The place of the address of the gateway in an example.
+const ORIGIN: &str = "{origin}";
 
-#[derive(Template)]
-#[template(path = "docs.html", config = "src/gateway/pages/askama.toml")]
-struct OverviewPage {
-    page: PageLayout,
-    documents: Vec<DocumentSummary>,
-    origin: String,
-}
+/// The content of all pages. A file that is not of this form fails in the tests.
+static REFERENCE: LazyLock<Vec<ApiReference>> = LazyLock::new(|| {
+    let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/generated/reference.json"));
+    serde_json::from_str(text).unwrap_or_default()
+});
 
-/// One API in the overview.
-struct DocumentSummary {
-    document: &'static ApiDocument,
-    description: MarkdownHtml,
-    tags: Vec<TagSummary>,
-    schemas: Vec<&'static str>,
+/// One API.
+#[derive(Deserialize)]
+struct ApiReference {
+    /// The name of the document in addresses.
+    name: String,
+    description: GeneratedHtml,
+    tags: Vec<TagReference>,
+    schemas: BTreeMap<String, SchemaReference>,
+    responses: BTreeMap<String, ResponseReference>,
 }
 
 /// The operations with one tag.
-struct TagSummary {
-    description: &'static str,
-    operations: Vec<ApiOperation>,
+#[derive(Deserialize)]
+struct TagReference {
+    description: String,
+    operations: Vec<OperationReference>,
+}
+
+/// An operation of an API.
+#[derive(Deserialize)]
+struct OperationReference {
+    id: String,
+    /// The method in capital letters.
+    method: String,
+    path: String,
+    summary: String,
+    description: GeneratedHtml,
+    /// The request as a command line, with [`ORIGIN`] in place of the address.
+    call: String,
+    /// The prompt of the example, if the playground can send the request.
+    prompt: Option<String>,
+    parameters: Vec<FieldReference>,
+    bodies: Vec<BodyReference>,
+    /// The names of the answers, by status.
+    responses: BTreeMap<String, String>,
+}
+
+/// An answer, which many operations can share.
+#[derive(Deserialize)]
+struct ResponseReference {
+    description: GeneratedHtml,
+    headers: Vec<FieldReference>,
+    bodies: Vec<BodyReference>,
+}
+
+/// The body of a request or an answer in one content type.
+#[derive(Deserialize)]
+struct BodyReference {
+    content_type: String,
+    /// The types of the body, with the links of their pages.
+    parts: Vec<TypePart>,
+    /// The fields of the body of a request.
+    #[serde(default)]
+    fields: Vec<FieldReference>,
+    /// An example of the body of an answer, as JSON.
+    example: Option<String>,
+}
+
+/// A schema: its type, its limits, its words and its fields.
+#[derive(Deserialize)]
+struct SchemaReference {
+    description: GeneratedHtml,
+    parts: Vec<TypePart>,
+    limits: Vec<String>,
+    /// The possible words, if the schema lists them.
+    words: Vec<String>,
+    fields: Vec<FieldReference>,
+    /// An example, as JSON.
+    example: Option<String>,
+}
+
+/// A field of an object, a parameter or a header.
+#[derive(Deserialize)]
+struct FieldReference {
+    name: String,
+    parts: Vec<TypePart>,
+    #[serde(rename = "required")]
+    is_required: bool,
+    description: GeneratedHtml,
+    limits: Vec<String>,
+    words: Vec<String>,
+}
+
+/// A piece of the name of a type.
+#[derive(Deserialize)]
+struct TypePart {
+    text: String,
+    /// The path of the page of the schema that the piece names.
+    link: Option<String>,
+}
+
+/// HTML that the generator made from the Markdown of a document. Only text that is compiled into the program is read
+/// into this type, so a template may write it without escaping.
+#[derive(Deserialize)]
+struct GeneratedHtml(String);
+
+impl HtmlSafe for GeneratedHtml {}
+
+impl fmt::Display for GeneratedHtml {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "docs.html", config = "src/gateway/pages/askama.toml")]
+struct OverviewPage<'a> {
+    page: PageLayout,
+    documents: &'a [ApiReference],
+    origin: &'a str,
 }
 
 #[derive(Template)]
 #[template(path = "docs_operation.html", config = "src/gateway/pages/askama.toml")]
-struct OperationPage {
+struct OperationPage<'a> {
     page: PageLayout,
-    operation: ApiOperation,
-    description: MarkdownHtml,
-    parameters: Vec<FieldView>,
-    bodies: Vec<BodyView>,
-    responses: Vec<ResponseView>,
+    operation: &'a OperationReference,
     /// The request as a command line.
     call: String,
-    /// True if the playground can send the request.
-    has_playground: bool,
-    prompt: &'static str,
+    responses: Vec<(&'a str, &'a ResponseReference)>,
 }
 
 #[derive(Template)]
 #[template(path = "docs_schema.html", config = "src/gateway/pages/askama.toml")]
-struct SchemaPage {
+struct SchemaPage<'a> {
     page: PageLayout,
-    document: &'static ApiDocument,
-    name: &'static str,
-    view: SchemaView,
-}
-
-/// The body of a request or an answer in one content type.
-struct BodyView {
-    content_type: &'static str,
-    view: SchemaView,
-    /// The types of the body, with the links of their pages.
-    parts: Vec<TypePart>,
-}
-
-/// One answer of an operation.
-struct ResponseView {
-    status: &'static str,
-    description: MarkdownHtml,
-    headers: Vec<FieldView>,
-    bodies: Vec<BodyView>,
+    document: &'a str,
+    name: &'a str,
+    view: &'a SchemaReference,
 }
 
 /// Shows the overview.
 pub(super) fn show_overview(context: &PageContext<'_>) -> PageResponse {
-    let template = OverviewPage {
-        page: context.layout("docs"),
-        documents: ApiDocument::all().map(DocumentSummary::new).collect(),
-        origin: context.site.origin().to_owned(),
-    };
+    let template = OverviewPage { page: context.layout("docs"), documents: &REFERENCE, origin: context.site.origin() };
     render(StatusCode::OK, &template)
 }
 
 /// Returns a document as JSON.
 pub(super) fn send_document(name: &str) -> Result<PageResponse, PageError> {
-    let document = ApiDocument::find(name.strip_suffix(".json").unwrap_or_default()).ok_or(PageError::NotFound)?;
-    Ok(PageResponse::new(StatusCode::OK, "application/json", bytes::Bytes::from_static(document.text.as_bytes())))
+    let text = match name {
+        "gateway.json" => OPENAPI,
+        "admin.json" => ADMIN_OPENAPI,
+        _ => return Err(PageError::NotFound),
+    };
+    Ok(PageResponse::new(StatusCode::OK, "application/json", Bytes::from_static(text.as_bytes())))
 }
 
 /// Shows the page of an operation or a schema.
 pub(super) fn show_entry(context: &PageContext<'_>, document: &str, name: &str) -> Result<PageResponse, PageError> {
-    let document = ApiDocument::find(document).ok_or(PageError::NotFound)?;
-    if let Some(operation) = document.operation(name) {
-        return Ok(render(StatusCode::OK, &OperationPage::new(context, document, operation)));
+    let api = REFERENCE.iter().find(|api| api.name == document).ok_or(PageError::NotFound)?;
+    let mut operations = api.tags.iter().flat_map(|tag| &tag.operations);
+    if let Some(operation) = operations.find(|operation| operation.id == name) {
+        let call = operation.call.replacen(ORIGIN, context.site.origin(), 1);
+        let responses = operation.responses.iter();
+        let responses = responses.filter_map(|(status, name)| Some((status.as_str(), api.responses.get(name)?)));
+        let page = context.layout("docs");
+        return Ok(render(StatusCode::OK, &OperationPage { page, operation, call, responses: responses.collect() }));
     }
-    let (name, schema) = document.schema(name).ok_or(PageError::NotFound)?;
-    let template = SchemaPage { page: context.layout("docs"), document, name, view: SchemaView::new(document, schema) };
-    Ok(render(StatusCode::OK, &template))
+    let view = api.schemas.get(name).ok_or(PageError::NotFound)?;
+    Ok(render(StatusCode::OK, &SchemaPage { page: context.layout("docs"), document, name, view }))
 }
 
-fn bodies(document: &'static ApiDocument, holder: &'static Value) -> Vec<BodyView> {
-    let content = holder["content"].as_object().into_iter().flatten();
-    let body = |(content_type, media): (&'static String, &'static Value)| BodyView {
-        content_type,
-        view: SchemaView::new(document, document.resolve(&media["schema"])),
-        parts: schema_view::type_parts(document, &media["schema"]),
-    };
-    content.map(body).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-// === impl DocumentSummary ===
-
-impl DocumentSummary {
-    fn new(document: &'static ApiDocument) -> Self {
-        let tag = |(name, description): (&'static str, &'static str)| TagSummary {
-            description,
-            operations: document.operations().filter(|operation| operation.tag == name).collect(),
-        };
-        Self {
-            document,
-            description: MarkdownHtml::new(document.text_at("/info/description")),
-            tags: document.tags().map(tag).collect(),
-            schemas: document.schemas().map(|(name, _)| name).collect(),
+    #[test]
+    fn the_generated_reference_has_both_apis_and_the_address_in_each_example() {
+        let names: Vec<_> = REFERENCE.iter().map(|api| api.name.as_str()).collect();
+        assert_eq!(names, ["gateway", "admin"]);
+        for operation in REFERENCE.iter().flat_map(|api| &api.tags).flat_map(|tag| &tag.operations) {
+            assert_eq!(operation.call.matches(ORIGIN).count(), 1, "{}", operation.id);
         }
-    }
-}
-
-// === impl OperationPage ===
-
-impl OperationPage {
-    fn new(context: &PageContext<'_>, document: &'static ApiDocument, operation: ApiOperation) -> Self {
-        let parameters = operation.value["parameters"].as_array().into_iter().flatten();
-        let responses = operation.value["responses"].as_object().into_iter().flatten();
-        Self {
-            page: context.layout("docs"),
-            description: MarkdownHtml::new(operation.description()),
-            parameters: parameters.map(|parameter| FieldView::of_parameter(document, parameter)).collect(),
-            bodies: bodies(document, &operation.value["requestBody"]),
-            responses: responses.map(|(status, value)| ResponseView::new(document, status, value)).collect(),
-            call: example::curl(document, &operation, context.site.origin()),
-            has_playground: PLAYGROUND_OPERATIONS.contains(&operation.id),
-            prompt: document.text_at("/components/schemas/Prompt/example"),
-            operation,
-        }
-    }
-}
-
-// === impl ResponseView ===
-
-impl ResponseView {
-    fn new(document: &'static ApiDocument, status: &'static str, response: &'static Value) -> Self {
-        let response = document.resolve(response);
-        let headers = response["headers"].as_object().into_iter().flatten();
-        Self {
-            status,
-            description: MarkdownHtml::new(response["description"].as_str().unwrap_or_default()),
-            headers: headers.map(|(name, header)| FieldView::of_header(document, name, header)).collect(),
-            bodies: bodies(document, response),
+        for api in REFERENCE.iter() {
+            let operations = api.tags.iter().flat_map(|tag| &tag.operations);
+            for name in operations.flat_map(|operation| operation.responses.values()) {
+                assert!(api.responses.contains_key(name), "{name}");
+            }
         }
     }
 }

@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 use super::examples::{CodeExample, examples};
 use super::form::{PageForm, WHOLE_FORM, digest_of, is_outdated};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, claim_form, show_secret};
+use super::keys::{claim_form, show_secret};
 use super::page_context::{PageContext, end_of_day, last_valid_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::record_filters::{self, UNSUCCESSFUL};
-use super::routes::KeyFormAction;
 use super::setting_fields::{
     LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, labelled_settings, limits_as_settings, limits_digest,
     settings_from_form, submitted_limits, with_refused_limits, with_settings, with_submitted,
@@ -166,33 +165,19 @@ pub(super) async fn confirm_delete(context: &PageContext<'_>, id: &str) -> Resul
     Ok(render(StatusCode::OK, &template))
 }
 
-/// Performs the action of a submitted form on a key.
-pub(super) async fn perform(
-    context: &PageContext<'_>,
-    id: &str,
-    action: KeyFormAction,
-) -> Result<PageResponse, PageError> {
-    match action {
-        KeyFormAction::Disable => set_enabled(context, id, false).await,
-        KeyFormAction::Enable => set_enabled(context, id, true).await,
-        KeyFormAction::Change => submit_change(context, id).await,
-        KeyFormAction::Limit => submit_limits(context, id).await,
-        KeyFormAction::Dialects => submit_dialects(context, id).await,
-        KeyFormAction::Rotate => rotate(context, id).await,
-        KeyFormAction::Delete => {
-            context.console().delete_key(context.actor()?, id).await?;
-            Ok(PageResponse::redirect("/keys?done=deleted"))
-        }
-    }
+/// Deletes a key.
+pub(super) async fn delete(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    context.console().delete_key(context.actor()?, id).await?;
+    Ok(PageResponse::redirect("/keys?done=deleted"))
 }
 
-async fn set_enabled(context: &PageContext<'_>, id: &str, enabled: bool) -> Result<PageResponse, PageError> {
+pub(super) async fn set_enabled(context: &PageContext<'_>, id: &str, enabled: bool) -> Result<PageResponse, PageError> {
     let body = json!({ "enabled": enabled }).to_string();
     let key = context.console().update_key(context.actor()?, id, body.as_bytes()).await?;
     Ok(PageResponse::redirect(&format!("/keys/{}?done={}", key.id, if enabled { "enabled" } else { "disabled" })))
 }
 
-async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+pub(super) async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let form = with_stored_dialects(form, &current);
@@ -223,7 +208,7 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
 }
 
 /// Sets all limits of a key. For admins.
-async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+pub(super) async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     if context.is_admin() && is_outdated(context.request, &limits_digest(current.limits.as_ref())) {
         let form = with_stored_dialects(stored_properties(&current), &current);
@@ -241,7 +226,7 @@ async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result<PageRespon
 }
 
 /// Sets all dialects of a key. For admins.
-async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+pub(super) async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     if context.is_admin() && is_outdated(context.request, &dialects_digest(&current)) {
         let form = with_submitted_dialects(context, &current);
@@ -269,16 +254,12 @@ fn with_submitted_dialects(context: &PageContext<'_>, current: &types::Key) -> P
     with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()))
 }
 
-async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+pub(super) async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     let path = format!("/keys/{}", current.id);
-    let first_use = match claim_form(context, "again.rotate", "again.to_key", &path).await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = stored_values(&current).with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await;
-        }
+    let Some(first_use) = claim_form(context, "again.rotate", "again.to_key", &path).await? else {
+        let form = stored_values(&current).with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form)).await;
     };
     let grace = context.request.form_field("grace");
     let body = grace

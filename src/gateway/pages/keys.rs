@@ -149,13 +149,9 @@ pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, Pa
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
-    let first_use = match claim_form(context, "again.key", "again.to_key", "/keys").await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = form.with_error(super::form::WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
-        }
+    let Some(first_use) = claim_form(context, "again.key", "again.to_key", "/keys").await? else {
+        let form = form.with_error(super::form::WHOLE_FORM, context.texts.get("error.stale"));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
     };
     let body = Value::Object(body).to_string();
     match context.console().create_key(context.actor()?, body.as_bytes()).await {
@@ -189,38 +185,30 @@ fn request_body(form: &PageForm) -> Result<Map<String, Value>, ()> {
     Ok(body)
 }
 
-/// The reason why a form is not processed.
-pub(super) enum FormRefusal {
-    /// The form was already used. The value is the answer.
-    AlreadyUsed(Box<PageResponse>),
-    /// The nonce of the form has expired or is not valid.
-    Expired,
-}
-
-/// Claims the use of the submitted form. The caller must complete the claim with the id of what it creates, or release
-/// it if it creates nothing.
+/// Claims the use of the submitted form; returns `None` if its nonce has expired or is not valid. The caller must complete
+/// the claim with the id of what it creates, or release it if it creates nothing.
 ///
 /// `text`, `link_label` and `path` are for the page that answers a form that was already used: the path of its link is
 /// `path`, with the id of the created object if it is known.
 ///
 /// # Errors
 ///
-/// Returns an error if the store does not take the claim. The inner error is the reason why the form is refused.
+/// Returns an error if the form was already used, or if the store does not take the claim.
 pub(super) async fn claim_form(
     context: &PageContext<'_>,
     text: &'static str,
     link_label: &'static str,
     path: &str,
-) -> Result<Result<OneTimeClaim, FormRefusal>, PageError> {
-    Ok(match context.use_form_nonce().await? {
-        Some(OneTimeUse::First(claim)) => Ok(claim),
-        None => Err(FormRefusal::Expired),
+) -> Result<Option<OneTimeClaim>, PageError> {
+    match context.use_form_nonce().await? {
+        Some(OneTimeUse::First(claim)) => Ok(Some(claim)),
+        None => Ok(None),
         Some(OneTimeUse::Repeated(created_id)) => {
             let link = created_id.map_or_else(|| path.to_owned(), |id| format!("{path}/{id}"));
             let page = RepeatedFormPage { page: context.layout(""), text, link, link_label };
-            Err(FormRefusal::AlreadyUsed(Box::new(render(StatusCode::CONFLICT, &page))))
+            Err(PageError::RepeatedForm(Box::new(render(StatusCode::CONFLICT, &page))))
         }
-    })
+    }
 }
 
 /// Returns the page that shows the secret of a key.

@@ -82,11 +82,7 @@ impl PageTexts {
     where
         'static: 'k,
     {
-        let catalogue: &'static TextCatalogue = match self.0 {
-            Language::En => &EN,
-            Language::Zh => &ZH,
-        };
-        catalogue.get(key).map_or(key, String::as_str)
+        catalogue(self.0).get(key).map_or(key, String::as_str)
     }
 
     /// The text of a key, in which a value replaces the placeholder.
@@ -101,7 +97,12 @@ impl PageTexts {
     }
 }
 
-#[cfg(test)]
+/// The key of the text of a word, such as `role.admin` for the word `admin` of the family `role`; empty if there is none.
+pub(super) fn word_key(family: &str, word: impl Display) -> &'static str {
+    EN.get_key_value(&format!("{family}.{word}")).map_or("", |(key, _)| key)
+}
+
+/// The texts of a language.
 pub(super) fn catalogue(language: Language) -> &'static HashMap<String, String> {
     match language {
         Language::En => &EN,

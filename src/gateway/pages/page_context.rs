@@ -11,7 +11,7 @@ use http::header::LOCATION;
 use super::Pages;
 use super::form_nonce::NONCE_FIELD;
 use super::http_messages::{PageRequest, PageResponse};
-use super::language::{Language, PageTexts};
+use super::language::{Language, PageTexts, word_key};
 use super::page_error::PageError;
 use super::page_layout::{PageLayout, PageNotice, SignedInUser, Theme};
 use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
@@ -36,40 +36,6 @@ const FORM_COOKIE_MAX: usize = 128;
 /// The cookie with the notice of a completed change that the next page states, and its lifetime (our choice).
 const NOTICE_COOKIE: &str = "imagate_done";
 const NOTICE_COOKIE_AGE: cookie::time::Duration = cookie::time::Duration::minutes(1);
-
-/// The notices about a completed change: the value of `done` in the query, and the key of the text.
-const DONE_NOTICES: [(&str, &str); 30] = [
-    ("disabled", "done.disabled"),
-    ("enabled", "done.enabled"),
-    ("deleted", "done.deleted"),
-    ("keys-disabled", "done.keys_disabled"),
-    ("keys-enabled", "done.keys_enabled"),
-    ("keys-deleted", "done.keys_deleted"),
-    ("saved", "done.saved"),
-    ("password", "done.password"),
-    ("signed-out", "done.signed_out"),
-    ("ended", "done.ended"),
-    ("session-ended", "done.session_ended"),
-    ("sessions-ended", "done.sessions_ended"),
-    ("factor-off", "done.factor_off"),
-    ("disconnected", "done.disconnected"),
-    ("person-disconnected", "done.person_disconnected"),
-    ("factor-reset", "done.factor_reset"),
-    ("revoked", "done.revoked"),
-    ("group", "done.group"),
-    ("group-accounts", "done.group_accounts"),
-    ("group-deleted", "done.group_deleted"),
-    ("policy", "done.policy"),
-    ("user-disabled", "done.user_disabled"),
-    ("user-enabled", "done.user_enabled"),
-    ("account-added", "done.account_added"),
-    ("account-deleted", "done.account_deleted"),
-    ("account-secret", "done.account_secret"),
-    ("account-disabled", "done.account_disabled"),
-    ("account-enabled", "done.account_enabled"),
-    ("price", "done.price"),
-    ("price-deleted", "done.price_deleted"),
-];
 
 /// One page request with everything that its handler needs.
 pub(super) struct PageContext<'a> {
@@ -236,8 +202,8 @@ impl<'a> PageContext<'a> {
         });
         layout.back = self.return_path().filter(|_| !self.csrf.is_empty());
         layout.notice = self.request.query_param("done").filter(|_| self.has_notice_cookie()).and_then(|word| {
-            let (_, key) = DONE_NOTICES.iter().find(|(notice, _)| *notice == word)?;
-            Some(PageNotice { kind: "good", text: self.texts.get(key).to_owned() })
+            let key = word_key("done", word.replace('-', "_"));
+            (!key.is_empty()).then(|| PageNotice { kind: "good", text: self.texts.get(key).to_owned() })
         });
         layout
     }

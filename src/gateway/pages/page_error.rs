@@ -13,6 +13,8 @@ use crate::error::{Error, ResourceConflict};
 pub(crate) enum PageError {
     /// A redirect to another page, which is not a failure.
     Redirect(String),
+    /// The form was already used. The value is the answer, which leads to what it has created.
+    RepeatedForm(Box<PageResponse>),
     /// There is no such page or object, the object belongs to another user, or a value in the path or query is invalid.
     NotFound,
     /// The path exists only for other methods. The value is that of the header `Allow`.
@@ -55,16 +57,16 @@ struct ErrorPage {
 // === impl PageError ===
 
 impl PageError {
-    /// Returns the redirect, or the error page in this layout.
+    /// Returns the redirect or the answer, or the error page in this layout.
     pub(super) fn into_response(self, layout: PageLayout) -> PageResponse {
-        if let Self::Redirect(path) = &self {
-            return PageResponse::redirect(path);
+        if let Self::RepeatedForm(response) = self {
+            return *response;
         }
-        let (status, title) = self.status_and_title();
+        let (status, title, text) = self.status_and_texts();
         let text = match &self {
-            Self::RateLimited { seconds } => layout.count("failure.slow_text", *seconds),
-            Self::Conflict(key) => layout.text(key).to_owned(),
-            _ => layout.text(self.text_key()).to_owned(),
+            Self::Redirect(path) => return PageResponse::redirect(path),
+            Self::RateLimited { seconds } => layout.count(text, *seconds),
+            _ => layout.text(text).to_owned(),
         };
         let (link, link_label) = match &self {
             Self::InvalidLink | Self::RateLimited { .. } => ("/sign-in", "failure.to_sign_in"),
@@ -79,37 +81,29 @@ impl PageError {
         }
     }
 
-    fn status_and_title(&self) -> (StatusCode, &'static str) {
+    /// The status, and the keys of the title and the text.
+    const fn status_and_texts(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::NotFound | Self::Redirect(_) => (StatusCode::NOT_FOUND, "failure.not_found"),
-            Self::MethodNotAllowed(_) => (StatusCode::METHOD_NOT_ALLOWED, "failure.method"),
-            Self::Denied => (StatusCode::FORBIDDEN, "failure.denied"),
-            Self::ForgedForm => (StatusCode::FORBIDDEN, "failure.forged"),
-            Self::InvalidLink => (StatusCode::GONE, "failure.link"),
-            Self::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "failure.slow"),
-            Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, "failure.host"),
-            Self::UnreadableForm(FormReadError::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large"),
-            Self::UnreadableForm(FormReadError::NotAForm) => (StatusCode::BAD_REQUEST, "failure.no_form"),
-            Self::Unavailable | Self::UnreadableForm(FormReadError::Unavailable) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable")
+            Self::NotFound | Self::Redirect(_) | Self::RepeatedForm(_) => {
+                (StatusCode::NOT_FOUND, "failure.not_found", "failure.not_found_text")
             }
-            Self::Conflict(_) => (StatusCode::CONFLICT, "failure.conflict"),
-            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "failure.internal"),
-        }
-    }
-
-    const fn text_key(&self) -> &'static str {
-        match self {
-            Self::NotFound | Self::Redirect(_) => "failure.not_found_text",
-            Self::MethodNotAllowed(_) => "failure.method_text",
-            Self::Denied => "failure.denied_text",
-            Self::ForgedForm => "failure.forged_text",
-            Self::InvalidLink => "failure.link_text",
-            Self::UnknownHost => "failure.host_text",
-            Self::UnreadableForm(FormReadError::TooLarge) => "failure.too_large_text",
-            Self::UnreadableForm(FormReadError::NotAForm) => "failure.no_form_text",
-            Self::Unavailable | Self::UnreadableForm(FormReadError::Unavailable) => "failure.unavailable_text",
-            Self::Internal | Self::RateLimited { .. } | Self::Conflict(_) => "failure.internal_text",
+            Self::MethodNotAllowed(_) => (StatusCode::METHOD_NOT_ALLOWED, "failure.method", "failure.method_text"),
+            Self::Denied => (StatusCode::FORBIDDEN, "failure.denied", "failure.denied_text"),
+            Self::ForgedForm => (StatusCode::FORBIDDEN, "failure.forged", "failure.forged_text"),
+            Self::InvalidLink => (StatusCode::GONE, "failure.link", "failure.link_text"),
+            Self::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "failure.slow", "failure.slow_text"),
+            Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, "failure.host", "failure.host_text"),
+            Self::UnreadableForm(FormReadError::TooLarge) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large", "failure.too_large_text")
+            }
+            Self::UnreadableForm(FormReadError::NotAForm) => {
+                (StatusCode::BAD_REQUEST, "failure.no_form", "failure.no_form_text")
+            }
+            Self::Unavailable | Self::UnreadableForm(FormReadError::Unavailable) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable", "failure.unavailable_text")
+            }
+            Self::Conflict(text) => (StatusCode::CONFLICT, "failure.conflict", text),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "failure.internal", "failure.internal_text"),
         }
     }
 }

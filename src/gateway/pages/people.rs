@@ -7,7 +7,7 @@ use serde_json::json;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
 use super::identity_proof::ask_for_proof;
-use super::keys::{FormRefusal, SecretPage, claim_form, older_page_link};
+use super::keys::{SecretPage, claim_form, older_page_link};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -82,13 +82,9 @@ pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, Pa
     for group in &groups {
         form = form.with_value("groups", group.clone());
     }
-    let first_use = match claim_form(context, "again.user", "again.to_user", "/people").await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
-        }
+    let Some(first_use) = claim_form(context, "again.user", "again.to_user", "/people").await? else {
+        let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
     };
     let body = json!({ "name": form.value("name"), "role": form.value("role"), "groups": groups }).to_string();
     match context.console().create_user(context.actor()?, body.as_bytes()).await {

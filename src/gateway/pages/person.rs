@@ -7,12 +7,11 @@ use serde_json::json;
 use super::form::{PageForm, WHOLE_FORM, digest_of, is_outdated};
 use super::http_messages::PageResponse;
 use super::identity_proof::ask_for_proof;
-use super::keys::{FormRefusal, claim_form};
+use super::keys::claim_form;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::people::{chosen_groups, render_link};
-use super::routes::PersonFormAction;
 use super::setting_fields::{
     LIMIT_FIELDS, LimitWords, limits_as_settings, limits_digest, submitted_limits, with_refused_limits, with_settings,
     with_submitted,
@@ -33,6 +32,19 @@ struct PersonPage {
     form: PageForm,
     nonce: String,
     limit_words: LimitWords,
+}
+
+/// The action of a form on a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PersonFormAction {
+    Change,
+    Limit,
+    Disable,
+    Enable,
+    Reset,
+    SignOut,
+    ResetFactor,
+    Disconnect,
 }
 
 /// Shows the page of a user.
@@ -202,18 +214,15 @@ fn lasting_operation(
 /// Creates a one-time link for a new password, and shows the link. Only this answer can show the link.
 async fn reset(context: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
     let path = format!("/people/{}", user.id);
-    match claim_form(context, "again.reset", "again.to_user", &path).await? {
-        Ok(first_use) => match context.console().reset_user(context.actor()?, &user.id).await {
-            Ok(link) => Ok(render_link(context, &user.id, user.name, &link, "reset_made.title")),
-            Err(error) => {
-                first_use.release().await;
-                Err(error.into())
-            }
-        },
-        Err(FormRefusal::AlreadyUsed(response)) => Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = stored_values(&user).with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
+    let Some(first_use) = claim_form(context, "again.reset", "again.to_user", &path).await? else {
+        let form = stored_values(&user).with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await;
+    };
+    match context.console().reset_user(context.actor()?, &user.id).await {
+        Ok(link) => Ok(render_link(context, &user.id, user.name, &link, "reset_made.title")),
+        Err(error) => {
+            first_use.release().await;
+            Err(error.into())
         }
     }
 }

@@ -19,19 +19,25 @@ struct PriceFigure {
     name: &'static str,
     /// The key of the text.
     label: &'static str,
+    /// The amount in dollars.
+    usd: fn(&types::Price) -> Option<f64>,
 }
 
 /// The amounts of a price, in the order in which the page shows them.
 const FIGURES: [PriceFigure; 9] = [
-    PriceFigure { name: "text_input", label: "prices.text_input" },
-    PriceFigure { name: "cached_text_input", label: "prices.cached_text_input" },
-    PriceFigure { name: "image_input", label: "prices.image_input" },
-    PriceFigure { name: "cached_image_input", label: "prices.cached_image_input" },
-    PriceFigure { name: "image_output", label: "prices.image_output" },
-    PriceFigure { name: "text_output", label: "prices.text_output" },
-    PriceFigure { name: "per_image", label: "prices.per_image" },
-    PriceFigure { name: "cache_write", label: "prices.cache_write" },
-    PriceFigure { name: "cache_write_1h", label: "prices.long_cache_write" },
+    PriceFigure { name: "text_input", label: "prices.text_input", usd: |price| price.text_input },
+    PriceFigure { name: "cached_text_input", label: "prices.cached_text_input", usd: |price| price.cached_text_input },
+    PriceFigure { name: "image_input", label: "prices.image_input", usd: |price| price.image_input },
+    PriceFigure {
+        name: "cached_image_input",
+        label: "prices.cached_image_input",
+        usd: |price| price.cached_image_input,
+    },
+    PriceFigure { name: "image_output", label: "prices.image_output", usd: |price| price.image_output },
+    PriceFigure { name: "text_output", label: "prices.text_output", usd: |price| price.text_output },
+    PriceFigure { name: "per_image", label: "prices.per_image", usd: |price| price.per_image },
+    PriceFigure { name: "cache_write", label: "prices.cache_write", usd: |price| price.cache_write },
+    PriceFigure { name: "cache_write_1h", label: "prices.long_cache_write", usd: |price| price.cache_write_1h },
 ];
 /// The fields of the form with texts.
 const TEXT_FIELDS: [&str; 3] = ["model", "from", "source"];
@@ -48,21 +54,6 @@ struct PricesPage {
     figures: &'static [PriceFigure],
     form: PageForm,
     is_open: bool,
-}
-
-/// The amounts of a price, in the order of [`FIGURES`].
-const fn dollars(price: &types::Price) -> [Option<f64>; FIGURES.len()] {
-    [
-        price.text_input,
-        price.cached_text_input,
-        price.image_input,
-        price.cached_image_input,
-        price.image_output,
-        price.text_output,
-        price.per_image,
-        price.cache_write,
-        price.cache_write_1h,
-    ]
 }
 
 /// The terms of a price besides its amounts: each label with its value.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
 use super::identity_proof::ask_for_proof;
-use super::keys::{FormRefusal, SecretPage, claim_form};
+use super::keys::{SecretPage, claim_form};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -162,13 +162,9 @@ pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageRespon
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     }
-    let first_use = match claim_form(context, "again.token", "again.to_profile", "/profile").await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
-        }
+    let Some(first_use) = claim_form(context, "again.token", "again.to_profile", "/profile").await? else {
+        let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
     };
     match context.console().create_token(context.actor()?, Value::Object(body).to_string().as_bytes()).await {
         Ok(created) => Ok(render_token(context, created)),

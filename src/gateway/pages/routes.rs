@@ -1,136 +1,54 @@
 //! The routes of the pages.
 
+use std::future::ready;
+use std::pin::Pin;
+
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use super::account::AccountFormAction;
 use super::http_messages::PageResponse;
 use super::page_context::PageContext;
 use super::page_error::PageError;
+use super::person::PersonFormAction;
 use super::{
-    account, accounts, alerts, audit, docs, first_steps, group, groups, key, key_selection, keys, people, person,
-    playground, playground_run, preferences, prices, profile, provider_sign_in, records, second_factor, sign_in,
-    sign_in_code, stored_images, usage,
+    account, accounts, alerts, assets, audit, docs, first_steps, group, groups, key, key_selection, keys, people,
+    person, playground, playground_run, preferences, prices, profile, provider_sign_in, records, second_factor,
+    sign_in, sign_in_code, stored_images, usage,
 };
 
+type PageFuture<'c> = Pin<Box<dyn Future<Output = Result<PageResponse, PageError>> + Send + 'c>>;
+
+/// A function that serves a route. It gets the segments of the path.
+type PageHandler = for<'c> fn(&'c PageContext<'_>, &'c [String]) -> PageFuture<'c>;
+
 /// A page, or the target of a form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PageRoute {
-    Root,
-    Asset(String),
-    SignIn,
-    SubmitSignIn,
-    SignInCode,
-    SubmitSignInCode,
-    SignOut,
-    Setup(String),
-    SubmitSetup(String),
-    Invitation(String),
-    SubmitInvitation(String),
-    Preferences,
-    Docs,
-    DocsDocument(String),
-    /// The name of a document, and that of an operation or a schema in it.
-    DocsEntry(String, String),
-    Start,
-    Playground,
-    SubmitPlayground,
-    PreviewPlayground,
-    /// The key and the nonce of a form that was sent.
-    PlaygroundRun(String, String),
-    /// The key, the nonce and the index of an image.
-    PlaygroundImage(String, String, String),
-    Keys,
-    CreateKey,
-    Key(String),
-    KeyAction(String, KeyFormAction),
-    DeleteKey(String),
-    ChangeSelectedKeys,
-    Usage,
-    UsageCsv,
-    Records,
-    RecordsCsv,
-    Record(String),
-    /// The record and the index of an image.
-    RecordImage(String, String),
-    People,
-    Invite,
-    Person(String),
-    PersonAction(String, PersonFormAction),
-    Alerts,
-    Groups,
-    CreateGroup,
-    Group(String),
-    ChangeGroup(String),
-    AssignAccounts(String),
-    DeleteGroup(String),
-    Accounts,
-    CreateAccount,
-    Account(String),
-    AccountAction(String, AccountFormAction),
-    /// The page that asks for confirmation before an account is disabled, or deleted if the value is true.
-    ConfirmAccount(String, bool),
-    Prices,
-    SetPrice,
-    /// The model and the first day of the price.
-    DeletePrice(String, String),
-    Audit,
-    Profile,
-    ChangePassword,
-    SignOutEverywhere,
-    EndSession(String),
-    EndOtherSessions,
-    SecondFactor,
-    ConfirmSecondFactor,
-    RenewRecoveryCodes,
-    TurnOffSecondFactor,
-    StartProviderSignIn,
-    ReceiveProviderResponse,
-    ConnectProvider,
-    DisconnectProvider,
-    ConfirmWithProvider,
-    SubmitProviderCode,
-    CreateToken,
-    RevokeToken(String),
+pub(super) struct PageRoute {
+    segments: Vec<String>,
+    endpoint: PageEndpoint,
 }
 
-/// The action of a form on a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyFormAction {
-    Disable,
-    Enable,
-    Change,
-    Limit,
-    Dialects,
-    Rotate,
-    Delete,
+/// The handler of a route, and who may call it.
+#[derive(Clone, Copy)]
+struct PageEndpoint {
+    access: PageAccess,
+    handler: PageHandler,
 }
 
-/// The action of a form on an account.
+/// The people who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AccountFormAction {
-    Disable,
-    Enable,
-    Change,
-    Secret,
-    Test,
-    Delete,
-}
-
-/// The action of a form on a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PersonFormAction {
-    Change,
-    Limit,
-    Disable,
-    Enable,
-    Reset,
-    SignOut,
-    ResetFactor,
-    Disconnect,
+enum PageAccess {
+    /// Everybody.
+    Anyone,
+    /// Visitors without a session, whose forms are bound to the form cookie.
+    Visitors,
+    /// Signed-in users, also those who must set up a second factor first.
+    EnrollingUsers,
+    /// Signed-in users.
+    Users,
 }
 
 /// The result of looking up a path.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum RouteMatch {
     Found(PageRoute),
     /// The path exists only for other methods. The value is that of the header `Allow`.
@@ -146,15 +64,15 @@ pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
         .map(|segment| percent_decode_str(segment).decode_utf8().ok().map(std::borrow::Cow::into_owned))
         .collect();
     let Some(segments) = segments else { return RouteMatch::NotFound };
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let (for_get, for_post) = (get_route(&segments), post_route(&segments));
-    let route = match *method {
-        Method::GET | Method::HEAD => for_get.clone(),
-        Method::POST => for_post.clone(),
+    let names: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (for_get, for_post) = (get_endpoint(&names), post_endpoint(&names));
+    let endpoint = match *method {
+        Method::GET | Method::HEAD => for_get,
+        Method::POST => for_post,
         _ => None,
     };
-    match (route, for_get, for_post) {
-        (Some(route), _, _) => RouteMatch::Found(route),
+    match (endpoint, for_get, for_post) {
+        (Some(endpoint), _, _) => RouteMatch::Found(PageRoute { segments, endpoint }),
         (None, None, None) => RouteMatch::NotFound,
         (None, Some(_), None) => RouteMatch::MethodNotAllowed("GET, HEAD"),
         (None, None, Some(_)) => RouteMatch::MethodNotAllowed("POST"),
@@ -162,247 +80,174 @@ pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
     }
 }
 
-/// The route of a GET or HEAD request.
-fn get_route(segments: &[&str]) -> Option<PageRoute> {
+fn get_endpoint(segments: &[&str]) -> Option<PageEndpoint> {
     Some(match *segments {
-        [""] => PageRoute::Root,
-        ["assets", name] => PageRoute::Asset(name.to_owned()),
-        ["sign-in"] => PageRoute::SignIn,
-        ["sign-in", "code"] => PageRoute::SignInCode,
-        ["sign-in", "provider"] => PageRoute::StartProviderSignIn,
-        ["sign-in", "provider", "callback"] => PageRoute::ReceiveProviderResponse,
-        ["setup", link] => PageRoute::Setup(link.to_owned()),
-        ["invitation", link] => PageRoute::Invitation(link.to_owned()),
-        ["docs"] => PageRoute::Docs,
-        ["docs", document] => PageRoute::DocsDocument(document.to_owned()),
-        ["docs", document, entry] => PageRoute::DocsEntry(document.to_owned(), entry.to_owned()),
-        ["start"] => PageRoute::Start,
-        ["studio"] => PageRoute::Playground,
-        ["studio", key, nonce] => PageRoute::PlaygroundRun(key.to_owned(), nonce.to_owned()),
-        ["studio", key, nonce, image] => PageRoute::PlaygroundImage(key.to_owned(), nonce.to_owned(), image.to_owned()),
-        ["keys"] => PageRoute::Keys,
-        ["keys", key] if !key.is_empty() => PageRoute::Key(key.to_owned()),
-        ["keys", key, "delete"] => PageRoute::DeleteKey(key.to_owned()),
-        ["usage"] => PageRoute::Usage,
-        ["usage.csv"] => PageRoute::UsageCsv,
-        ["records"] => PageRoute::Records,
-        ["records.csv"] => PageRoute::RecordsCsv,
-        ["records", record] if !record.is_empty() => PageRoute::Record(record.to_owned()),
-        ["records", record, "images", image] => PageRoute::RecordImage(record.to_owned(), image.to_owned()),
-        ["people"] => PageRoute::People,
-        ["people", user] if !user.is_empty() => PageRoute::Person(user.to_owned()),
-        ["alerts"] => PageRoute::Alerts,
-        ["groups"] => PageRoute::Groups,
-        ["groups", group] if !group.is_empty() => PageRoute::Group(group.to_owned()),
-        ["accounts"] => PageRoute::Accounts,
-        ["accounts", account] if !account.is_empty() => PageRoute::Account(account.to_owned()),
-        ["accounts", account, "disable"] => PageRoute::ConfirmAccount(account.to_owned(), false),
-        ["accounts", account, "delete"] => PageRoute::ConfirmAccount(account.to_owned(), true),
-        ["prices"] => PageRoute::Prices,
-        ["audit"] => PageRoute::Audit,
-        ["profile"] => PageRoute::Profile,
-        ["profile", "second-factor"] => PageRoute::SecondFactor,
-        ["profile", "provider", "confirm"] => PageRoute::ConfirmWithProvider,
+        [""] => anyone(|_, _| Box::pin(ready(Ok(PageResponse::redirect("/studio"))))),
+        ["assets", _] => anyone(|context, path| {
+            Box::pin(ready(assets::serve_asset(context.request, &path[1]).ok_or(PageError::NotFound)))
+        }),
+        ["sign-in"] => visitors(|context, _| Box::pin(sign_in::show_sign_in_page(context))),
+        ["sign-in", "code"] => visitors(|context, _| Box::pin(sign_in_code::show(context))),
+        ["sign-in", "provider"] => visitors(|context, _| Box::pin(provider_sign_in::start(context))),
+        ["sign-in", "provider", "callback"] => visitors(|context, _| Box::pin(provider_sign_in::receive(context))),
+        ["setup", _link] => visitors(|context, path| Box::pin(sign_in::show_setup_page(context, &path[1]))),
+        ["invitation", _link] => visitors(|context, path| Box::pin(sign_in::show_invitation_page(context, &path[1]))),
+        ["docs"] => anyone(|context, _| Box::pin(ready(Ok(docs::show_overview(context))))),
+        ["docs", _] => anyone(|_, path| Box::pin(ready(docs::send_document(&path[1])))),
+        ["docs", _, _] => anyone(|context, path| Box::pin(ready(docs::show_entry(context, &path[1], &path[2])))),
+        ["start"] => users(|context, _| Box::pin(first_steps::show(context))),
+        ["studio"] => users(|context, _| Box::pin(playground::show(context))),
+        ["studio", _, _] => users(|context, path| Box::pin(playground_run::show(context, &path[1], &path[2]))),
+        ["studio", _, _, _] => {
+            users(|context, path| Box::pin(playground_run::send_image(context, &path[1], &path[2], &path[3])))
+        }
+        ["keys"] => users(|context, _| Box::pin(keys::show(context))),
+        ["keys", key] if !key.is_empty() => users(|context, path| Box::pin(key::show(context, &path[1]))),
+        ["keys", _, "delete"] => users(|context, path| Box::pin(key::confirm_delete(context, &path[1]))),
+        ["usage"] => users(|context, _| Box::pin(usage::show(context))),
+        ["usage.csv"] => users(|context, _| Box::pin(usage::download_csv(context))),
+        ["records"] => users(|context, _| Box::pin(records::show(context))),
+        ["records.csv"] => users(|context, _| Box::pin(records::download_csv(context))),
+        ["records", record] if !record.is_empty() => {
+            users(|context, path| Box::pin(records::show_record(context, &path[1])))
+        }
+        ["records", _, "images", _] => {
+            users(|context, path| Box::pin(stored_images::send_record_image(context, &path[1], &path[3])))
+        }
+        ["people"] => users(|context, _| Box::pin(people::show(context))),
+        ["people", user] if !user.is_empty() => users(|context, path| Box::pin(person::show(context, &path[1]))),
+        ["alerts"] => users(|context, _| Box::pin(alerts::show(context))),
+        ["groups"] => users(|context, _| Box::pin(groups::show(context))),
+        ["groups", group] if !group.is_empty() => users(|context, path| Box::pin(group::show(context, &path[1]))),
+        ["accounts"] => users(|context, _| Box::pin(accounts::show(context))),
+        ["accounts", account] if !account.is_empty() => {
+            users(|context, path| Box::pin(account::show(context, &path[1])))
+        }
+        ["accounts", _, "disable"] => users(|context, path| Box::pin(account::confirm(context, &path[1], false))),
+        ["accounts", _, "delete"] => users(|context, path| Box::pin(account::confirm(context, &path[1], true))),
+        ["prices"] => users(|context, _| Box::pin(prices::show(context))),
+        ["audit"] => users(|context, _| Box::pin(audit::show(context))),
+        ["profile"] => users(|context, _| Box::pin(profile::show(context))),
+        ["profile", "second-factor"] => enrolling_users(|context, _| Box::pin(ready(second_factor::show(context)))),
+        ["profile", "provider", "confirm"] => {
+            enrolling_users(|context, _| Box::pin(provider_sign_in::confirm(context)))
+        }
         _ => return None,
     })
 }
 
-/// The route of a POST request.
-fn post_route(segments: &[&str]) -> Option<PageRoute> {
+fn post_endpoint(segments: &[&str]) -> Option<PageEndpoint> {
     Some(match *segments {
-        ["sign-in"] => PageRoute::SubmitSignIn,
-        ["sign-in", "code"] => PageRoute::SubmitSignInCode,
-        ["sign-out"] => PageRoute::SignOut,
-        ["setup", link] => PageRoute::SubmitSetup(link.to_owned()),
-        ["invitation", link] => PageRoute::SubmitInvitation(link.to_owned()),
-        ["preferences"] => PageRoute::Preferences,
-        ["studio"] => PageRoute::SubmitPlayground,
-        ["studio", "preview"] => PageRoute::PreviewPlayground,
-        ["keys"] => PageRoute::CreateKey,
-        ["keys", "selected"] => PageRoute::ChangeSelectedKeys,
-        ["keys", key, action] => PageRoute::KeyAction(key.to_owned(), parse_key_action(action)?),
-        ["people"] => PageRoute::Invite,
-        ["people", user, action] => PageRoute::PersonAction(user.to_owned(), parse_person_action(action)?),
-        ["groups"] => PageRoute::CreateGroup,
-        ["groups", group, "change"] => PageRoute::ChangeGroup(group.to_owned()),
-        ["groups", group, "accounts"] => PageRoute::AssignAccounts(group.to_owned()),
-        ["groups", group, "delete"] => PageRoute::DeleteGroup(group.to_owned()),
-        ["accounts"] => PageRoute::CreateAccount,
-        ["accounts", account, action] => PageRoute::AccountAction(account.to_owned(), parse_account_action(action)?),
-        ["prices"] => PageRoute::SetPrice,
-        ["prices", model, from, "delete"] => PageRoute::DeletePrice(model.to_owned(), from.to_owned()),
-        ["profile", "password"] => PageRoute::ChangePassword,
-        ["profile", "sign-out"] => PageRoute::SignOutEverywhere,
-        ["profile", "sessions", "end-others"] => PageRoute::EndOtherSessions,
-        ["profile", "sessions", session, "end"] => PageRoute::EndSession(session.to_owned()),
-        ["profile", "second-factor"] => PageRoute::ConfirmSecondFactor,
-        ["profile", "second-factor", "codes"] => PageRoute::RenewRecoveryCodes,
-        ["profile", "second-factor", "off"] => PageRoute::TurnOffSecondFactor,
-        ["profile", "provider", "connect"] => PageRoute::ConnectProvider,
-        ["profile", "provider", "disconnect"] => PageRoute::DisconnectProvider,
-        ["profile", "provider", "confirm"] => PageRoute::SubmitProviderCode,
-        ["profile", "tokens"] => PageRoute::CreateToken,
-        ["profile", "tokens", token, "revoke"] => PageRoute::RevokeToken(token.to_owned()),
+        ["sign-in"] => visitors(|context, _| Box::pin(sign_in::submit_sign_in(context))),
+        ["sign-in", "code"] => visitors(|context, _| Box::pin(sign_in_code::submit(context))),
+        ["sign-out"] => anyone(|context, _| Box::pin(sign_in::sign_out(context))),
+        ["setup", _link] => visitors(|context, path| Box::pin(sign_in::submit_setup(context, &path[1]))),
+        ["invitation", _link] => visitors(|context, path| Box::pin(sign_in::submit_invitation(context, &path[1]))),
+        ["preferences"] => anyone(|context, _| Box::pin(ready(Ok(preferences::change(context))))),
+        ["studio"] => users(|context, _| Box::pin(playground_run::submit(context))),
+        ["studio", "preview"] => users(|context, _| Box::pin(playground::preview(context))),
+        ["keys"] => users(|context, _| Box::pin(keys::create(context))),
+        ["keys", "selected"] => users(|context, _| Box::pin(key_selection::submit(context))),
+        ["keys", _, "disable"] => users(|context, path| Box::pin(key::set_enabled(context, &path[1], false))),
+        ["keys", _, "enable"] => users(|context, path| Box::pin(key::set_enabled(context, &path[1], true))),
+        ["keys", _, "change"] => users(|context, path| Box::pin(key::submit_change(context, &path[1]))),
+        ["keys", _, "limit"] => users(|context, path| Box::pin(key::submit_limits(context, &path[1]))),
+        ["keys", _, "dialects"] => users(|context, path| Box::pin(key::submit_dialects(context, &path[1]))),
+        ["keys", _, "rotate"] => users(|context, path| Box::pin(key::rotate(context, &path[1]))),
+        ["keys", _, "delete"] => users(|context, path| Box::pin(key::delete(context, &path[1]))),
+        ["people"] => users(|context, _| Box::pin(people::invite(context))),
+        ["people", _, action] => return person_endpoint(action),
+        ["groups"] => users(|context, _| Box::pin(groups::create(context))),
+        ["groups", _, "change"] => users(|context, path| Box::pin(group::submit_policy(context, &path[1]))),
+        ["groups", _, "accounts"] => users(|context, path| Box::pin(group::submit_accounts(context, &path[1]))),
+        ["groups", _, "delete"] => users(|context, path| Box::pin(groups::delete(context, &path[1]))),
+        ["accounts"] => users(|context, _| Box::pin(accounts::create(context))),
+        ["accounts", _, action] => return account_endpoint(action),
+        ["prices"] => users(|context, _| Box::pin(prices::set(context))),
+        ["prices", _, _, "delete"] => users(|context, path| Box::pin(prices::delete(context, &path[1], &path[2]))),
+        ["profile", "password"] => users(|context, _| Box::pin(profile::change_password(context))),
+        ["profile", "sign-out"] => users(|context, _| Box::pin(profile::sign_out_everywhere(context))),
+        ["profile", "sessions", "end-others"] => users(|context, _| Box::pin(profile::end_other_sessions(context))),
+        ["profile", "sessions", _, "end"] => users(|context, path| Box::pin(profile::end_session(context, &path[2]))),
+        ["profile", "second-factor"] => enrolling_users(|context, _| Box::pin(second_factor::confirm(context))),
+        ["profile", "second-factor", "codes"] => users(|context, _| Box::pin(second_factor::renew_codes(context))),
+        ["profile", "second-factor", "off"] => users(|context, _| Box::pin(second_factor::turn_off(context))),
+        ["profile", "provider", "connect"] => users(|context, _| Box::pin(provider_sign_in::connect(context))),
+        ["profile", "provider", "disconnect"] => users(|context, _| Box::pin(provider_sign_in::disconnect(context))),
+        ["profile", "provider", "confirm"] => users(|context, _| Box::pin(provider_sign_in::submit_code(context))),
+        ["profile", "tokens"] => users(|context, _| Box::pin(profile::create_token(context))),
+        ["profile", "tokens", _, "revoke"] => users(|context, path| Box::pin(profile::revoke_token(context, &path[2]))),
         _ => return None,
     })
 }
 
-fn parse_key_action(word: &str) -> Option<KeyFormAction> {
-    Some(match word {
-        "disable" => KeyFormAction::Disable,
-        "enable" => KeyFormAction::Enable,
-        "change" => KeyFormAction::Change,
-        "limit" => KeyFormAction::Limit,
-        "dialects" => KeyFormAction::Dialects,
-        "rotate" => KeyFormAction::Rotate,
-        "delete" => KeyFormAction::Delete,
-        _ => return None,
-    })
-}
-
-fn parse_account_action(word: &str) -> Option<AccountFormAction> {
-    Some(match word {
-        "disable" => AccountFormAction::Disable,
-        "enable" => AccountFormAction::Enable,
-        "change" => AccountFormAction::Change,
-        "secret" => AccountFormAction::Secret,
-        "test" => AccountFormAction::Test,
-        "delete" => AccountFormAction::Delete,
-        _ => return None,
-    })
-}
-
-fn parse_person_action(word: &str) -> Option<PersonFormAction> {
-    Some(match word {
-        "change" => PersonFormAction::Change,
-        "limit" => PersonFormAction::Limit,
-        "disable" => PersonFormAction::Disable,
-        "enable" => PersonFormAction::Enable,
-        "reset" => PersonFormAction::Reset,
-        "sign-out" => PersonFormAction::SignOut,
-        "reset-factor" => PersonFormAction::ResetFactor,
-        "disconnect" => PersonFormAction::Disconnect,
-        _ => return None,
-    })
-}
-
-/// Serves a route. Without a session, a route that requires one redirects to the sign-in page.
-pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
-    match route {
-        PageRoute::Root => Ok(PageResponse::redirect("/studio")),
-        PageRoute::Asset(_) => Err(PageError::NotFound),
-        PageRoute::SignIn => sign_in::show_sign_in_page(context).await,
-        PageRoute::SubmitSignIn => sign_in::submit_sign_in(context).await,
-        PageRoute::SignInCode => sign_in_code::show(context).await,
-        PageRoute::SubmitSignInCode => sign_in_code::submit(context).await,
-        PageRoute::SignOut => sign_in::sign_out(context).await,
-        PageRoute::StartProviderSignIn => provider_sign_in::start(context).await,
-        PageRoute::ReceiveProviderResponse => provider_sign_in::receive(context).await,
-        PageRoute::Setup(link) => sign_in::show_setup_page(context, &link).await,
-        PageRoute::SubmitSetup(link) => sign_in::submit_setup(context, &link).await,
-        PageRoute::Invitation(link) => sign_in::show_invitation_page(context, &link).await,
-        PageRoute::SubmitInvitation(link) => sign_in::submit_invitation(context, &link).await,
-        PageRoute::Preferences => Ok(preferences::change(context)),
-        PageRoute::Docs => Ok(docs::show_overview(context)),
-        PageRoute::DocsDocument(name) => docs::send_document(&name),
-        PageRoute::DocsEntry(document, name) => docs::show_entry(context, &document, &name),
-        route => {
-            if context.session.is_none() {
-                return Err(PageError::Redirect(context.sign_in_path()));
-            }
-            if context.must_enrol() && !route.is_for_enrolment() {
-                return Err(PageError::Redirect(second_factor::PATH.to_owned()));
-            }
-            handle_signed_in(context, route).await
+fn person_endpoint(action: &str) -> Option<PageEndpoint> {
+    Some(match action {
+        "change" => users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::Change))),
+        "limit" => users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::Limit))),
+        "disable" => users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::Disable))),
+        "enable" => users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::Enable))),
+        "reset" => users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::Reset))),
+        "sign-out" => users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::SignOut))),
+        "reset-factor" => {
+            users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::ResetFactor)))
         }
-    }
+        "disconnect" => {
+            users(|context, path| Box::pin(person::perform(context, &path[1], PersonFormAction::Disconnect)))
+        }
+        _ => return None,
+    })
 }
 
-/// Serves a route that requires a session.
-async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
-    match route {
-        PageRoute::Start => first_steps::show(context).await,
-        PageRoute::Playground => playground::show(context).await,
-        PageRoute::SubmitPlayground => Box::pin(playground_run::submit(context)).await,
-        PageRoute::PreviewPlayground => playground::preview(context).await,
-        PageRoute::PlaygroundRun(key, nonce) => playground_run::show(context, &key, &nonce).await,
-        PageRoute::PlaygroundImage(key, nonce, image) => {
-            playground_run::send_image(context, &key, &nonce, &image).await
-        }
-        PageRoute::Keys => keys::show(context).await,
-        PageRoute::CreateKey => keys::create(context).await,
-        PageRoute::Key(id) => key::show(context, &id).await,
-        PageRoute::KeyAction(id, action) => key::perform(context, &id, action).await,
-        PageRoute::DeleteKey(id) => key::confirm_delete(context, &id).await,
-        PageRoute::ChangeSelectedKeys => key_selection::submit(context).await,
-        PageRoute::Usage => usage::show(context).await,
-        PageRoute::UsageCsv => usage::download_csv(context).await,
-        PageRoute::Records => records::show(context).await,
-        PageRoute::RecordsCsv => records::download_csv(context).await,
-        PageRoute::Record(id) => records::show_record(context, &id).await,
-        PageRoute::RecordImage(record, image) => stored_images::send_record_image(context, &record, &image).await,
-        PageRoute::People => people::show(context).await,
-        PageRoute::Invite => people::invite(context).await,
-        PageRoute::Person(id) => person::show(context, &id).await,
-        PageRoute::PersonAction(id, action) => person::perform(context, &id, action).await,
-        PageRoute::Alerts => alerts::show(context).await,
-        PageRoute::Groups => groups::show(context).await,
-        PageRoute::CreateGroup => groups::create(context).await,
-        PageRoute::Group(name) => group::show(context, &name).await,
-        PageRoute::ChangeGroup(name) => group::submit_policy(context, &name).await,
-        PageRoute::AssignAccounts(name) => group::submit_accounts(context, &name).await,
-        PageRoute::DeleteGroup(name) => groups::delete(context, &name).await,
-        PageRoute::Accounts => accounts::show(context).await,
-        PageRoute::CreateAccount => accounts::create(context).await,
-        PageRoute::Account(handle) => account::show(context, &handle).await,
-        PageRoute::AccountAction(handle, action) => account::perform(context, &handle, action).await,
-        PageRoute::ConfirmAccount(handle, deletes) => account::confirm(context, &handle, deletes).await,
-        PageRoute::Prices => prices::show(context).await,
-        PageRoute::SetPrice => prices::set(context).await,
-        PageRoute::DeletePrice(model, from) => prices::delete(context, &model, &from).await,
-        PageRoute::Audit => audit::show(context).await,
-        PageRoute::Profile => profile::show(context).await,
-        PageRoute::ChangePassword => profile::change_password(context).await,
-        PageRoute::SignOutEverywhere => profile::sign_out_everywhere(context).await,
-        PageRoute::EndSession(id) => profile::end_session(context, &id).await,
-        PageRoute::EndOtherSessions => profile::end_other_sessions(context).await,
-        PageRoute::SecondFactor => second_factor::show(context),
-        PageRoute::ConfirmSecondFactor => second_factor::confirm(context).await,
-        PageRoute::RenewRecoveryCodes => second_factor::renew_codes(context).await,
-        PageRoute::TurnOffSecondFactor => second_factor::turn_off(context).await,
-        PageRoute::ConnectProvider => provider_sign_in::connect(context).await,
-        PageRoute::DisconnectProvider => provider_sign_in::disconnect(context).await,
-        PageRoute::ConfirmWithProvider => provider_sign_in::confirm(context).await,
-        PageRoute::SubmitProviderCode => provider_sign_in::submit_code(context).await,
-        PageRoute::CreateToken => profile::create_token(context).await,
-        PageRoute::RevokeToken(id) => profile::revoke_token(context, &id).await,
-        _ => Err(PageError::NotFound),
-    }
+fn account_endpoint(action: &str) -> Option<PageEndpoint> {
+    Some(match action {
+        "disable" => users(|context, path| Box::pin(account::perform(context, &path[1], AccountFormAction::Disable))),
+        "enable" => users(|context, path| Box::pin(account::perform(context, &path[1], AccountFormAction::Enable))),
+        "change" => users(|context, path| Box::pin(account::perform(context, &path[1], AccountFormAction::Change))),
+        "secret" => users(|context, path| Box::pin(account::perform(context, &path[1], AccountFormAction::Secret))),
+        "test" => users(|context, path| Box::pin(account::perform(context, &path[1], AccountFormAction::Test))),
+        "delete" => users(|context, path| Box::pin(account::perform(context, &path[1], AccountFormAction::Delete))),
+        _ => return None,
+    })
+}
+
+const fn anyone(handler: PageHandler) -> PageEndpoint {
+    PageEndpoint { access: PageAccess::Anyone, handler }
+}
+
+const fn visitors(handler: PageHandler) -> PageEndpoint {
+    PageEndpoint { access: PageAccess::Visitors, handler }
+}
+
+const fn enrolling_users(handler: PageHandler) -> PageEndpoint {
+    PageEndpoint { access: PageAccess::EnrollingUsers, handler }
+}
+
+const fn users(handler: PageHandler) -> PageEndpoint {
+    PageEndpoint { access: PageAccess::Users, handler }
 }
 
 // === impl PageRoute ===
 
 impl PageRoute {
-    /// True for the routes that a user needs for setting up a second factor.
-    const fn is_for_enrolment(&self) -> bool {
-        matches!(self, Self::SecondFactor | Self::ConfirmSecondFactor | Self::ConfirmWithProvider)
+    /// True for the routes of visitors without a session, whose forms are bound to the form cookie.
+    pub(super) fn is_for_signed_out(&self) -> bool {
+        self.endpoint.access == PageAccess::Visitors
     }
 
-    /// True for the routes of visitors without a session, whose forms are bound to the form cookie.
-    pub(super) const fn is_for_signed_out(&self) -> bool {
-        matches!(
-            self,
-            Self::SignIn
-                | Self::SubmitSignIn
-                | Self::SignInCode
-                | Self::SubmitSignInCode
-                | Self::StartProviderSignIn
-                | Self::ReceiveProviderResponse
-                | Self::Setup(_)
-                | Self::SubmitSetup(_)
-                | Self::Invitation(_)
-                | Self::SubmitInvitation(_)
-        )
+    /// Serves the route. A page for signed-in users leads visitors to the sign-in, and users who must set up a second
+    /// factor to that page.
+    pub(super) async fn serve(&self, context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+        let access = self.endpoint.access;
+        if matches!(access, PageAccess::EnrollingUsers | PageAccess::Users) {
+            if context.session.is_none() {
+                return Err(PageError::Redirect(context.sign_in_path()));
+            }
+            if context.must_enrol() && access == PageAccess::Users {
+                return Err(PageError::Redirect(second_factor::PATH.to_owned()));
+            }
+        }
+        (self.endpoint.handler)(context, &self.segments).await
     }
 }
 
@@ -410,21 +255,40 @@ impl PageRoute {
 mod tests {
     use super::*;
 
+    /// The decoded segments and the access of the route that is found.
+    fn found(method: &Method, path: &str) -> Option<(Vec<String>, PageAccess)> {
+        match find_route(method, path) {
+            RouteMatch::Found(route) => Some((route.segments, route.endpoint.access)),
+            RouteMatch::MethodNotAllowed(_) | RouteMatch::NotFound => None,
+        }
+    }
+
     #[test]
     fn paths_are_matched_to_routes_and_methods() {
-        assert_eq!(find_route(&Method::GET, "/"), RouteMatch::Found(PageRoute::Root));
-        assert_eq!(find_route(&Method::HEAD, "/keys"), RouteMatch::Found(PageRoute::Keys));
-        assert_eq!(find_route(&Method::POST, "/keys"), RouteMatch::Found(PageRoute::CreateKey));
-        assert_eq!(find_route(&Method::GET, "/keys/a%20b"), RouteMatch::Found(PageRoute::Key("a b".to_owned())));
-        assert_eq!(
-            find_route(&Method::GET, "/keys/a%2Fdelete"),
-            RouteMatch::Found(PageRoute::Key("a/delete".to_owned()))
-        );
-        assert_eq!(find_route(&Method::PUT, "/keys"), RouteMatch::MethodNotAllowed("GET, HEAD, POST"));
-        assert_eq!(find_route(&Method::GET, "/sign-out"), RouteMatch::MethodNotAllowed("POST"));
-        assert_eq!(find_route(&Method::POST, "/usage"), RouteMatch::MethodNotAllowed("GET, HEAD"));
+        for (method, path, segments, access) in [
+            (Method::GET, "/", &[""][..], PageAccess::Anyone),
+            (Method::HEAD, "/keys", &["keys"], PageAccess::Users),
+            (Method::POST, "/keys", &["keys"], PageAccess::Users),
+            (Method::GET, "/keys/a%20b", &["keys", "a b"], PageAccess::Users),
+            (Method::GET, "/keys/a%2Fdelete", &["keys", "a/delete"], PageAccess::Users),
+            (Method::POST, "/people/a/reset-factor", &["people", "a", "reset-factor"], PageAccess::Users),
+            (Method::POST, "/sign-in", &["sign-in"], PageAccess::Visitors),
+            (Method::POST, "/profile/second-factor", &["profile", "second-factor"], PageAccess::EnrollingUsers),
+        ] {
+            let segments = segments.iter().map(|segment| (*segment).to_owned()).collect();
+            assert_eq!(found(&method, path), Some((segments, access)), "{path}");
+        }
+        for (method, path, expected) in [
+            (Method::PUT, "/keys", "GET, HEAD, POST"),
+            (Method::GET, "/sign-out", "POST"),
+            (Method::POST, "/usage", "GET, HEAD"),
+        ] {
+            let is_refused =
+                matches!(find_route(&method, path), RouteMatch::MethodNotAllowed(allowed) if allowed == expected);
+            assert!(is_refused, "{path}");
+        }
         for path in ["/keys/", "/keys/a/b", "/nothing", "/keys/%ff", "keys", "/keys/a/rotate/b", "//keys"] {
-            assert_eq!(find_route(&Method::GET, path), RouteMatch::NotFound, "{path}");
+            assert!(matches!(find_route(&Method::GET, path), RouteMatch::NotFound), "{path}");
         }
     }
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
 use super::identity_proof::ask_for_proof;
-use super::keys::{FormRefusal, claim_form};
+use super::keys::claim_form;
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -81,13 +81,9 @@ pub(super) async fn confirm(context: &PageContext<'_>) -> Result<PageResponse, P
         let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get("factor.stale"));
         return render_enrolment(context, StatusCode::UNPROCESSABLE_ENTITY, &enrolment, form);
     };
-    let first_use = match claim_form(context, "again.codes", "again.to_profile", "/profile").await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => {
-            let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_enrolment(context, StatusCode::UNPROCESSABLE_ENTITY, &enrolment, form);
-        }
+    let Some(first_use) = claim_form(context, "again.codes", "again.to_profile", "/profile").await? else {
+        let form = PageForm::default().with_error(WHOLE_FORM, context.texts.get("error.stale"));
+        return render_enrolment(context, StatusCode::UNPROCESSABLE_ENTITY, &enrolment, form);
     };
     let confirmed = context.people().confirm_enrolment(session, &enrolment, context.request.form_field("code")).await;
     let error = match confirmed {
@@ -110,11 +106,8 @@ pub(super) async fn renew_codes(context: &PageContext<'_>) -> Result<PageRespons
     if let Some(question) = ask_for_proof(context, "/profile").await? {
         return Ok(question);
     }
-    let first_use = match claim_form(context, "again.codes", "again.to_profile", "/profile").await? {
-        Ok(first_use) => first_use,
-        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
-        Err(FormRefusal::Expired) => return Err(PageError::ForgedForm),
-    };
+    let first_use =
+        claim_form(context, "again.codes", "again.to_profile", "/profile").await?.ok_or(PageError::ForgedForm)?;
     match context.people().renew_recovery_codes(context.session()?).await {
         Ok(codes) => Ok(render_codes(context, &codes)),
         Err(error) => {

@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use chrono::Utc;
 
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
-use super::language::Language;
+use super::language::{Language, word_key};
 use super::limit_bars::{self, LimitBar};
 use super::page_context::last_valid_day;
 use super::page_layout::{PageLayout, Theme};
@@ -147,12 +147,7 @@ impl PageLayout {
     }
 
     pub(super) fn key_state(&self, state: &types::KeyState) -> &'static str {
-        match state {
-            types::KeyState::Active => "state.active",
-            types::KeyState::Disabled => "state.disabled",
-            types::KeyState::Expired => "state.expired",
-            types::KeyState::UserDisabled => "state.user_disabled",
-        }
+        word_key("state", state)
     }
 
     /// The key of the text for the state of an API key. Keys that only an admin can enable have texts of their own.
@@ -180,14 +175,7 @@ impl PageLayout {
     }
 
     pub(super) fn record_state(&self, state: &types::RecordState) -> &'static str {
-        match state {
-            types::RecordState::Running => "state.running",
-            types::RecordState::Succeeded => "state.succeeded",
-            types::RecordState::Failed => "state.failed",
-            types::RecordState::Refused => "state.refused",
-            types::RecordState::Cancelled => "state.cancelled",
-            types::RecordState::Interrupted => "state.interrupted",
-        }
+        word_key("state", state)
     }
 
     pub(super) fn record_tone(&self, state: &types::RecordState) -> &'static str {
@@ -210,29 +198,7 @@ impl PageLayout {
     }
 
     pub(super) fn record_reason(&self, reason: &types::RecordReason) -> &'static str {
-        match reason {
-            types::RecordReason::Filter => "reason.filter",
-            types::RecordReason::ContentRefused => "reason.content_refused",
-            types::RecordReason::UpstreamRejected => "reason.upstream_rejected",
-            types::RecordReason::Network => "reason.network",
-            types::RecordReason::Timeout => "reason.timeout",
-            types::RecordReason::Broken => "reason.broken",
-            types::RecordReason::UpstreamFailed => "reason.upstream_failed",
-            types::RecordReason::NoImageData => "reason.no_image_data",
-            types::RecordReason::AsyncUpstream => "reason.async_upstream",
-            types::RecordReason::ImageByAddress => "reason.image_by_address",
-            types::RecordReason::UnknownCoding => "reason.unknown_coding",
-            types::RecordReason::TextInsteadOfImage => "reason.text_instead_of_image",
-            types::RecordReason::DeliveryMismatch => "reason.delivery_mismatch",
-            types::RecordReason::OutcomeUnknown => "reason.outcome_unknown",
-            types::RecordReason::Quota => "reason.quota",
-            types::RecordReason::Throttled => "reason.throttled",
-            types::RecordReason::Credentials => "reason.credentials",
-            types::RecordReason::Missing => "reason.missing",
-            types::RecordReason::NoAccounts => "reason.no_accounts",
-            types::RecordReason::Unavailable => "reason.unavailable",
-            types::RecordReason::Internal => "reason.internal",
-        }
+        word_key("reason", reason)
     }
 
     /// The key of the text for the error of a record; `None` if it has none, or only a code.
@@ -256,27 +222,11 @@ impl PageLayout {
     }
 
     pub(super) fn cost_basis(&self, basis: &types::CostBasis) -> &'static str {
-        match basis {
-            types::CostBasis::Exact => "cost.exact",
-            types::CostBasis::Estimated => "cost.estimated",
-            types::CostBasis::Unknown => "cost.unknown",
-        }
+        word_key("cost", basis)
     }
 
     pub(super) fn cost_reason(&self, reason: &types::CostReason) -> &'static str {
-        match reason {
-            types::CostReason::NoPrice => "cost.no_price",
-            types::CostReason::IncompletePrice => "cost.incomplete_price",
-            types::CostReason::NoUsage => "cost.no_usage",
-            types::CostReason::NoBreakdown => "cost.no_breakdown",
-            types::CostReason::Interrupted => "cost.interrupted",
-            types::CostReason::AssumedModel => "cost.assumed_model",
-            types::CostReason::UnpricedTier => "cost.unpriced_tier",
-            types::CostReason::UnpricedTool => "cost.unpriced_tool",
-            types::CostReason::UnpricedCacheWrite => "cost.unpriced_cache_write",
-            types::CostReason::UnpricedUsage => "cost.unpriced_usage",
-            types::CostReason::StatedCost => "cost.stated_cost",
-        }
+        word_key("cost", reason)
     }
 
     pub(super) fn price_origin(&self, origin: &types::PriceOrigin) -> &'static str {
@@ -288,10 +238,7 @@ impl PageLayout {
     }
 
     pub(super) fn role(&self, role: &types::Role) -> &'static str {
-        match role {
-            types::Role::Admin => "role.admin",
-            types::Role::Member => "role.member",
-        }
+        word_key("role", role)
     }
 
     /// The key of the text for the kind of an account.
@@ -304,13 +251,7 @@ impl PageLayout {
     }
 
     pub(super) fn actor_kind(&self, kind: &types::ActorKind) -> &'static str {
-        match kind {
-            types::ActorKind::User => "actor.user",
-            types::ActorKind::Token => "actor.token",
-            types::ActorKind::Settings => "actor.settings",
-            types::ActorKind::Command => "actor.command",
-            types::ActorKind::System => "actor.system",
-        }
+        word_key("actor", kind)
     }
 
     /// The details of an entry of the audit trail; empty if there are none.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::answer_usage::{ALIASES, CACHE_READ, documented_count, member, parse_count, parse_token_counts};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{AnswerCharges, CostReason};
+use crate::words::lines_of;
 
 /// The members of an answer that are read here, besides the items of a response.
 pub(super) const CHARGE_MEMBERS: [&str; 4] = ["usage", "tool_usage", "service_tier", SVG_USAGE];
@@ -19,32 +20,7 @@ const SVG_USAGE: &str = "svg_usage";
 
 /// The counts in `usage` whose price is known, by their documented names. Tokens of reasoning and of predictions are part
 /// of the output.
-const KNOWN_COUNTS: [&str; 24] = [
-    "input_tokens",
-    "input_tokens_details.cache_creation.ephemeral_1h_input_tokens",
-    "input_tokens_details.cache_creation.ephemeral_5m_input_tokens",
-    "input_tokens_details.cache_creation_tokens",
-    "input_tokens_details.cache_write_tokens",
-    "input_tokens_details.cached_tokens",
-    "input_tokens_details.cached_tokens_details.image_tokens",
-    "input_tokens_details.cached_tokens_details.text_tokens",
-    "input_tokens_details.image_tokens",
-    "input_tokens_details.text_tokens",
-    "output_tokens",
-    "output_tokens_details.accepted_prediction_tokens",
-    "output_tokens_details.image_tokens",
-    "output_tokens_details.reasoning_tokens",
-    "output_tokens_details.rejected_prediction_tokens",
-    "output_tokens_details.text_tokens",
-    "total_tokens",
-    "cached_tokens",
-    "cached_tokens_details.cached_image_tokens",
-    "cached_tokens_details.cached_text_tokens",
-    "cache_creation.ephemeral_1h_input_tokens",
-    "cache_creation.ephemeral_5m_input_tokens",
-    "cache_creation_input_tokens",
-    "cache_write_tokens",
-];
+const KNOWN_COUNTS: &[&str] = lines_of!("answer_charges/known_counts.txt");
 
 /// The member of `tool_usage` that counts the tokens of the image tool.
 pub(super) const IMAGE_TOOL: &str = "image_gen";

@@ -15,6 +15,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::words::lines_of;
+
 /// Members of an answer or an event that other code writes, or that are never passed on.
 const ANSWER_MEMBERS: [&str; 15] = [
     "b64_json",
@@ -37,57 +39,9 @@ const ANSWER_MEMBERS: [&str; 15] = [
 const IMAGE_MEMBERS: [&str; 4] = ["b64_json", "error", "revised_prompt", "url"];
 
 /// Parts of names. A name that contains one of them, without its punctuation and in lower case, is about the account.
-const NAME_PARTS: [&str; 20] = [
-    "accesskey",
-    "account",
-    "apikey",
-    "authorization",
-    "billing",
-    "cookie",
-    "credential",
-    "email",
-    "hostname",
-    "organisation",
-    "organization",
-    "password",
-    "plantype",
-    "quota",
-    "ratelimit",
-    "requestid",
-    "secret",
-    "subscription",
-    "tenant",
-    "workspace",
-];
+const NAME_PARTS: &[&str] = lines_of!("undocumented_members/name_parts.txt");
 /// Complete names about the account, without punctuation and in lower case.
-const NAMES: [&str; 26] = [
-    "auth",
-    "balance",
-    "bearer",
-    "creditbalance",
-    "customer",
-    "customerid",
-    "deployment",
-    "deploymentid",
-    "endpoint",
-    "host",
-    "ip",
-    "ipaddress",
-    "key",
-    "openaiproject",
-    "org",
-    "orgid",
-    "ownedby",
-    "owner",
-    "plan",
-    "project",
-    "projectid",
-    "session",
-    "sessionid",
-    "user",
-    "userid",
-    "username",
-];
+const NAMES: &[&str] = lines_of!("undocumented_members/names.txt");
 /// Words about the account: a name with one of them, such as `upstream_org`, `hostName` or `session.id`, is not passed
 /// on.
 const NAME_WORDS: [&str; 11] =

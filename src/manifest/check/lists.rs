@@ -75,7 +75,7 @@ fn check_agent(location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     if known::AGENTS.contains(&text.as_str()) {
         return;
     }
-    if let Some(agent) = nearest(&text, known::AGENTS.into_iter()) {
+    if let Some(agent) = nearest(&text, known::AGENTS.iter().copied()) {
         findings
             .report_at(&M062, location, format!("`{}` is nearly the id of an agent", text.escape_debug()))
             .with_help(format!("did you mean `{agent}`?"));
@@ -101,7 +101,7 @@ fn check_language(text: &str, location: &LocatedNode<'_>, findings: &mut Finding
     }
     let message = format!("`{}` is neither a known programming language nor a language tag", text.escape_debug());
     let finding = findings.report_at(&M065, location, message);
-    if let Some(language) = nearest(text, known::LANGUAGES.into_iter()) {
+    if let Some(language) = nearest(text, known::LANGUAGES.iter().copied()) {
         finding.with_help(format!("did you mean `{language}`?"));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use regex::Regex;
+use serde_json::Value;
 
 use super::templates::files;
 use crate::gateway::pages::language::{Language, PageTexts, catalogue};
@@ -39,8 +40,69 @@ fn chinese_texts_have_chinese_characters() {
     }
 }
 
+/// The families of texts whose keys are not written in the code: the family, and the words of the admin API in it.
+const WORD_FAMILIES: [(&str, &str); 8] = [
+    ("state", "KeyState"),
+    ("state", "RecordState"),
+    ("reason", "RecordReason"),
+    ("cost", "CostBasis"),
+    ("cost", "CostReason"),
+    ("role", "Role"),
+    ("actor", "ActorKind"),
+    ("test", "AccountTestResult"),
+];
+
+/// The words of completed changes, as the code writes them into addresses.
+const NOTICES: [&str; 30] = [
+    "disabled",
+    "enabled",
+    "deleted",
+    "keys-disabled",
+    "keys-enabled",
+    "keys-deleted",
+    "saved",
+    "password",
+    "signed-out",
+    "ended",
+    "session-ended",
+    "sessions-ended",
+    "factor-off",
+    "disconnected",
+    "person-disconnected",
+    "factor-reset",
+    "revoked",
+    "group",
+    "group-accounts",
+    "group-deleted",
+    "policy",
+    "user-disabled",
+    "user-enabled",
+    "account-added",
+    "account-deleted",
+    "account-secret",
+    "account-disabled",
+    "account-enabled",
+    "price",
+    "price-deleted",
+];
+
+/// The keys of the texts of words, of the causes for which an account rests, and of completed changes.
+fn word_keys() -> BTreeSet<String> {
+    let document: Value = serde_json::from_str(crate::tables::ADMIN_OPENAPI).unwrap();
+    let mut keys: BTreeSet<String> =
+        ["exhausted", "throttled", "text_exhausted", "text_throttled", "unauthorized", "token"]
+            .map(|cause| format!("cause.{cause}"))
+            .into();
+    keys.extend(NOTICES.map(|notice| format!("done.{}", notice.replace('-', "_"))));
+    for (family, schema) in WORD_FAMILIES {
+        let words = document["components"]["schemas"][schema]["enum"].as_array().unwrap();
+        keys.extend(words.iter().map(|word| format!("{family}.{}", word.as_str().unwrap())));
+    }
+    keys
+}
+
 /// All quoted strings in the templates and the code that look like a key of a text, and whose part before the dot is
-/// that of a key of the catalogue.
+/// that of a key of the catalogue; and the keys of words.
 fn used_keys() -> BTreeSet<String> {
     let pattern = Regex::new(r#""([a-z_]+\.[a-z_]+)""#).unwrap();
     let sections: BTreeSet<&str> = keys(Language::En).iter().filter_map(|key| key.split('.').next()).collect();
@@ -51,7 +113,9 @@ fn used_keys() -> BTreeSet<String> {
     // File names also have the form of a key.
     let is_file =
         |text: &str| [".html", ".csv", ".css", ".js", ".svg"].iter().any(|extension| text.ends_with(extension));
-    candidates.filter(|text| sections.contains(text.split('.').next().unwrap_or_default()) && !is_file(text)).collect()
+    let candidates =
+        candidates.filter(|text| sections.contains(text.split('.').next().unwrap_or_default()) && !is_file(text));
+    candidates.chain(word_keys()).collect()
 }
 
 #[test]

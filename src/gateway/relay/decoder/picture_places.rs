@@ -5,31 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::gateway::relay::event::MemberScope;
 use crate::stream::json::{JsonPosition, PATH_DEPTH};
+use crate::words::lines_of;
 
 /// The objects and arrays that may contain an image. A member that repeats the request, such as `input` or `tools`, is not
 /// among them.
-const CONTAINERS: [&str; 20] = [
-    "artifacts",
-    "candidates",
-    "choices",
-    "content",
-    "data",
-    "delta",
-    "image",
-    "image_url",
-    "images",
-    "inlineData",
-    "item",
-    "message",
-    "output",
-    "outputs",
-    "part",
-    "parts",
-    "response",
-    "result",
-    "results",
-    "url",
-];
+const CONTAINERS: &[&str] = lines_of!("picture_places/containers.txt");
 /// The members that may be an image.
 const PICTURES: [&str; 17] = [
     "b64",

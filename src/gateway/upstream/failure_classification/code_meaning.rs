@@ -6,6 +6,8 @@ use CodeMeaning::{
     Refusal, StoredContext, Unfit, UnknownModel,
 };
 
+use crate::words::lines_of;
+
 /// The meaning of a code, and with it the class and the cause of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeMeaning {
@@ -64,69 +66,16 @@ const CONTRACT_CODES: &[(&str, CodeMeaning)] = &[
 
 /// Codes that other endpoints and other upstreams were seen to send, in lower case and without separators.
 const OTHER_CODES: &[(CodeMeaning, &[&str])] = &[
-    (
-        Refusal,
-        &[
-            "blocklist",
-            "contentblocked",
-            "contentmoderation",
-            "contentrefused",
-            "contentviolation",
-            "datainspectionfailed",
-            "imageprohibitedcontent",
-            "imagesafety",
-            "inputmoderation",
-            "moderationblocked",
-            "nsfwcontent",
-            "outputmoderation",
-            "promptblocked",
-            "promptrejected",
-            "prohibitedcontent",
-            "refusal",
-            "safety",
-        ],
-    ),
+    (Refusal, lines_of!("phrases/refusal_codes.txt")),
     (Exhausted, &["usagelimitreached", "usagelimitexceeded"]),
     (RateLimit, &["ratelimiterror", "ratelimitreached", "toomanyrequests", "resourceexhausted"]),
     (Overloaded, &["nocapacity", "serverbusy", "slowdown"]),
-    (
-        Unfit,
-        &[
-            "accountdeactivated",
-            "billinghardlimitreached",
-            "billinglimitusererror",
-            "billingnotactive",
-            "creditbalancetoolow",
-            "deactivatedworkspace",
-            "insufficientbalance",
-            "insufficientquota",
-            "insufficientuserquota",
-            "organizationdeactivated",
-            "preconsumetokenquotafailed",
-            "unsupportedcountryregionterritory",
-            "usagenotincluded",
-        ],
-    ),
+    (Unfit, lines_of!("phrases/unpaid_codes.txt")),
     (UnknownModel, &["deploymentnotfound"]),
     (Ciphertext, &["invalidencryptedcontent"]),
     (StoredContext, &["previousresponsenotfound"]),
     (Credentials, &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"]),
-    (
-        InvalidRequest,
-        &[
-            "badrequest",
-            "badrequesterror",
-            "invalidargument",
-            "invalidinput",
-            "invalidparameter",
-            "invalidrequest",
-            "invalidrequesterror",
-            "invalidvalue",
-            "unprocessableentity",
-            "unprocessableentityerror",
-            "validationerror",
-        ],
-    ),
+    (InvalidRequest, lines_of!("phrases/invalid_request_codes.txt")),
 ];
 
 /// Parts of codes of refusals.

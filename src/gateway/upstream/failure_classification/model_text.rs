@@ -3,126 +3,23 @@
 //! A caller can make a model write anything, so no text decides alone about an account.
 
 use super::sentences;
+use crate::words::lines_of;
 
 /// The longest beginning of a text that is kept, in characters (our choice).
 const FIRST_WORDS_MAX: usize = 200;
 /// Parts of sentences with which a model declines to draw.
-const DECLINES: &[&str] = &[
-    "i can't",
-    "i cannot",
-    "i'm unable",
-    "i am unable",
-    "i'm not able",
-    "i am not able",
-    "i won't",
-    "i will not",
-    "i must decline",
-    "would rather not",
-    "unable to create",
-    "unable to generate",
-    "unable to help",
-    "can't help",
-    "guidelines",
-    "我不能",
-    "我无法",
-    "不能为你",
-    "不能为您",
-    "无法为你",
-    "无法为您",
-    "无法生成",
-    "无法创建",
-    "无法绘制",
-    "拒绝",
-];
+const DECLINES: &[&str] = lines_of!("phrases/declines.txt");
 /// Parts of sentences with which a model states that it has no tool.
-const TOOL_MISSES: &[&str] = &[
-    "no tool",
-    "no image tool",
-    "no image generation",
-    "no drawing tool",
-    "n't have a tool",
-    "not have a tool",
-    "n't have an image",
-    "not have an image",
-    "n't have image",
-    "not have image",
-    "n't have access",
-    "not have access",
-    "have the ability to",
-    "have the capability to",
-    "not capable of generating",
-    "not capable of creating",
-    "tool is not",
-    "tool isn't",
-    "tool is unavailable",
-    "generation is not available",
-    "generation isn't available",
-    "generation is unavailable",
-    "generation is disabled",
-    "draw here",
-    "text-based",
-    "text-only",
-    "as a language model",
-    "only generate text",
-    "only produce text",
-    "only respond with text",
-    "没有工具",
-    "没有图",
-    "没有绘",
-    "没有生成图",
-    "不支持生成图",
-    "不具备",
-    "不支持图",
-    "语言模型",
-    "文本模型",
-    "文字模型",
-    "工具不可用",
-];
+const TOOL_MISSES: &[&str] = lines_of!("phrases/tool_misses.txt");
 /// Verbs, and what they make: a model that cannot make images at all has no tool.
 const INABILITIES: &[&str] = &["can't ", "cannot ", "unable to ", "not able to ", "无法", "不能"];
 const IMAGE_VERBS: &[&str] =
     &["generate ", "create ", "draw ", "make ", "produce ", "render ", "生成", "创建", "绘制", "画"];
 const IMAGE_NOUNS: &[&str] = &["images", "pictures", "graphics", "visuals", "图片", "图像", "图"];
 /// Words after the images with which a sentence is still about all images.
-const ENDS: &[&str] = &[
-    "here",
-    "directly",
-    "in this",
-    "right now",
-    "at the moment",
-    "at this time",
-    "myself",
-    "yet",
-    "because",
-    "since",
-    "as ",
-    "with ",
-    "from here",
-    "but ",
-    "or ",
-    "and ",
-    "for you",
-];
+const ENDS: &[&str] = lines_of!("phrases/ends.txt");
 /// Parts of sentences with which a model states that its tool is busy or its limit is reached.
-const BUSY: &[&str] = &[
-    "is busy",
-    "is overloaded",
-    "at capacity",
-    "rate limit",
-    "usage limit",
-    "generation limit",
-    "creation limit",
-    "hit your limit",
-    "hit the limit",
-    "hit a limit",
-    "too many images",
-    "try again later",
-    "temporarily unavailable",
-    "繁忙",
-    "稍后",
-    "上限",
-    "过于频繁",
-];
+const BUSY: &[&str] = lines_of!("phrases/busy.txt");
 
 /// The statement of a text in place of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,6 +7,8 @@
 use std::error::Error as StdError;
 use std::{fmt, io};
 
+use tokio_rustls::rustls;
+
 /// A cause for the log.
 pub(crate) type ErrorSource = Box<dyn StdError + Send + Sync>;
 

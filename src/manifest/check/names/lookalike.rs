@@ -1,42 +1,9 @@
 //! Detects characters that look alike, and characters that are invisible.
 
+use crate::words::lines_of;
+
 /// Characters that look like a Latin letter, each with that letter.
-const LETTERS: [(char, char); 34] = [
-    ('0', 'o'),
-    ('1', 'l'),
-    ('а', 'a'),
-    ('α', 'a'),
-    ('ɑ', 'a'),
-    ('Ь', 'b'),
-    ('с', 'c'),
-    ('ϲ', 'c'),
-    ('ԁ', 'd'),
-    ('е', 'e'),
-    ('ё', 'e'),
-    ('ɡ', 'g'),
-    ('һ', 'h'),
-    ('і', 'i'),
-    ('ı', 'i'),
-    ('ι', 'i'),
-    ('ј', 'j'),
-    ('κ', 'k'),
-    ('к', 'k'),
-    ('ӏ', 'l'),
-    ('м', 'm'),
-    ('п', 'n'),
-    ('о', 'o'),
-    ('ο', 'o'),
-    ('р', 'p'),
-    ('ρ', 'p'),
-    ('ѕ', 's'),
-    ('т', 't'),
-    ('υ', 'u'),
-    ('ν', 'v'),
-    ('ѵ', 'v'),
-    ('ѡ', 'w'),
-    ('х', 'x'),
-    ('у', 'y'),
-];
+const LETTERS: &[&str] = lines_of!("lookalikes.txt");
 
 /// Pairs of letters that look like one letter.
 const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
@@ -45,8 +12,10 @@ const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
 /// dots and spaces. The name must be in lower case.
 pub(super) fn skeleton(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_' | '.' | ' '));
-    let to_latin =
-        |letter| LETTERS.iter().find(|(lookalike, _)| *lookalike == letter).map_or(letter, |(_, latin)| *latin);
+    let to_latin = |letter: char| {
+        let latin = LETTERS.iter().find_map(|pair| pair.strip_prefix(letter)?.chars().next());
+        latin.unwrap_or(letter)
+    };
     let latin: String = letters.map(to_latin).collect();
     PAIRS.iter().fold(latin, |name, (pair, letter)| name.replace(pair, letter))
 }
