@@ -93,7 +93,6 @@ use language::Language;
 use page_context::PageContext;
 use page_error::PageError;
 use page_layout::{PageLayout, Theme};
-use provider_flow::CALLBACK_PATH;
 use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
@@ -230,9 +229,7 @@ impl Pages {
 
     /// Serves a route that exists. The origin and the token of a submitted form are checked before its handler runs.
     async fn handle_route(&self, context: &mut PageContext<'_>, route: &PageRoute) -> Result<PageResponse, PageError> {
-        // A user with a session may come back from the provider, too.
-        let has_own_token = context.request.path == CALLBACK_PATH && context.session.is_some();
-        if route.is_for_signed_out() && !has_own_token {
+        if route.needs_form_cookie(context.session.is_some()) {
             context.prepare_signed_out_form()?;
         }
         if context.request.is_post() {

@@ -42,6 +42,8 @@ enum PageAccess {
     Anyone,
     /// Visitors without a session, whose forms are bound to the form cookie.
     Visitors,
+    /// Visitors, and users with a session who come back from the provider.
+    VisitorsAndUsers,
     /// Signed-in users, also those who must set up a second factor first.
     EnrollingUsers,
     /// Signed-in users.
@@ -89,7 +91,10 @@ fn get_endpoint(segments: &[&str]) -> Option<PageEndpoint> {
         ["sign-in"] => visitors(|context, _| Box::pin(sign_in::show_sign_in_page(context))),
         ["sign-in", "code"] => visitors(|context, _| Box::pin(sign_in_code::show(context))),
         ["sign-in", "provider"] => visitors(|context, _| Box::pin(provider_sign_in::start(context))),
-        ["sign-in", "provider", "callback"] => visitors(|context, _| Box::pin(provider_sign_in::receive(context))),
+        ["sign-in", "provider", "callback"] => PageEndpoint {
+            access: PageAccess::VisitorsAndUsers,
+            handler: |context, _| Box::pin(provider_sign_in::receive(context)),
+        },
         ["setup", _link] => visitors(|context, path| Box::pin(sign_in::show_setup_page(context, &path[1]))),
         ["invitation", _link] => visitors(|context, path| Box::pin(sign_in::show_invitation_page(context, &path[1]))),
         ["docs"] => anyone(|context, _| Box::pin(ready(Ok(docs::show_overview(context))))),
@@ -230,9 +235,13 @@ const fn users(handler: PageHandler) -> PageEndpoint {
 // === impl PageRoute ===
 
 impl PageRoute {
-    /// True for the routes of visitors without a session, whose forms are bound to the form cookie.
-    pub(super) fn is_for_signed_out(&self) -> bool {
-        self.endpoint.access == PageAccess::Visitors
+    /// True if the forms of the route are bound to the form cookie, and not to a session.
+    pub(super) const fn needs_form_cookie(&self, has_session: bool) -> bool {
+        match self.endpoint.access {
+            PageAccess::Visitors => true,
+            PageAccess::VisitorsAndUsers => !has_session,
+            PageAccess::Anyone | PageAccess::EnrollingUsers | PageAccess::Users => false,
+        }
     }
 
     /// Serves the route. A page for signed-in users leads visitors to the sign-in, and users who must set up a second
@@ -273,6 +282,12 @@ mod tests {
             (Method::GET, "/keys/a%2Fdelete", &["keys", "a/delete"], PageAccess::Users),
             (Method::POST, "/people/a/reset-factor", &["people", "a", "reset-factor"], PageAccess::Users),
             (Method::POST, "/sign-in", &["sign-in"], PageAccess::Visitors),
+            (
+                Method::GET,
+                "/sign-in/provider/c%61llback",
+                &["sign-in", "provider", "callback"],
+                PageAccess::VisitorsAndUsers,
+            ),
             (Method::POST, "/profile/second-factor", &["profile", "second-factor"], PageAccess::EnrollingUsers),
         ] {
             let segments = segments.iter().map(|segment| (*segment).to_owned()).collect();

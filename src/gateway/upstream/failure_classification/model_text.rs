@@ -17,7 +17,25 @@ const IMAGE_VERBS: &[&str] =
     &["generate ", "create ", "draw ", "make ", "produce ", "render ", "生成", "创建", "绘制", "画"];
 const IMAGE_NOUNS: &[&str] = &["images", "pictures", "graphics", "visuals", "图片", "图像", "图"];
 /// Words after the images with which a sentence is still about all images.
-const ENDS: &[&str] = lines_of!("phrases/ends.txt");
+const ENDS: &[&str] = &[
+    "here",
+    "directly",
+    "in this",
+    "right now",
+    "at the moment",
+    "at this time",
+    "myself",
+    "yet",
+    "because",
+    "since",
+    "as ",
+    "with ",
+    "from here",
+    "but ",
+    "or ",
+    "and ",
+    "for you",
+];
 /// Parts of sentences with which a model states that its tool is busy or its limit is reached.
 const BUSY: &[&str] = lines_of!("phrases/busy.txt");
 
