@@ -84,7 +84,7 @@ use usage_fold::UsageFoldTask;
 /// The gateway as its entrances see it: a view for each kind of work, with the settings in force. Clones share the services.
 #[derive(Clone)]
 pub(crate) struct Gateway {
-    /// What makes images and responses.
+    /// The services that make images and responses.
     pub(crate) images: Arc<ImageServices>,
     /// The operations of the admin API.
     pub(crate) console: Arc<Console>,
@@ -92,7 +92,7 @@ pub(crate) struct Gateway {
     pub(crate) people: Arc<IdentityService>,
     /// The state that all pages share.
     pub(crate) pages: Arc<Pages>,
-    /// What is started, reloaded and stopped.
+    /// The parts that are started, reloaded and stopped.
     pub(crate) lifecycle: Arc<GatewayLifecycle>,
     registry: Option<Arc<RegistryPublisher>>,
 }

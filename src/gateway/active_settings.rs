@@ -1,5 +1,5 @@
-//! The settings in force, and what is made from them. A reload replaces this value and nothing else; what lasts longer, such
-//! as the accounts, is told of new settings.
+//! The settings in force, and the values that are made from them. A reload replaces these and nothing else; services that
+//! outlast a reload, such as the accounts, are told of new settings.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::rules::ImageModels;
 use super::upstream::{ImageDownloader, TransportError, UpstreamClient};
 use super::{accounts, manage};
 
-/// The settings in force, and what is made from them.
+/// The settings in force, and the values that are made from them.
 pub(crate) struct ActiveSettings {
     /// The settings, with the groups of the store.
     pub(crate) config: Arc<Config>,
@@ -51,7 +51,7 @@ pub(crate) enum SettingsError {
 
 impl ActiveSettings {
     /// Prepares settings for use, with the groups of the store, which are given as pairs of a name and stored settings. The
-    /// patterns are compiled on a blocking thread. What `former` has loaded is kept, if its settings are the same.
+    /// patterns are compiled on a blocking thread. The provider that `former` has loaded is kept, if its settings are the same.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Start, reload, readiness and end of what lasts as long as the process.
+//! Start, reload, readiness and end of the parts that last as long as the process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::heartbeat::HeartbeatTask;
 use super::retention::RetentionTask;
 use super::store::Store;
 
-/// What no request uses, but lasts as long as the process: the open connections, and tasks in the background.
+/// The parts that last as long as the process and that no request uses: the open connections, and tasks in the background.
 pub(crate) struct GatewayLifecycle {
     /// The open connections of callers.
     pub(super) connections: Arc<ConnectionTable>,
@@ -39,7 +39,7 @@ impl GatewayLifecycle {
         }
     }
 
-    /// Passes settings that come into force on to what lasts longer than they.
+    /// Passes settings that come into force on to the services that outlast them.
     pub(super) fn apply_settings(&self, images: &ImageServices) {
         let config = &images.settings.config;
         images.prices.set_file_prices(&config.prices);
@@ -47,7 +47,7 @@ impl GatewayLifecycle {
         self.connections.set_exempt_proxies(&config.trusted_proxies);
     }
 
-    /// Why `/readyz` reports that the gateway is not ready, in words; empty if it is. The answer comes from memory, without
+    /// Returns the reasons for which `/readyz` reports that the gateway is not ready; empty if it is. The answer comes from memory, without
     /// disk access.
     pub(crate) fn unready_reasons(&self, images: &ImageServices) -> Vec<&'static str> {
         let checks = [

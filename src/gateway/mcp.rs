@@ -42,7 +42,7 @@ pub(crate) const MCP_BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// A request of an MCP client, whose key was checked.
 #[derive(Clone)]
 pub(crate) struct McpCaller {
-    /// What makes its images.
+    /// The services that make its images.
     pub(crate) services: Arc<ImageServices>,
     /// The owner of the key.
     pub(crate) caller: Caller,

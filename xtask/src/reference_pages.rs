@@ -20,14 +20,14 @@ const PLAYGROUND_OPERATIONS: [&str; 3] = ["create_image", "edit_image", "estimat
 
 /// The document of one API, as the pages describe it.
 #[derive(Clone, Copy)]
-struct Reference<'a> {
+struct ReferenceSource<'a> {
     api: &'a Api,
     document: &'a Document,
 }
 
 /// Returns the content of the pages of these APIs.
 pub(crate) fn generate(apis: [(&Api, &Document); 2]) -> Result<String> {
-    let references = apis.into_iter().map(|(api, document)| Reference { api, document }.to_json());
+    let references = apis.into_iter().map(|(api, document)| ReferenceSource { api, document }.to_json());
     let references = references.collect::<Result<Vec<_>>>()?;
     Ok(normalise(&format!("{:#}", Value::Array(references))))
 }
@@ -49,9 +49,9 @@ fn responses<'a>(operation: &Operation<'a>) -> impl Iterator<Item = (&'a String,
     })
 }
 
-// === impl Reference ===
+// === impl ReferenceSource ===
 
-impl<'a> Reference<'a> {
+impl<'a> ReferenceSource<'a> {
     fn to_json(self) -> Result<Value> {
         let mut tags = Vec::new();
         for tag in self.document.value()["tags"].as_array().context("tags")? {

@@ -1,4 +1,4 @@
-//! What the request flow needs of the gateway. It reaches nothing else.
+//! The part of the gateway that the request flow needs. It reaches nothing else.
 
 use std::sync::Arc;
 

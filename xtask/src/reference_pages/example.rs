@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use super::Reference;
+use super::ReferenceSource;
 use crate::document::Operation;
 
 /// The deepest level to which an example goes: deeper levels are the same in all requests of the documents.
 const DEPTH_MAX: u8 = 5;
 
 /// Returns the example of a schema as text.
-pub(super) fn text<'a>(reference: Reference<'a>, schema: &'a Value) -> Option<String> {
+pub(super) fn text<'a>(reference: ReferenceSource<'a>, schema: &'a Value) -> Option<String> {
     of_schema(reference, schema, 0).map(|value| format!("{value:#}"))
 }
 
 /// Returns the example of a schema: its own, or one of the examples of its fields.
-fn of_schema<'a>(reference: Reference<'a>, schema: &'a Value, depth: u8) -> Option<Value> {
+fn of_schema<'a>(reference: ReferenceSource<'a>, schema: &'a Value, depth: u8) -> Option<Value> {
     let schema = reference.resolve(schema);
     if !schema["example"].is_null() {
         return Some(schema["example"].clone());
@@ -35,7 +35,7 @@ fn of_schema<'a>(reference: Reference<'a>, schema: &'a Value, depth: u8) -> Opti
 }
 
 /// Returns a request of this operation as a command line of curl, with `{origin}` in place of the address.
-pub(super) fn curl<'a>(reference: Reference<'a>, operation: &Operation<'a>) -> String {
+pub(super) fn curl<'a>(reference: ReferenceSource<'a>, operation: &Operation<'a>) -> String {
     let method = operation.method.to_uppercase();
     let mut lines = vec![format!("curl -sS {{origin}}{}", operation.path)];
     if method != "GET" && operation.value["requestBody"].is_null() {

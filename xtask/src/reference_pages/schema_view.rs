@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Reference, description, example};
+use super::{ReferenceSource, description, example};
 use crate::document::is_null_choice;
 
 /// Returns the content of the page of a schema.
-pub(super) fn schema<'a>(reference: Reference<'a>, schema: &'a Value) -> Value {
+pub(super) fn schema<'a>(reference: ReferenceSource<'a>, schema: &'a Value) -> Value {
     json!({
         "description": description(schema),
         "parts": type_parts(reference, schema),
@@ -18,7 +18,7 @@ pub(super) fn schema<'a>(reference: Reference<'a>, schema: &'a Value) -> Value {
 }
 
 /// Returns the fields of an object; the required ones come first.
-pub(super) fn fields<'a>(reference: Reference<'a>, schema: &'a Value) -> Vec<Value> {
+pub(super) fn fields<'a>(reference: ReferenceSource<'a>, schema: &'a Value) -> Vec<Value> {
     let required = &schema["required"];
     let is_required = |name: &str| required.as_array().is_some_and(|names| names.iter().any(|known| known == name));
     let fields = schema["properties"].as_object().into_iter().flatten();
@@ -29,20 +29,25 @@ pub(super) fn fields<'a>(reference: Reference<'a>, schema: &'a Value) -> Vec<Val
 }
 
 /// Returns a parameter of an operation.
-pub(super) fn parameter<'a>(reference: Reference<'a>, parameter: &'a Value) -> Value {
+pub(super) fn parameter<'a>(reference: ReferenceSource<'a>, parameter: &'a Value) -> Value {
     let parameter = reference.resolve(parameter);
     header(reference, parameter["name"].as_str().unwrap_or_default(), parameter)
 }
 
 /// Returns a header of an answer.
-pub(super) fn header<'a>(reference: Reference<'a>, name: &str, header: &'a Value) -> Value {
+pub(super) fn header<'a>(reference: ReferenceSource<'a>, name: &str, header: &'a Value) -> Value {
     let header = reference.resolve(header);
     let text = header["description"].as_str().unwrap_or_default();
     field(reference, name, &header["schema"], (header["required"] == true, text))
 }
 
 /// Returns a field with its description, which is that of its schema if there is no text.
-fn field<'a>(reference: Reference<'a>, name: &str, schema: &'a Value, (is_required, text): (bool, &str)) -> Value {
+fn field<'a>(
+    reference: ReferenceSource<'a>,
+    name: &str,
+    schema: &'a Value,
+    (is_required, text): (bool, &str),
+) -> Value {
     // A field that describes a named schema in its own words refers to it inside of a list with one entry.
     let inner = ["allOf", "anyOf"].iter().find_map(|key| schema[*key].get(0)).unwrap_or(schema);
     let target = reference.resolve(inner);
@@ -66,7 +71,7 @@ fn field<'a>(reference: Reference<'a>, name: &str, schema: &'a Value, (is_requir
 
 /// Returns the name of the type of a schema, such as `array of Image`, in pieces with links to the schemas that it
 /// names.
-pub(super) fn type_parts<'a>(reference: Reference<'a>, schema: &'a Value) -> Vec<Value> {
+pub(super) fn type_parts<'a>(reference: ReferenceSource<'a>, schema: &'a Value) -> Vec<Value> {
     let plain = |text: &str| json!({ "text": text });
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
         return vec![json!({ "text": name, "link": format!("/docs/{}/{name}", reference.api.page) })];
