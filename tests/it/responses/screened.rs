@@ -83,12 +83,15 @@ fn a_moderation_service_gets_the_whole_conversation() {
     let long = format!("{} {FLAGGED} {}", "lorem ipsum ".repeat(9_000), "dolor sit ".repeat(9_000));
     assert_eq!(send(&gateway, &json!({ "input": long })).error_object(502)["reason"], "content_refused");
     assert_eq!(upstream.accepted(), 0);
-    let before = moderator.calls().len();
-    assert_eq!(send(&gateway, &json!({"input": "a red cube", "instructions": "be brief"})).status, 200);
-    let asked = moderator.calls().split_off(before);
+    assert_eq!(send(&gateway, &json!({"input": "a quiet harbour", "instructions": "answer tersely"})).status, 200);
+    // A piece of the long text can still arrive after another one was refused.
+    let mut asked = moderator.calls();
+    asked.retain(|call| {
+        ["a quiet harbour", "answer tersely"].iter().any(|text| call.body["input"].to_string().contains(text))
+    });
     assert_eq!(asked.len(), 1, "a short conversation is one piece");
     let input = asked[0].body["input"].as_str().expect("a text");
-    assert!(input.contains("a red cube") && input.contains("be brief"), "{input}");
+    assert!(input.contains("a quiet harbour") && input.contains("answer tersely"), "{input}");
 }
 
 #[test]
