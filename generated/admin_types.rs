@@ -3143,7 +3143,7 @@ impl ::std::str::FromStr for QualityLimit {
     }
 }
 /// One request and its outcome. An absent field is unknown or does not apply.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
     /// The account of the last attempt; absent if no account was called. While the job runs, the account that is asked first. For admins only.
@@ -3257,7 +3257,7 @@ pub struct Record {
     pub user_name: ::std::option::Option<::std::string::String>,
 }
 /// One call of an upstream.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RecordAttempt {
     /// The name of the account. For admins only.
@@ -3616,7 +3616,7 @@ pub struct RecordTokens {
     pub text_tokens: ::std::option::Option<u64>,
 }
 /// Tokens of one model as the upstream counted them.
-#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RecordUsage {
     /// The input tokens that the upstream had in its cache, by kind. They are part of the input tokens.

@@ -27,11 +27,11 @@ use crate::gateway::limits::LimitReservation;
 use crate::gateway::money::Usd;
 use crate::gateway::prices::CurrentPrices;
 pub(crate) use crate::gateway::store::{
-    AnswerCharges, AttemptClass, AttemptEntry, CacheWrites, DeliveredImageEntry, JobState, KeyId, NodeId, Record,
-    RequestId, TokenDetails, TokenUsage, UserId,
+    AttemptClass, CacheWrites, JobRecord, JobState, KeyId, ModelUsage, NodeId, RequestId, TokenUsage, UserId,
 };
 use crate::gateway::store::{RecordStore, ReplayWrite, RowWriteOutcome, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;
+use crate::wire::admin::types;
 use health::WriteHealth;
 pub(crate) use health::WriteTrouble;
 use open_record::OpenRecordState;
@@ -86,17 +86,6 @@ pub(crate) struct RecordDraft {
     pub(crate) max_cost_usd: Option<Usd>,
     /// The most that the whole job can cost, with its fallbacks, if it is known.
     pub(crate) max_job_cost_usd: Option<Usd>,
-}
-
-/// The token counts of a job. They are separate for each model, because each model has its own price.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ModelUsage {
-    /// The tokens of the model that makes images.
-    pub(crate) image: Option<TokenUsage>,
-    /// The tokens of the text model that runs the image tool, or that makes a response without one.
-    pub(crate) host: Option<TokenUsage>,
-    /// The other things that can change the price.
-    pub(crate) charges: AnswerCharges,
 }
 
 /// The reason why a record could not be opened or closed. The caller gets a 503 for each of them.
@@ -175,7 +164,7 @@ impl Ledger {
         // Outcomes need no permit: there is at most one outcome for each intent.
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
         let state = OpenRecordState::new(
-            Record { created_at: reservation.begun_at(), ..running_record(draft) },
+            running_record(draft, reservation.begun_at()),
             reservation,
             self.message_sender.clone(),
             self.unsettled_records.clone(),
@@ -238,49 +227,30 @@ impl Ledger {
     }
 }
 
-fn running_record(draft: RecordDraft) -> Record {
-    Record {
-        request_id: draft.request_id,
-        created_at: Timestamp::now(),
+fn running_record(draft: RecordDraft, created_at: Timestamp) -> JobRecord {
+    let text = |text: Option<String>| text.map(JobRecord::truncate_text);
+    let document = types::Record {
+        request_id: draft.request_id.to_string(),
+        created_at: created_at.into(),
         operation: draft.operation.to_owned(),
-        model: draft.model.map(Record::truncate_text),
+        model: text(draft.model),
         stream: draft.stream,
-        state: JobState::Running,
-        error_code: None,
-        error_reason: None,
-        error_detail: None,
-        size: draft.size.map(Record::truncate_text),
-        quality: draft.quality.map(Record::truncate_text),
-        output_format: draft.output_format.map(Record::truncate_text),
-        n: draft.n,
-        delivered: Vec::new(),
-        usage: None,
-        cost_usd: None,
-        latency_ms: None,
-        first_byte_ms: None,
-        attempts: Vec::new(),
+        size: text(draft.size),
+        quality: text(draft.quality),
+        output_format: text(draft.output_format),
+        n: draft.n.map(u64::from),
         account: draft.account,
         group: draft.group,
-        user: draft.user,
-        key: draft.key,
-        end_user: draft.end_user.map(Record::truncate_text),
-        fallback: None,
+        user: draft.user.to_string(),
+        key: draft.key.to_string(),
+        end_user: text(draft.end_user),
         injected_tool: draft.injected_tool,
-        bindings: Vec::new(),
-        fingerprint: draft.fingerprint,
-        missing: None,
-        image_model: None,
-        host_model: None,
-        host_usage: None,
-        maybe_paid_twice: false,
-        cost_basis: None,
-        cost_reason: None,
-        price_version: None,
-        adapted: draft.adapted.map(Record::truncate_text),
-        max_cost_usd: draft.max_cost_usd,
-        max_job_cost_usd: draft.max_job_cost_usd,
-        charges: AnswerCharges::default(),
-    }
+        maybe_paid_twice: Some(false),
+        adapted: text(draft.adapted),
+        ..types::Record::default()
+    };
+    let (max_cost, max_job_cost) = (draft.max_cost_usd, draft.max_job_cost_usd);
+    JobRecord { document, fingerprint: draft.fingerprint, max_cost, max_job_cost, ..JobRecord::default() }
 }
 
 /// Returns the whole milliseconds since `start`, on a monotonic clock.

@@ -121,9 +121,9 @@ async fn remove_expired_of_class(
 mod tests {
     use super::*;
     use crate::gateway::money::Usd;
-    use crate::gateway::store::testing::{new_postgres_store, new_store, running_record};
+    use crate::gateway::store::testing::{new_postgres_store, new_store, record, running_record};
     use crate::gateway::store::{
-        AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, ReservationSubjectKind, RowWrite,
+        AuditContext, AuditFilter, JobRecord, JobState, NodeId, RecordFilter, ReservationSubjectKind, RowWrite,
         SqliteStore, Store, UsageFilter,
     };
     use crate::gateway::store::{PeopleStore as _, UsageStore as _, UserStore as _};
@@ -134,16 +134,16 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn record(id: &str, created_at: Timestamp) -> Record {
-        Record { created_at, ..running_record(id) }
+    fn record(id: &str, created_at: Timestamp) -> JobRecord {
+        record! { created_at, ..running_record(id) }
     }
 
-    async fn store_records(store: &dyn Store, records: &[Record]) {
+    async fn store_records(store: &dyn Store, records: &[JobRecord]) {
         let node = NodeId::only();
         let open: Vec<_> = records.iter().map(RowWrite::Open).collect();
         store.write_rows(&node, &open).await.unwrap();
         let ended: Vec<_> =
-            records.iter().map(|record| Record { state: JobState::Succeeded, ..record.clone() }).collect();
+            records.iter().map(|record| record! { state: JobState::Succeeded, ..record.clone() }).collect();
         store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
         // No record is removed before it is counted.
         store.fold_records(i64::MAX, u32::MAX).await.unwrap();
@@ -166,7 +166,7 @@ mod tests {
         let days = async || {
             let filter = UsageFilter { since: Some(UtcDay::from(now).minus(365)), ..UsageFilter::default() };
             let days = store.usage_by_day(&filter).await.unwrap().len();
-            let of_end_user = UsageFilter { end_user: running.end_user.clone(), ..filter };
+            let of_end_user = UsageFilter { end_user: running.document.end_user.clone(), ..filter };
             assert_eq!(store.usage_by_day(&of_end_user).await.unwrap().len(), days);
             days
         };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     async fn check_spent_money(store: &dyn Store) {
-        let spent = |id: &str, at: &str| Record { cost_usd: Some(Usd::from_nanos(7)), ..record(id, timestamp(at)) };
+        let spent = |id: &str, at: &str| record! { cost_usd: Some(Usd::from_nanos(7)), ..record(id, timestamp(at)) };
         let usage = |days: u32| RetentionPeriods { usage: Some(days * DAY), ..RetentionPeriods::default() };
         let end_user = UsageFilter { end_user: Some("u-1".to_owned()), ..UsageFilter::default() };
         let records = [spent("last month", "2026-10-31T08:00:00Z"), spent("first day", "2026-11-01T08:00:00Z")];

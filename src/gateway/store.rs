@@ -83,7 +83,7 @@ pub(crate) use people::{
 pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
-    AttemptEntry, CacheWrites, DeliveredImageEntry, Record, RecordFilter, TokenDetails, TokenUsage,
+    CacheWrites, JobRecord, ModelUsage, RecordFilter, RunningJob, TokenUsage, all_tokens, max_cost_of, missing_images,
 };
 pub(crate) use replay::{
     JobProgress, ReplayClaim, ReplayState, ReplayStore, ReplayWrite, StoredAnswerRow, StoredReplay,
@@ -182,11 +182,11 @@ pub(crate) trait RecordStore: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowWrite<'a> {
     /// Inserts the intent: a row in state running, written before the first upstream call.
-    Open(&'a Record),
+    Open(&'a JobRecord),
     /// Writes the attempts so far into the running row of the same request.
-    RecordAttempts(&'a Record),
+    RecordAttempts(&'a JobRecord),
     /// Writes the outcome, which closes the running row of the same request.
-    Close(&'a Record),
+    Close(&'a JobRecord),
     /// Writes the claim of an idempotency key, its answer, or its removal.
     Replay(&'a ReplayWrite),
 }
@@ -200,15 +200,15 @@ impl RowWrite<'_> {
 
 #[cfg(test)]
 impl<'a> RowWrite<'a> {
-    fn request_id(self) -> &'a RequestId {
+    fn request_id(self) -> &'a str {
         match self {
-            Self::Open(record) | Self::RecordAttempts(record) | Self::Close(record) => &record.request_id,
-            Self::Replay(ReplayWrite::Claim(row)) => &row.request_id,
+            Self::Open(record) | Self::RecordAttempts(record) | Self::Close(record) => &record.document.request_id,
+            Self::Replay(ReplayWrite::Claim(row)) => row.request_id.as_str(),
             Self::Replay(
                 ReplayWrite::Finish { request_id, .. }
                 | ReplayWrite::EndRetry { request_id, .. }
                 | ReplayWrite::Remove { request_id, .. },
-            ) => request_id,
+            ) => request_id.as_str(),
         }
     }
 }

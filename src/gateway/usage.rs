@@ -9,6 +9,7 @@
 
 pub(crate) mod csv;
 mod groups;
+mod record_columns;
 
 #[cfg(test)]
 mod tests;
@@ -22,22 +23,16 @@ pub(crate) use groups::{
     GroupedUsage, GroupingError, HOUR_DAYS_MAX, TopQuery, UsageGroup, UsageMeasure, UsageOverview,
 };
 
-pub(crate) use super::store::{DayCounts, KeyCounts, Record, RecordFilter, UsageCounters, UsageFilter, UtcDay};
+pub(crate) use record_columns::{RECORD_COLUMNS, RecordColumn};
+
+pub(crate) use super::store::{DayCounts, KeyCounts, RecordFilter, UsageCounters, UsageFilter, UtcDay};
 use super::store::{KeyDisplayNames, KeyId, RequestId, StoreError, UsageStore, UserId};
+use crate::wire::admin::types;
 
 /// Reads records and usage counts.
 #[derive(Clone)]
 pub(crate) struct UsageReader {
     store: Arc<dyn UsageStore>,
-}
-
-/// A record with the names of its key and its user. A name is unknown only if rows were removed by hand; that of the
-/// user also if the key belongs to no person yet.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NamedRecord {
-    pub(crate) record: Record,
-    pub(crate) key_name: Option<String>,
-    pub(crate) user_name: Option<String>,
 }
 
 /// The counts of a key with its name and its user's name.
@@ -51,8 +46,10 @@ pub(crate) struct NamedCounts {
 
 /// A page of records, newest first.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NamedRecordPage {
-    pub(crate) records: Vec<NamedRecord>,
+pub(crate) struct RecordPage {
+    /// The records. The names of a key and its user are unknown only if rows were removed by hand; that of the user also
+    /// if the key belongs to no person yet.
+    pub(crate) records: Vec<types::Record>,
     /// True if there are more records after the last one.
     pub(crate) has_more: bool,
 }
@@ -94,7 +91,7 @@ impl UsageReader {
         limit: Option<u32>,
     ) -> Result<Vec<NamedCounts>, StoreError> {
         let counts = self.store.usage_by_key(filter, limit).await?;
-        let names = self.load_names(counts.iter().map(|counts| &counts.key)).await?;
+        let names = self.load_names(counts.iter().map(|counts| counts.key.clone())).await?;
         let named = |key_counts: KeyCounts| {
             let (name, user_name) = names_of_key(&names, &key_counts.key);
             NamedCounts { name, user_name, key_counts }
@@ -115,7 +112,7 @@ impl UsageReader {
     /// # Errors
     /// Returns [`UsageError::UnknownCursor`] if the filter begins after a record that does not exist for its owner, or
     /// an error if the store fails.
-    pub(crate) async fn records(&self, filter: &RecordFilter, limit: u32) -> Result<NamedRecordPage, UsageError> {
+    pub(crate) async fn records(&self, filter: &RecordFilter, limit: u32) -> Result<RecordPage, UsageError> {
         if let Some(before) = &filter.before
             && self.store.find_record(before, filter.owner.as_ref()).await?.is_none()
         {
@@ -127,11 +124,8 @@ impl UsageReader {
         records.reverse();
         let has_more = records.len() > limit as usize;
         records.truncate(limit as usize);
-        let names = self.load_names(records.iter().map(|record| &record.key)).await?;
-        Ok(NamedRecordPage {
-            records: records.into_iter().map(|record| with_names(record, &names)).collect(),
-            has_more,
-        })
+        let names = self.load_names(records.iter().map(key_of)).await?;
+        Ok(RecordPage { records: records.into_iter().map(|record| with_names(record, &names)).collect(), has_more })
     }
 
     /// Returns one record, in any state. If `owner` is given, records of other users are treated as missing.
@@ -142,26 +136,30 @@ impl UsageReader {
         &self,
         request_id: &RequestId,
         owner: Option<&UserId>,
-    ) -> Result<Option<NamedRecord>, StoreError> {
+    ) -> Result<Option<types::Record>, StoreError> {
         let Some(record) = self.store.find_record(request_id, owner).await? else { return Ok(None) };
-        let names = self.load_names([&record.key]).await?;
+        let names = self.load_names([key_of(&record)]).await?;
         Ok(Some(with_names(record, &names)))
     }
 
-    async fn load_names<'a>(
+    async fn load_names(
         &self,
-        keys: impl IntoIterator<Item = &'a KeyId>,
+        keys: impl IntoIterator<Item = KeyId>,
     ) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
-        let mut keys: Vec<KeyId> = keys.into_iter().cloned().collect();
+        let mut keys: Vec<KeyId> = keys.into_iter().collect();
         keys.sort_unstable();
         keys.dedup();
         if keys.is_empty() { Ok(BTreeMap::new()) } else { self.store.key_names(&keys).await }
     }
 }
 
-fn with_names(record: Record, names: &BTreeMap<KeyId, KeyDisplayNames>) -> NamedRecord {
-    let (key_name, user_name) = names_of_key(names, &record.key);
-    NamedRecord { record, key_name, user_name }
+fn key_of(record: &types::Record) -> KeyId {
+    record.key.as_str().into()
+}
+
+fn with_names(mut record: types::Record, names: &BTreeMap<KeyId, KeyDisplayNames>) -> types::Record {
+    (record.key_name, record.user_name) = names_of_key(names, &record.key.as_str().into());
+    record
 }
 
 fn names_of_key(names: &BTreeMap<KeyId, KeyDisplayNames>, key: &KeyId) -> (Option<String>, Option<String>) {

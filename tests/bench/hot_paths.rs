@@ -25,7 +25,7 @@ use crate::gateway::money::Usd;
 use crate::gateway::rules::check_generation;
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{finished_record, new_store, running_record};
-use crate::gateway::store::{AccountSpec, AccountStore as _, NodeId, Record, RecordStore as _, RowWrite};
+use crate::gateway::store::{AccountSpec, AccountStore as _, JobRecord, NodeId, RecordStore as _, RowWrite};
 use crate::stream::json::{CaptureLimits, JsonPosition, JsonReader, JsonSyntaxError, JsonVisitor, ValueInterest};
 use crate::stream::sse::{SseFramer, SseSpan};
 
@@ -252,7 +252,7 @@ fn both_rows_of_a_record() {
     let (_dir, store) = runtime.block_on(new_store());
     let node = NodeId::only();
     let records = ["req_1", "req_2"].map(|id| (running_record(id), finished_record(id)));
-    let write = |(intent, outcome): &(Record, Record)| {
+    let write = |(intent, outcome): &(JobRecord, JobRecord)| {
         let rows = [RowWrite::Open(intent), RowWrite::Close(outcome)];
         runtime.block_on(store.write_rows(&node, &rows)).unwrap().len()
     };

@@ -26,6 +26,7 @@ mod print;
 mod progenitor_copy;
 pub mod public_api;
 pub mod readme;
+mod record_columns;
 mod reference_pages;
 mod rules;
 mod schemas;
@@ -104,6 +105,8 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
     let codes = error_codes::generate([&document, &admin])?;
     outputs.push(output("generated/error_codes.rs", print::rust("openapi/*.json", &codes)));
+    let columns = record_columns::generate(&admin)?;
+    outputs.push(output("generated/record_columns.rs", print::rust("openapi/admin.json", &columns)));
     let reference = reference_pages::generate([(&GATEWAY, &document), (&ADMIN, &admin)])?;
     outputs.push(output(reference_pages::OUTPUT, reference));
     // Sorted before the fingerprint is made, so that the fingerprint does not depend on the order of the lines above.

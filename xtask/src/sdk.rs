@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, anyhow};
 use proc_macro2::Span;
-use progenitor_impl::{GenerationSettings, Generator, InterfaceStyle, TypeImpl};
+use progenitor_impl::{GenerationSettings, Generator, InterfaceStyle, TypeImpl, TypePatch};
 use quote::quote;
 use serde_json::{Value, json};
 use syn::{File, Ident, Item, Type, parse_quote};
@@ -102,6 +102,9 @@ fn generate_with(
     Ok(sdk)
 }
 
+/// The types of the server whose values begin empty: the gateway fills a record while its job runs.
+const FILLED_TYPES: [&str; 3] = ["Record", "RecordAttempt", "RecordUsage"];
+
 fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<GenerationSettings> {
     let mut settings = GenerationSettings::new();
     // The public client is an inner part of the SDK, whose calls have builders of their own.
@@ -110,6 +113,11 @@ fn settings(api: &Api, document: &Document, words: &OpenWords) -> Result<Generat
         ClientTypes::Own(_) => InterfaceStyle::Builder,
     };
     settings.with_interface(style).with_map_type(MAP_TYPE).with_timeout(api.timeout_seconds).with_derive("PartialEq");
+    if words.types().next().is_none() {
+        for name in FILLED_TYPES {
+            settings.with_patch(name, TypePatch::default().with_derive("Default"));
+        }
+    }
     if let Some(inner) = api.inner {
         let inner: Type = syn::parse_str(inner)?;
         settings.with_inner_type(quote!(#inner));

@@ -8,7 +8,8 @@ use crate::client::{ImageModel, Images, Json};
 use crate::gateway::config::{FIGURE_NAMES, PriceFigures};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::snapshot_model;
-use crate::gateway::store::{TokenDetails, TokenUsage};
+use crate::gateway::store::TokenUsage;
+use crate::wire::admin::types::{RecordTokens, RecordUsage};
 use crate::wire::types::ImageUsage;
 
 /// The unit of the price of an image, and that of all other prices.
@@ -50,9 +51,9 @@ fn read_figures(model: &Json) -> Option<PriceFigures> {
 }
 
 fn token_usage(usage: &ImageUsage) -> TokenUsage {
-    let details = |image, text| Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
+    let details = |image, text| Some(RecordTokens { image_tokens: Some(image), text_tokens: Some(text) });
     let input = &usage.input_tokens_details;
-    TokenUsage {
+    let counts = RecordUsage {
         input_tokens: Some(usage.input_tokens),
         input_tokens_details: details(input.image_tokens, input.text_tokens),
         output_tokens: Some(usage.output_tokens),
@@ -62,19 +63,19 @@ fn token_usage(usage: &ImageUsage) -> TokenUsage {
             .and_then(|output| details(output.image_tokens, output.text_tokens)),
         total_tokens: Some(usage.total_tokens),
         cached_tokens_details: cached_tokens(&input.extra, input.text_tokens),
-        ..TokenUsage::default()
-    }
+    };
+    TokenUsage { counts, ..TokenUsage::default() }
 }
 
 /// Reads the tokens that were in a cache. If only their sum is stated, text tokens come first, as in the gateway.
-fn cached_tokens(details: &serde_json::Map<String, Value>, text_tokens: u64) -> Option<TokenDetails> {
+fn cached_tokens(details: &serde_json::Map<String, Value>, text_tokens: u64) -> Option<RecordTokens> {
     if let Some(kinds) = details.get("cached_tokens_details") {
         let count = |name: &str| kinds.get(name).and_then(Value::as_u64);
-        return Some(TokenDetails { image_tokens: count("image_tokens"), text_tokens: count("text_tokens") });
+        return Some(RecordTokens { image_tokens: count("image_tokens"), text_tokens: count("text_tokens") });
     }
     let sum = details.get("cached_tokens")?.as_u64()?;
     let text = sum.min(text_tokens);
-    Some(TokenDetails { image_tokens: Some(sum - text), text_tokens: Some(text) })
+    Some(RecordTokens { image_tokens: Some(sum - text), text_tokens: Some(text) })
 }
 
 #[cfg(test)]

@@ -59,19 +59,22 @@ impl<'a> From<&'a str> for Column<'a> {
 
 /// Formats columns under their headings for standard output. A heading alone stands for a column whose cells are never
 /// changed. Invisible characters in cells are escaped.
-pub(in crate::cli) fn table<'a, const N: usize>(columns: [impl Into<Column<'a>>; N], rows: &[[String; N]]) -> String {
+pub(in crate::cli) fn table<'a>(
+    columns: impl IntoIterator<Item = impl Into<Column<'a>>>,
+    rows: &[impl AsRef<[String]>],
+) -> String {
     let style = TableStyle { width: stdout_width(), has_color: has_color(), now: Utc::now() };
-    style.format(&columns.map(Into::into), rows)
+    style.format(&columns.into_iter().map(Into::into).collect::<Vec<_>>(), rows)
 }
 
 // === impl TableStyle ===
 
 impl TableStyle {
-    fn format<const N: usize>(&self, columns: &[Column<'_>; N], rows: &[[String; N]]) -> String {
-        let rows: Vec<[String; N]> = rows
-            .iter()
-            .map(|row| std::array::from_fn(|index| self.cell_text(columns[index].content, &row[index])))
-            .collect();
+    fn format(&self, columns: &[Column<'_>], rows: &[impl AsRef<[String]>]) -> String {
+        let row_texts = |row: &[String]| {
+            columns.iter().zip(row).map(|(column, cell)| self.cell_text(column.content, cell)).collect::<Vec<_>>()
+        };
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| row_texts(row.as_ref())).collect();
         let layout = TableLayout::new(columns, &rows, self.width);
         let mut text = String::new();
         let headings = columns.iter().map(|column| (column.heading.to_owned(), Some(HEADING)));
@@ -195,15 +198,17 @@ impl<'a> Column<'a> {
 // === impl TableLayout ===
 
 impl TableLayout {
-    fn new<const N: usize>(titles: &[Column<'_>; N], rows: &[[String; N]], width: Option<usize>) -> Self {
-        let natural: Vec<usize> = (0..N)
-            .map(|index| {
-                let cells = rows.iter().map(|row| columns(&row[index]));
-                cells.chain([columns(titles[index].heading)]).max().unwrap_or(0)
+    fn new(titles: &[Column<'_>], rows: &[Vec<String>], width: Option<usize>) -> Self {
+        let natural: Vec<usize> = titles
+            .iter()
+            .enumerate()
+            .map(|(index, title)| {
+                let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| columns(cell));
+                cells.chain([columns(title.heading)]).max().unwrap_or(0)
             })
             .collect();
         let Some(width) = width else { return Self { widths: natural } };
-        let side_by_side = (1..=N).rev().find_map(|count| fit(&titles[..count], &natural[..count], width));
+        let side_by_side = (1..=titles.len()).rev().find_map(|count| fit(&titles[..count], &natural[..count], width));
         Self { widths: side_by_side.unwrap_or_else(|| natural[..1].to_vec()) }
     }
 }

@@ -7,11 +7,9 @@ use super::error_conversion::from_store_error;
 use super::request_fields::{page_size, to_timestamp};
 use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
-use crate::gateway::money::Usd;
 use crate::gateway::people::Actor;
-use crate::gateway::store::{AttemptEntry, DeliveredImageEntry, JobState, RecordSort, TokenDetails, TokenUsage};
-use crate::gateway::usage::csv::{self, CsvRecord};
-use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader};
+use crate::gateway::store::{JobState, RecordSort};
+use crate::gateway::usage::{RecordFilter, RecordPage, UsageError, UsageReader, csv};
 use crate::gateway::work::Work;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
@@ -37,9 +35,8 @@ impl Console {
         query: &ListRecordsQuery,
     ) -> Result<types::RecordList, Error> {
         actor.charge(Work::Report);
-        let NamedRecordPage { records, has_more } = self.page(actor, query, page_size(query.limit)).await?;
-        let data = records.into_iter().map(to_wire_record).collect();
-        Ok(types::RecordList { object: list_object(), data, has_more })
+        let RecordPage { records, has_more } = self.page(actor, query, page_size(query.limit)).await?;
+        Ok(types::RecordList { object: list_object(), data: records, has_more })
     }
 
     /// Returns the newest records as comma-separated values, at most [`Self::CSV_RECORDS_MAX`]; `limit` is
@@ -51,12 +48,7 @@ impl Console {
     pub(crate) async fn records_csv(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
         actor.charge(Work::Report);
         let page = self.page(actor, query, Self::CSV_RECORDS_MAX).await?;
-        csv::records(page.records.iter().map(|NamedRecord { record, key_name, user_name }| CsvRecord {
-            record,
-            key_name: key_name.as_deref(),
-            user_name: user_name.as_deref(),
-        }))
-        .map_err(from_csv_error)
+        csv::records(&page.records).map_err(from_csv_error)
     }
 
     /// Returns the record with this request id.
@@ -67,10 +59,10 @@ impl Console {
     pub(crate) async fn retrieve_record(&self, actor: &Actor, request_id: &str) -> Result<types::Record, Error> {
         let record = self.usage().record(&request_id.into(), actor.restricted_to()).await.map_err(from_store_error)?;
         let record = record.ok_or_else(|| Error::NotFound(MissingResource::Record(request_id.to_owned())))?;
-        Ok(to_wire_record(redact_for_actor(record, actor)))
+        Ok(redact_for_actor(record, actor))
     }
 
-    async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<NamedRecordPage, Error> {
+    async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<RecordPage, Error> {
         // A member must not learn which account served a request.
         if query.account.is_some() && !actor.is_admin() {
             return Err(Error::Denied);
@@ -103,11 +95,11 @@ impl Console {
         };
         // No record has succeeded and is in another state.
         if is_succeeded && filter.state != Some(JobState::Succeeded) {
-            return Ok(NamedRecordPage { records: Vec::new(), has_more: false });
+            return Ok(RecordPage { records: Vec::new(), has_more: false });
         }
         let page = self.usage().records(&filter, limit).await.map_err(from_usage_error)?;
         let records = page.records.into_iter().map(|record| redact_for_actor(record, actor)).collect();
-        Ok(NamedRecordPage { records, has_more: page.has_more && sort == RecordSort::Time })
+        Ok(RecordPage { records, has_more: page.has_more && sort == RecordSort::Time })
     }
 
     /// Returns the reader of records and usage counts.
@@ -133,93 +125,16 @@ fn from_usage_error(error: UsageError) -> Error {
 }
 
 /// Removes the fields of a record that this actor must not see.
-fn redact_for_actor(mut record: NamedRecord, actor: &Actor) -> NamedRecord {
+fn redact_for_actor(mut record: types::Record, actor: &Actor) -> types::Record {
     if !actor.is_admin() {
-        record.record.account = None;
-        // An empty name stands for a hidden account, because no account has an empty name.
-        record.record.attempts.iter_mut().for_each(|attempt| {
-            attempt.account.clear();
-            attempt.upstream_request_id = None;
-        });
+        record.account = None;
+        for attempt in &mut record.attempts {
+            (attempt.account, attempt.upstream_request_id) = (None, None);
+        }
         // The upstream's message may name the account, and the text model may be a setting of the account.
-        record.record.error_detail = None;
-        record.record.host_model = None;
-        record.record.price_version = None;
+        record.error_detail = None;
+        record.host_model = None;
+        record.price_version = None;
     }
     record
-}
-
-/// Returns the record as the API shows it.
-fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Record {
-    types::Record {
-        request_id: record.request_id.to_string(),
-        created_at: record.created_at.into(),
-        operation: record.operation,
-        model: record.model,
-        stream: record.stream,
-        state: record.state,
-        error_code: record.error_code,
-        error_reason: record.error_reason.and_then(|reason| reason.parse().ok()),
-        error_detail: record.error_detail,
-        size: record.size,
-        quality: record.quality,
-        output_format: record.output_format,
-        n: record.n.map(u64::from),
-        delivered: record.delivered.into_iter().map(to_wire_image).collect(),
-        usage: record.usage.map(to_wire_usage),
-        cost_usd: record.cost_usd.map(Usd::dollars),
-        latency_ms: record.latency_ms,
-        first_byte_ms: record.first_byte_ms,
-        attempts: record.attempts.into_iter().map(to_wire_attempt).collect(),
-        account: record.account,
-        group: record.group,
-        user: record.user.to_string(),
-        user_name,
-        key: record.key.to_string(),
-        key_name,
-        end_user: record.end_user,
-        fallback: record.fallback,
-        injected_tool: record.injected_tool,
-        missing: record.missing.map(u64::from),
-        image_model: record.image_model,
-        host_model: record.host_model,
-        host_usage: record.host_usage.map(to_wire_usage),
-        maybe_paid_twice: Some(record.maybe_paid_twice),
-        cost_basis: record.cost_basis,
-        cost_reason: record.cost_reason,
-        price_version: record.price_version,
-        adapted: record.adapted,
-    }
-}
-
-fn to_wire_image(DeliveredImageEntry { size, output_format, quality }: DeliveredImageEntry) -> types::RecordImage {
-    types::RecordImage { size, output_format, quality }
-}
-
-fn to_wire_usage(tokens: TokenUsage) -> types::RecordUsage {
-    types::RecordUsage {
-        input_tokens: tokens.input_tokens,
-        input_tokens_details: tokens.input_tokens_details.map(to_wire_token_details),
-        output_tokens: tokens.output_tokens,
-        output_tokens_details: tokens.output_tokens_details.map(to_wire_token_details),
-        total_tokens: tokens.total_tokens,
-        cached_tokens_details: tokens.cached_tokens_details.map(to_wire_token_details),
-    }
-}
-
-fn to_wire_token_details(TokenDetails { image_tokens, text_tokens }: TokenDetails) -> types::RecordTokens {
-    types::RecordTokens { image_tokens, text_tokens }
-}
-
-fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
-    types::RecordAttempt {
-        account: Some(attempt.account).filter(|account| !account.is_empty()),
-        class: attempt.class,
-        status: attempt.status.map(u64::from),
-        latency_ms: attempt.latency_ms,
-        upstream_request_id: attempt.upstream_request_id,
-        start_ms: attempt.start_ms,
-        fallback: attempt.fallback,
-        max_cost_usd: attempt.max_cost_usd.map(Usd::dollars),
-    }
 }

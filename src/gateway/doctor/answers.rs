@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{CheckResult, InstallationContents, message_of};
-use crate::gateway::store::{JobState, Record, RecordFilter, Store, StoreError, Timestamp};
+use crate::gateway::store::{JobState, RecordFilter, Store, StoreError, Timestamp};
+use crate::wire::admin::types;
 
 const CHECK: &str = "answers";
 /// The period in which answers are looked at (our choice).
@@ -61,12 +62,13 @@ async fn find_unusable(store: &dyn Store) -> Result<Vec<CheckResult>, StoreError
 }
 
 /// Returns the account of each last call, with the time of its newest record.
-fn newest_by_account(records: &[Record]) -> BTreeMap<&str, Timestamp> {
+fn newest_by_account(records: &[types::Record]) -> BTreeMap<&str, Timestamp> {
     let mut newest = BTreeMap::new();
     for record in records {
         let Some(last) = record.attempts.last() else { continue };
-        let at = newest.entry(last.account.as_str()).or_insert(record.created_at);
-        *at = record.created_at.max(*at);
+        let created_at = Timestamp::from(record.created_at);
+        let at = newest.entry(last.account.as_deref().unwrap_or_default()).or_insert(created_at);
+        *at = created_at.max(*at);
     }
     newest
 }

@@ -41,7 +41,7 @@ pub(super) fn compare(now: Timestamp, past: &[(&str, Option<Timestamp>)]) -> Che
 async fn newest_row_time(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
     let records = store.list_records(&RecordFilter { limit: Some(1), ..RecordFilter::default() }).await?;
     let rows = store.list_audit_page(&AuditFilter { limit: 1, ..AuditFilter::default() }).await?.items;
-    Ok(records.iter().map(|record| record.created_at).chain(rows.iter().map(|row| row.at)).max())
+    Ok(records.iter().map(|record| record.created_at.into()).chain(rows.iter().map(|row| row.at)).max())
 }
 
 /// Returns the time of the program file, which is that of the build or of the installation.

@@ -8,13 +8,13 @@ use super::job_context::JobContext;
 use super::token_usage;
 use crate::error::{ApiErrorCode, Error, UpstreamFault};
 use crate::gateway::accounts::{AccountFeedback, Accounts, Lease};
-use crate::gateway::ledger::{AttemptClass, DeliveredImageEntry, JobOutcome, OpenRecord};
+use crate::gateway::ledger::{AttemptClass, JobOutcome, OpenRecord};
 use crate::gateway::relay::{
     AnswerSummary, AnswerUsage, ClosingFuture, DeliveredImage, RelayError, RelayOutcome, sum_usage,
 };
 use crate::gateway::replay::EarlyClaim;
 use crate::gateway::rules::SharedTask;
-use crate::wire::admin::types::RecordReason;
+use crate::wire::admin::types::{RecordImage, RecordReason};
 
 /// The facts about a job that are needed to close its record when the answer ends.
 pub(super) struct ClosingContext {
@@ -55,10 +55,7 @@ pub(super) fn close_delivery(
         let model = summary.image_model.or(model).filter(|_| !summary.delivered.is_empty());
         record.set_models(model, summary.host_model);
         let count = summary.delivered.len();
-        summary
-            .delivered
-            .into_iter()
-            .for_each(|image| record.add_delivered(delivered_image_entry(image, quality.as_ref())));
+        summary.delivered.into_iter().for_each(|image| record.add_delivered(record_image(image, quality.as_ref())));
         if let Some(total_usage) = sum_usage(summary.usage, failed_call_usage) {
             record.set_usage(token_usage::model_usage(total_usage));
         }
@@ -151,9 +148,9 @@ pub(super) async fn close_record(record: OpenRecord, outcome: JobOutcome) {
     }
 }
 
-fn delivered_image_entry(image: DeliveredImage, requested_quality: Option<&String>) -> DeliveredImageEntry {
+fn record_image(image: DeliveredImage, requested_quality: Option<&String>) -> RecordImage {
     let DeliveredImage { properties, quality } = image;
-    DeliveredImageEntry {
+    RecordImage {
         size: properties.map(|properties| format!("{}x{}", properties.width, properties.height)),
         output_format: properties.map(|properties| properties.format.as_str().to_owned()),
         quality: quality.or_else(|| requested_quality.cloned()),

@@ -9,15 +9,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::writer::{ClosedRecord, CommitReplySender, LedgerMessage};
-use super::{
-    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, LedgerError, ModelUsage, Record, milliseconds_since,
-};
+use super::{AttemptClass, JobRecord, JobState, LedgerError, ModelUsage, milliseconds_since};
 use crate::gateway::limits::{LimitReservation, LimitStatus};
 use crate::gateway::money::Usd;
 use crate::gateway::prices::{Cost, CurrentPrices};
-use crate::gateway::store::{BindingDigest, CostBasis};
+use crate::gateway::store::{BindingDigest, CostBasis, missing_images};
 use crate::gateway::telemetry::Metrics;
-use crate::wire::admin::types::RecordReason;
+use crate::wire::admin::types::{RecordAttempt, RecordImage, RecordReason};
 
 /// The maximum time for which the end of an answer waits until its record is durable (our choice).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,7 +58,7 @@ impl JobOutcome {
 
     /// Adds the reason, and the part of the upstream's message that is safe to show.
     pub(crate) fn with_reason(self, reason: RecordReason, detail: Option<String>) -> Self {
-        Self { error_reason: Some(reason), error_detail: detail.map(Record::truncate_text), ..self }
+        Self { error_reason: Some(reason), error_detail: detail.map(JobRecord::truncate_text), ..self }
     }
 
     const fn new(state: JobState, error_code: Option<String>) -> Self {
@@ -84,7 +82,7 @@ pub(crate) struct OpenRecord(Option<Box<OpenRecordState>>);
 /// Without an [`OpenRecord`] around it, it is only an intent: no outcome is written when it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenRecordState {
-    pub(super) record: Record,
+    pub(super) record: JobRecord,
     /// The account in the intent.
     intended_account: Option<String>,
     started: Instant,
@@ -104,7 +102,7 @@ pub(super) struct OpenRecordState {
 
 impl OpenRecordState {
     pub(super) fn new(
-        record: Record,
+        record: JobRecord,
         reservation: LimitReservation,
         message_sender: mpsc::Sender<LedgerMessage>,
         count: watch::Sender<usize>,
@@ -113,7 +111,7 @@ impl OpenRecordState {
         // If the caller leaves before the job has started, nothing was sent upstream, so the job counts as cancelled.
         let drop_outcome = JobOutcome::cancelled();
         Self {
-            intended_account: record.account.clone(),
+            intended_account: record.document.account.clone(),
             record,
             started: Instant::now(),
             running_calls: Vec::new(),
@@ -132,15 +130,16 @@ impl OpenRecordState {
         for (call, _) in self.running_calls.clone() {
             self.set_call_duration(call);
         }
-        self.record.state = outcome.state;
-        self.record.error_code = outcome.error_code;
-        self.record.error_reason = outcome.error_reason.map(|reason| reason.as_str().to_owned());
-        self.record.error_detail = outcome.error_detail;
-        self.record.latency_ms = Some(milliseconds_since(self.started));
-        self.record.missing = self.record.count_missing();
-        if self.record.attempts.is_empty() {
+        let document = &mut self.record.document;
+        document.state = outcome.state;
+        document.error_code = outcome.error_code;
+        document.error_reason = outcome.error_reason;
+        document.error_detail = outcome.error_detail;
+        document.latency_ms = Some(milliseconds_since(self.started));
+        document.missing = missing_images(document);
+        if document.attempts.is_empty() {
             // The account in the intent was never called.
-            self.record.account = None;
+            document.account = None;
         }
         self.set_cost();
         self.metrics.count_job(&self.record);
@@ -152,29 +151,28 @@ impl OpenRecordState {
     /// Settles the share of the job in the limits, because its outcome is durable or never will be. A cost that is unknown
     /// counts as the most that the record states, as it does in the store.
     pub(super) fn settle(self) {
-        let Record { cost_usd, max_job_cost_usd, max_cost_usd, delivered, .. } = &self.record;
-        self.reservation.settle(cost_usd.or(*max_job_cost_usd).or(*max_cost_usd), delivered.len() as u64);
+        let JobRecord { document, cost, max_job_cost, max_cost, .. } = &self.record;
+        self.reservation.settle(cost.or(*max_job_cost).or(*max_cost), document.delivered.len() as u64);
     }
 
     fn set_cost(&mut self) {
         // If an upstream was called as well, its tokens cannot be told apart from those of the simulator.
-        let is_simulated = self.simulated_attempts > 0 && self.simulated_attempts == self.record.attempts.len();
+        let is_simulated =
+            self.simulated_attempts > 0 && self.simulated_attempts == self.record.document.attempts.len();
         let cost = if is_simulated {
             Cost { usd: Some(Usd::ZERO), basis: CostBasis::Exact, reason: None, price_version: None }
         } else {
             self.prices.table().cost(&self.record)
         };
-        self.record.cost_usd = cost.usd;
-        self.record.cost_basis = Some(cost.basis);
-        self.record.cost_reason = cost.reason;
-        self.record.price_version = cost.price_version;
+        self.record.set_cost(cost.usd, cost.basis, cost.reason);
+        self.record.document.price_version = cost.price_version;
     }
 
     /// Sets the duration of a call that is still running.
     fn set_call_duration(&mut self, call: AttemptHandle) {
         let Some(index) = self.running_calls.iter().position(|(running, _)| *running == call) else { return };
         let (_, started) = self.running_calls.swap_remove(index);
-        if let Some(attempt) = self.record.attempts.get_mut(call.0) {
+        if let Some(attempt) = self.record.document.attempts.get_mut(call.0) {
             attempt.latency_ms = Some(milliseconds_since(started));
         }
     }
@@ -197,19 +195,18 @@ impl OpenRecord {
     /// ended, its class is X (ambiguous): if the caller leaves before that, an image may still have been charged.
     pub(crate) fn begin_attempt(&mut self, account: &str) -> AttemptHandle {
         let Some(entry) = self.0.as_deref_mut() else { return AttemptHandle(0) };
-        entry.record.account = Some(account.to_owned());
-        let attempt = AttemptEntry {
-            account: account.to_owned(),
+        let attempt = RecordAttempt {
+            account: Some(account.to_owned()),
             class: Some(AttemptClass::MaybePaid),
-            status: None,
-            latency_ms: None,
-            upstream_request_id: None,
             start_ms: Some(milliseconds_since(entry.started)),
             fallback: entry.fallback_begun.as_ref().map(|(image, _)| image.clone()),
-            max_cost_usd: entry.fallback_begun.as_ref().and_then(|(_, most)| *most),
+            max_cost_usd: entry.fallback_begun.as_ref().and_then(|(_, most)| *most).map(Usd::dollars),
+            ..RecordAttempt::default()
         };
-        let call = AttemptHandle(entry.record.attempts.len());
-        entry.record.attempts.push(attempt);
+        let document = &mut entry.record.document;
+        document.account = Some(account.to_owned());
+        let call = AttemptHandle(document.attempts.len());
+        document.attempts.push(attempt);
         entry.running_calls.push((call, Instant::now()));
         call
     }
@@ -218,7 +215,8 @@ impl OpenRecord {
     /// Returns `None` if the intent already has the only account that was called.
     pub(crate) fn persist_attempts(&self) -> Option<CommitFuture> {
         let entry = self.0.as_deref()?;
-        if entry.record.attempts.len() < 2 && entry.record.account == entry.intended_account {
+        let document = &entry.record.document;
+        if document.attempts.len() < 2 && document.account == entry.intended_account {
             return None;
         }
         let (reply, result) = oneshot::channel();
@@ -230,8 +228,8 @@ impl OpenRecord {
     /// Sets the upstream's request id of an attempt.
     pub(crate) fn set_upstream_id(&mut self, call: AttemptHandle, id: Option<String>) {
         self.edit(|entry| {
-            if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
-                attempt.upstream_request_id = id.map(Record::truncate_text);
+            if let Some(attempt) = entry.record.document.attempts.get_mut(call.0) {
+                attempt.upstream_request_id = id.map(JobRecord::truncate_text);
             }
         });
     }
@@ -241,8 +239,8 @@ impl OpenRecord {
     pub(crate) fn end_attempt(&mut self, call: AttemptHandle, class: Option<AttemptClass>, status: Option<u16>) {
         self.edit(|entry| {
             entry.set_call_duration(call);
-            if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
-                (attempt.class, attempt.status) = (class, status);
+            if let Some(attempt) = entry.record.document.attempts.get_mut(call.0) {
+                (attempt.class, attempt.status) = (class, status.map(u64::from));
             }
         });
     }
@@ -250,7 +248,7 @@ impl OpenRecord {
     /// Notes that the last attempt failed after its answer had begun.
     pub(crate) fn fail_last_attempt(&mut self, class: AttemptClass) {
         self.edit(|entry| {
-            if let Some(attempt) = entry.record.attempts.last_mut() {
+            if let Some(attempt) = entry.record.document.attempts.last_mut() {
                 attempt.class = Some(class);
             }
         });
@@ -263,21 +261,22 @@ impl OpenRecord {
     }
 
     /// Adds an image that was delivered to the caller.
-    pub(crate) fn add_delivered(&mut self, image: DeliveredImageEntry) {
-        self.edit(|entry| entry.record.delivered.push(image));
+    pub(crate) fn add_delivered(&mut self, image: RecordImage) {
+        self.edit(|entry| entry.record.document.delivered.push(image));
     }
 
     /// Notes that the answer was made without the image tool that the gateway had added.
     pub(crate) fn clear_injected_tool(&mut self) {
         self.edit(|entry| {
-            entry.record.injected_tool = false;
-            (entry.record.size, entry.record.quality, entry.record.output_format) = (None, None, None);
+            let document = &mut entry.record.document;
+            document.injected_tool = false;
+            (document.size, document.quality, document.output_format) = (None, None, None);
         });
     }
 
     /// Sets the description of the fallback: the image that was made instead of the requested one.
     pub(crate) fn set_fallback(&mut self, description: String) {
-        self.edit(|entry| entry.record.fallback = Some(description));
+        self.edit(|entry| entry.record.document.fallback = Some(description));
     }
 
     /// Notes that the next attempts ask for a smaller image, which costs at most `most`.
@@ -287,7 +286,7 @@ impl OpenRecord {
 
     /// Notes that a fallback is requested although the original image may have been charged as well.
     pub(crate) fn set_maybe_paid_twice(&mut self) {
-        self.edit(|entry| entry.record.maybe_paid_twice = true);
+        self.edit(|entry| entry.record.document.maybe_paid_twice = Some(true));
     }
 
     /// Notes that the simulator carries out the attempt that begins now. It costs nothing.
@@ -307,22 +306,19 @@ impl OpenRecord {
 
     /// Returns the name of the account of the last attempt.
     pub(crate) fn account(&self) -> Option<&str> {
-        self.0.as_deref().and_then(|entry| entry.record.account.as_deref())
+        self.0.as_deref().and_then(|entry| entry.record.document.account.as_deref())
     }
 
     /// Sets the token counts that the upstream reported for each model.
     pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
-        self.edit(|entry| {
-            (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host);
-            entry.record.charges = usage.charges;
-        });
+        self.edit(|entry| entry.record.set_usage(usage));
     }
 
     /// Sets the model that made the images, and the text model that worked with it.
     pub(crate) fn set_models(&mut self, image: Option<String>, host: Option<String>) {
         self.edit(|entry| {
-            (entry.record.image_model, entry.record.host_model) =
-                (image.map(Record::truncate_text), host.map(Record::truncate_text));
+            (entry.record.document.image_model, entry.record.document.host_model) =
+                (image.map(JobRecord::truncate_text), host.map(JobRecord::truncate_text));
         });
     }
 
@@ -330,7 +326,7 @@ impl OpenRecord {
     pub(crate) fn mark_first_byte(&mut self) {
         self.edit(|entry| {
             let elapsed = milliseconds_since(entry.started);
-            entry.record.first_byte_ms.get_or_insert(elapsed);
+            entry.record.document.first_byte_ms.get_or_insert(elapsed);
         });
     }
 

@@ -15,8 +15,11 @@ use tokio::task::JoinSet;
 use super::AttemptClass::{MaybePaid, NothingDone};
 use super::*;
 use crate::gateway::money::Usd;
-use crate::gateway::store::testing::{REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child};
+use crate::gateway::store::testing::{
+    REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child, token_usage,
+};
 use crate::gateway::store::{CostBasis, InstallationStore as _, RecordFilter, SqliteStore, UsageStore};
+use crate::wire::admin::types;
 
 struct Fixture {
     ledger: Ledger,
@@ -47,11 +50,11 @@ impl Fixture {
         }
     }
 
-    async fn records(&self) -> Vec<Record> {
+    async fn records(&self) -> Vec<types::Record> {
         self.sqlite.list_records(&RecordFilter::default()).await.unwrap()
     }
 
-    async fn record(&self) -> Record {
+    async fn record(&self) -> types::Record {
         self.records().await.remove(0)
     }
 
@@ -99,13 +102,13 @@ async fn a_record_gets_the_cost_of_its_tokens() {
     let mut open = fixture.open("r1").await;
     let call = open.begin_attempt("primary");
     open.end_attempt(call, None, Some(200));
-    open.add_delivered(DeliveredImageEntry { size: None, output_format: None, quality: None });
-    let usage = TokenUsage { input_tokens: Some(17), output_tokens: Some(196), ..TokenUsage::default() };
+    open.add_delivered(types::RecordImage { size: None, output_format: None, quality: None });
+    let usage = token_usage! { input_tokens: Some(17), output_tokens: Some(196), ..TokenUsage::default() };
     open.set_usage(ModelUsage { image: Some(usage), ..ModelUsage::default() });
     open.close(JobOutcome::succeeded()).await.unwrap();
     let record = fixture.record().await;
     // 17 x 5 + 196 x 30 millionths of a dollar
-    assert_eq!((record.cost_usd, record.cost_basis), (Some(Usd::from_nanos(5_965_000)), Some(CostBasis::Exact)));
+    assert_eq!((record.cost_usd, record.cost_basis), (Some(0.005_965), Some(CostBasis::Exact)));
     assert!(record.price_version.unwrap().starts_with("gpt-image-2@"));
 }
 
@@ -121,7 +124,7 @@ async fn a_call_that_broke_off_costs_the_most_and_the_simulator_nothing() {
         drop(open);
         fixture.ledger.drain().await;
         let record = fixture.record().await;
-        assert_eq!((record.cost_usd, record.cost_basis), (Some(Usd::from_nanos(nanos)), Some(basis)));
+        assert_eq!((record.cost_usd, record.cost_basis), (Some(Usd::from_nanos(nanos).dollars()), Some(basis)));
     }
 }
 
@@ -134,8 +137,8 @@ async fn a_record_describes_its_job() {
     let second = open.begin_attempt("second");
     open.end_attempt(second, None, Some(200));
     let (size, output_format) = (Some("1024x1024".to_owned()), Some("png".to_owned()));
-    open.add_delivered(DeliveredImageEntry { size, output_format, quality: None });
-    let usage = |total| Some(TokenUsage { total_tokens: Some(total), ..TokenUsage::default() });
+    open.add_delivered(types::RecordImage { size, output_format, quality: None });
+    let usage = |total| Some(token_usage! { total_tokens: Some(total), ..TokenUsage::default() });
     open.set_usage(ModelUsage { image: usage(409), host: usage(80), ..ModelUsage::default() });
     open.set_models(Some("gpt-image-2".to_owned()), Some("gpt-5.5".to_owned()));
     open.mark_first_byte();
@@ -144,13 +147,14 @@ async fn a_record_describes_its_job() {
     let record = fixture.record().await;
     assert_eq!(record.state, JobState::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
-    let summary = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
+    let summary = |attempt: &types::RecordAttempt| (attempt.account.clone(), attempt.class, attempt.status);
     let summaries: Vec<_> = record.attempts.iter().map(summary).collect();
     assert_eq!(
         summaries,
-        [("primary".to_owned(), Some(NothingDone), Some(429)), ("second".to_owned(), None, Some(200))]
+        [(Some("primary".to_owned()), Some(NothingDone), Some(429)), (Some("second".to_owned()), None, Some(200))]
     );
-    assert_eq!((record.usage, record.host_usage, record.cost_usd), (usage(409), usage(80), None));
+    let tokens = [record.usage, record.host_usage].map(|usage| usage.and_then(|usage| usage.total_tokens));
+    assert_eq!((tokens, record.cost_usd), ([Some(409), Some(80)], None));
     assert_eq!((record.image_model.as_deref(), record.host_model.as_deref()), (Some("gpt-image-2"), Some("gpt-5.5")));
     assert_eq!((record.delivered.len(), record.missing), (1, None));
     assert!(record.first_byte_ms <= record.latency_ms && record.first_byte_ms.is_some());
@@ -372,7 +376,7 @@ async fn long_texts_are_truncated_at_a_character_boundary() {
     let open = fixture.ledger.open_for_test(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
     open.close(JobOutcome::succeeded()).await.unwrap();
     let record = fixture.record().await;
-    assert_eq!(record.end_user, Some("ä".repeat(Record::MAX_TEXT_BYTES / 2)));
+    assert_eq!(record.end_user, Some("ä".repeat(JobRecord::MAX_TEXT_BYTES / 2)));
 }
 
 const ROUNDS: usize = 6;

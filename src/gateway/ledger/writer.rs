@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::health::WriteHealth;
 use super::open_record::{OpenRecord, OpenRecordState};
-use super::{LedgerError, NodeId, Record};
+use super::{JobRecord, LedgerError, NodeId};
 use crate::gateway::limits::SettlingGuard;
 use crate::gateway::store::{RecordStore, ReplayWrite, RowWrite, RowWriteOutcome, StoreError};
 use crate::gateway::telemetry::LogThrottle;
@@ -53,7 +53,7 @@ pub(super) enum LedgerMessage {
     /// Makes an intent durable and returns it as an open record.
     Open { intent: Box<OpenRecordState>, reply: CommitReplySender<OpenRecord>, _permit: OwnedSemaphorePermit },
     /// Makes the started attempts durable.
-    RecordAttempts { record: Box<Record>, reply: CommitReplySender<()> },
+    RecordAttempts { record: Box<JobRecord>, reply: CommitReplySender<()> },
     /// Makes an outcome durable.
     Close(ClosedRecord),
     /// Makes a claim, its answer, or its removal durable.
@@ -261,7 +261,7 @@ impl LedgerWriter {
             closed_record.send_reply(Err(cause.clone()));
         }
         if is_unwritable {
-            let request_id = &closed_record.entry.record.request_id;
+            let request_id = &closed_record.entry.record.document.request_id;
             tracing::error!(%request_id, "the outcome of a job cannot be stored");
             closed_record.entry.settle();
         } else {
@@ -318,7 +318,7 @@ fn reply_with_outcome(message: LedgerMessage, outcome: RowWriteOutcome) {
         LedgerMessage::Close(closed_record) => {
             if outcome == RowWriteOutcome::NoEffect {
                 // An earlier write succeeded although it reported an error, or another process has closed the record.
-                tracing::warn!(request_id = %closed_record.entry.record.request_id, "the record was already closed");
+                tracing::warn!(request_id = %closed_record.entry.record.document.request_id, "the record was already closed");
             }
             closed_record.settle(Ok(()));
         }

@@ -20,9 +20,7 @@ use super::shared;
 use super::status::LimitStatus;
 use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
-use crate::gateway::store::{
-    JobState, KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay,
-};
+use crate::gateway::store::{KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay};
 use crate::gateway::work::WorkMeter;
 
 /// The longest wait for room in a budget (our choice).
@@ -289,9 +287,8 @@ impl RequestLimiter {
         if self.usage.shared_reservations().is_some() {
             return Ok(());
         }
-        let filter = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
-        let records = self.usage.list_records(&filter).await?;
-        records.iter().for_each(|record| self.lock().begin_record(record, Instant::now()));
+        let jobs = self.usage.running_jobs().await?;
+        jobs.iter().for_each(|job| self.lock().begin_running(job, Instant::now()));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::counters::{SubjectCounters, check_all};
 use super::reservation::{BoundKind, JobDemand, JobEnd, LimitError, LimitReservation, LimitSubject, SubjectLimits};
 use crate::gateway::config::RequestLimits;
-use crate::gateway::store::{HeldMoney, Record, UtcDay};
+use crate::gateway::store::{HeldMoney, RunningJob, Timestamp, UtcDay};
 
 /// The time between two removals of idle counters (our choice).
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -50,16 +50,17 @@ impl LimitCounters {
     }
 
     /// Counts a job that another process runs.
-    pub(super) fn begin_record(&mut self, record: &Record, now: Instant) {
+    pub(super) fn begin_running(&mut self, job: &RunningJob, now: Instant) {
+        let record = &job.document;
         let bound = if record.n.is_some() { BoundKind::Images } else { BoundKind::Ceiling };
-        let images = record.n.unwrap_or_else(|| u32::from(record.size.is_some()));
-        let demand = JobDemand { images, cost: record.max_job_cost_usd.or(record.max_cost_usd), bound };
+        let images = record.n.unwrap_or_else(|| u64::from(record.size.is_some()));
+        let demand = JobDemand { images: u32::try_from(images).unwrap_or(u32::MAX), cost: job.max_cost, bound };
         let subjects = [
-            LimitSubject::Key(record.key.clone()),
-            LimitSubject::User(record.user.clone()),
+            LimitSubject::Key(record.key.as_str().into()),
+            LimitSubject::User(record.user.as_str().into()),
             LimitSubject::Group(record.group.clone()),
         ];
-        let at = (now, UtcDay::from(record.created_at).into());
+        let at = (now, UtcDay::from(Timestamp::from(record.created_at)).into());
         for subject in &subjects {
             self.of(subject).begin(&RequestLimits::default(), &demand, demand.held(), at);
         }

@@ -15,8 +15,8 @@ use super::*;
 use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
-use crate::gateway::store::testing::{finished_record, new_store, running_record};
-use crate::gateway::store::{NodeId, Record, RecordStore as _, RowWrite, SqliteStore};
+use crate::gateway::store::testing::{finished_record, new_store, record, running_record};
+use crate::gateway::store::{JobRecord, NodeId, RecordStore as _, RowWrite, SqliteStore};
 
 struct Fixture {
     limiter: Arc<RequestLimiter>,
@@ -41,14 +41,19 @@ impl Fixture {
         }
     }
 
-    async fn write(&self, record: &Record) {
-        let Record { max_cost_usd, max_job_cost_usd, .. } = *record;
-        let open = Record { max_cost_usd, max_job_cost_usd, ..running_record(record.request_id.as_str()) };
-        let operation = record.operation.clone();
-        let open = Record { created_at: record.created_at, n: record.n, operation, ..open };
+    async fn write(&self, record: &JobRecord) {
+        let document = &record.document;
+        let open = record! {
+            max_cost_usd: record.max_cost,
+            max_job_cost_usd: record.max_job_cost,
+            created_at: document.created_at,
+            n: document.n,
+            operation: document.operation.clone(),
+            ..running_record(&document.request_id)
+        };
         let close = RowWrite::Close(record);
         let writes = [RowWrite::Open(&open), close];
-        let count = if record.latency_ms.is_some() { 2 } else { 1 };
+        let count = if document.latency_ms.is_some() { 2 } else { 1 };
         self.store.write_rows(&NodeId::only(), &writes[..count]).await.unwrap();
     }
 }
@@ -70,8 +75,8 @@ fn one_image(dollars: f64) -> JobDemand {
     JobDemand { images: 1, cost: Some(usd(dollars)), bound: BoundKind::Images }
 }
 
-fn finished_now(id: &str) -> Record {
-    Record { created_at: Utc::now().into(), cost_usd: Some(usd(0.25)), ..finished_record(id) }
+fn finished_now(id: &str) -> JobRecord {
+    record! { created_at: Utc::now(), cost_usd: Some(usd(0.25)), ..finished_record(id) }
 }
 
 #[tokio::test]
@@ -111,7 +116,7 @@ async fn what_was_used_before_a_restart_counts() {
     let limits = RequestLimits { images_per_day: Some(3), ..budget(1.0, BudgetPeriod::Day) };
     fixture.write(&finished_now("r1")).await;
     // A job that still runs counts as the most that it can use.
-    let running = Record { latency_ms: None, max_cost_usd: Some(usd(0.5)), n: Some(1), ..finished_now("r2") };
+    let running = record! { latency_ms: None, max_cost_usd: Some(usd(0.5)), n: Some(1), ..finished_now("r2") };
     fixture.write(&running).await;
     // As a command beside a server sees it.
     fixture.limiter.count_running_jobs().await.unwrap();
@@ -130,10 +135,10 @@ async fn an_unknown_cost_counts_as_the_most_after_a_restart() {
     let limits = budget(1.0, BudgetPeriod::Day);
     // A job whose one call can cost 0.1, and 0.4 with its fallbacks.
     let (max_cost_usd, max_job_cost_usd) = (Some(usd(0.1)), Some(usd(0.4)));
-    let unknown = Record { cost_usd: None, max_cost_usd, max_job_cost_usd, ..finished_now("r1") };
+    let unknown = record! { cost_usd: None, max_cost_usd, max_job_cost_usd, ..finished_now("r1") };
     fixture.write(&unknown).await;
-    fixture.write(&Record { max_job_cost_usd: None, ..finished_now("r2") }).await;
-    fixture.write(&Record { latency_ms: None, request_id: "r3".into(), ..unknown }).await;
+    fixture.write(&record! { max_job_cost_usd: None, ..finished_now("r2") }).await;
+    fixture.write(&record! { latency_ms: None, request_id: "r3".into(), ..unknown }).await;
     // As a command beside a server sees it: the job of the running record has reserved 0.4.
     fixture.limiter.count_running_jobs().await.unwrap();
     // Left: 1.0 - 0.4 - 0.25 - 0.4.
@@ -235,7 +240,10 @@ async fn the_keys_of_a_user_share_the_limits_of_the_user() {
     let limits = RequestLimits { images_per_day: Some(3), ..budget(1.0, BudgetPeriod::Day) };
     let record = finished_now("r1");
     fixture.write(&record).await;
-    let user = SubjectLimits { subject: LimitSubject::User(record.user.clone()), limits: Arc::new(limits.clone()) };
+    let user = SubjectLimits {
+        subject: LimitSubject::User(record.document.user.as_str().into()),
+        limits: Arc::new(limits.clone()),
+    };
     let of_key = |key: &str| SubjectLimits { subject: LimitSubject::Key(key.into()), limits: Arc::new(limits.clone()) };
     let reserve = async |key: &str| {
         fixture.limiter.reserve(&"req_1".into(), vec![of_key(key), user.clone()], one_image(0.25)).await

@@ -18,6 +18,7 @@ use super::sort_links::SortLinks;
 use super::stored_images::{self, StoredImages};
 use super::usage::csv_download;
 use crate::gateway::console::Console;
+use crate::gateway::usage::{RECORD_COLUMNS, RecordColumn};
 use crate::wire::admin::types;
 
 /// The maximum number of records on one page (our choice).
@@ -32,6 +33,7 @@ const NAMED_CALLS_MAX: usize = 8;
 struct RecordsPage {
     page: PageLayout,
     records: types::RecordList,
+    columns: &'static [RecordColumn],
     filters: RecordFilters,
     sort: SortLinks,
     /// True if only the newest records are looked at, because no index has the order or a filter.
@@ -92,6 +94,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
             .map(|_| format!("/records?{}", request.query.to_query_without(&["before"]))),
         download: format!("/records.csv?{}", request.query.to_query_without(&["before"])),
         filters: RecordFilters::from_request(context, &page),
+        columns: RECORD_COLUMNS,
         records,
         page,
     };

@@ -5,6 +5,7 @@
 use std::borrow::Borrow;
 
 use chrono::Utc;
+use serde_json::Value;
 
 use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
 use super::language::{Language, word_key};
@@ -13,6 +14,7 @@ use super::page_context::last_valid_day;
 use super::page_layout::{PageLayout, Theme};
 use crate::gateway::names;
 use crate::gateway::store::UserId;
+use crate::gateway::usage::RecordColumn;
 use crate::wire::admin::types;
 
 /// The text for an absent number.
@@ -71,6 +73,17 @@ impl PageLayout {
     /// The number, if it is known and positive.
     pub(super) fn positive(&self, number: impl OptionalCountValue) -> Option<i64> {
         number.optional_count().filter(|number| *number > 0)
+    }
+
+    /// The value of a column that has no form of its own: the text of its JSON, or nothing.
+    pub(super) fn plain_cell(&self, column: &RecordColumn, record: &types::Record) -> String {
+        let record = serde_json::to_value(record).unwrap_or_default();
+        match column.value(&record) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(items)) => items.len().to_string(),
+            Some(value) if !value.is_null() => value.to_string(),
+            _ => String::new(),
+        }
     }
 
     /// The cost of a record.
@@ -258,8 +271,8 @@ impl PageLayout {
     pub(super) fn details(&self, entry: &types::AuditEntry) -> String {
         let non_null = entry.details.iter().filter(|(_, value)| !value.is_null());
         let texts = non_null.map(|(name, value)| match value {
-            serde_json::Value::String(text) => format!("{name}: {text}"),
-            serde_json::Value::Array(items) => {
+            Value::String(text) => format!("{name}: {text}"),
+            Value::Array(items) => {
                 let items = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
                 format!("{name}: {}", items.collect::<Vec<_>>().join(" "))
             }

@@ -6,8 +6,10 @@ use super::table::{PriceTable, TablePrice};
 use crate::gateway::config::{ImageModelSpec, PriceFigures};
 use crate::gateway::money::{Factor, Usd};
 use crate::gateway::store::{
-    AnswerCharges, AttemptClass, CacheWrites, CostBasis, CostReason, JobState, Record, TokenDetails, TokenUsage, UtcDay,
+    AnswerCharges, AttemptClass, CacheWrites, CostBasis, CostReason, JobRecord, JobState, Timestamp, TokenUsage,
+    UtcDay, max_cost_of,
 };
+use crate::wire::admin::types::RecordTokens;
 
 /// The factor of a service tier without one (our choice). No tier of the provider is dearer: priority processing costs
 /// 1.7 to 2.5 times the list price (<https://openai.com/api-priority-processing/>).
@@ -60,29 +62,29 @@ impl PriceTable {
     /// applies to a stream that the caller left, because its tokens come last. All of these together count at most as
     /// what the job has reserved.
     ///
-    /// The cost is exact only if everything in the answers that can change it has a price ([`Record::charges`]).
-    pub(crate) fn cost(&self, record: &Record) -> Cost {
-        let (mut sum, most) = (CostSum::default(), record.max_cost_usd);
-        let day = NaiveDate::from(UtcDay::from(record.created_at));
+    /// The cost is exact only if everything in the answers that can change it has a price ([`AnswerCharges`]).
+    pub(crate) fn cost(&self, record: &JobRecord) -> Cost {
+        let (mut sum, most) = (CostSum::default(), record.max_cost);
+        let day = NaiveDate::from(UtcDay::from(Timestamp::from(record.document.created_at)));
         let is_left = is_left(record);
         // The estimate of a call that broke off also covers an answer whose tokens were not counted.
-        let has_whole_answer = !is_left && (record.state == JobState::Succeeded || has_answer(record));
+        let has_whole_answer = !is_left && (record.document.state == JobState::Succeeded || has_answer(record));
         let uncounted = has_whole_answer.then_some(most);
-        if record.usage.is_some() || !record.delivered.is_empty() {
+        if record.usage.image.is_some() || !record.document.delivered.is_empty() {
             self.add_images(&mut sum, record, day, uncounted);
-        } else if record.host_usage.is_none() {
-            uncounted.into_iter().for_each(|most| sum.add_uncounted(most, &record.charges));
+        } else if record.usage.host.is_none() {
+            uncounted.into_iter().for_each(|most| sum.add_uncounted(most, &record.usage.charges));
         }
-        if let Some(usage) = &record.host_usage {
-            let model = record.host_model.as_deref().or(record.model.as_deref());
+        if let Some(usage) = &record.usage.host {
+            let model = record.document.host_model.as_deref().or(record.document.model.as_deref());
             match model.and_then(|model| self.price(model, day)) {
-                Some(price) => sum.add_text_tokens(price, usage, &record.charges),
+                Some(price) => sum.add_text_tokens(price, usage, &record.usage.charges),
                 None => sum.set_unknown(CostReason::NoPrice),
             }
         }
         self.add_charges(&mut sum, record, day);
-        for attempt in record.attempts.iter().filter(|attempt| may_have_cost(attempt.class)) {
-            sum.add_broken(attempt.max_cost_usd.or(most));
+        for attempt in record.document.attempts.iter().filter(|attempt| may_have_cost(attempt.class)) {
+            sum.add_broken(max_cost_of(attempt).or(most));
         }
         if is_left {
             sum.add_broken(most);
@@ -91,12 +93,12 @@ impl PriceTable {
     }
 
     /// Adds the calls of tools, whose prices are those of the text model, and notes what has no price.
-    fn add_charges(&self, sum: &mut CostSum, record: &Record, day: NaiveDate) {
-        let charges = &record.charges;
+    fn add_charges(&self, sum: &mut CostSum, record: &JobRecord, day: NaiveDate) {
+        let charges = &record.usage.charges;
         if let Some(reason) = charges.unpriced {
             sum.set_estimated(reason);
         }
-        let model = record.host_model.as_deref().or(record.model.as_deref());
+        let model = record.document.host_model.as_deref().or(record.document.model.as_deref());
         let price = model.and_then(|model| self.price(model, day));
         for (tool, calls) in &charges.tools {
             match price.and_then(|price| Some((price, price.price.terms.tools.get(tool)?))) {
@@ -107,34 +109,34 @@ impl PriceTable {
     }
 
     /// Adds the images of a record. `uncounted` is the estimate for a whole answer without token counts.
-    fn add_images(&self, sum: &mut CostSum, record: &Record, day: NaiveDate, uncounted: Option<Option<Usd>>) {
+    fn add_images(&self, sum: &mut CostSum, record: &JobRecord, day: NaiveDate, uncounted: Option<Option<Usd>>) {
         let default_model = ImageModelSpec::default_model().name;
         // The model of a response is the text model.
-        let requested = record.model.as_deref().filter(|_| record.operation != CREATE_RESPONSE);
-        let model = record.image_model.as_deref().or(requested).unwrap_or_else(|| {
+        let requested = record.document.model.as_deref().filter(|_| record.document.operation != CREATE_RESPONSE);
+        let model = record.document.image_model.as_deref().or(requested).unwrap_or_else(|| {
             sum.set_estimated(CostReason::AssumedModel);
             &default_model
         });
         let Some(price) = self.price(model, day) else { return sum.set_unknown(CostReason::NoPrice) };
-        let images = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
+        let images = u64::try_from(record.document.delivered.len()).unwrap_or(u64::MAX);
         let figures = &price.price.figures;
         let all_images = figures.per_image.map(|per_image| per_image.times(images));
-        match (record.usage.as_ref().filter(|usage| figures.is_counted(usage, images)), uncounted) {
+        match (record.usage.image.as_ref().filter(|usage| figures.is_counted(usage, images)), uncounted) {
             (Some(usage), uncounted) => {
-                let tokens = sum.price_image_tokens(figures, usage, record.operation == CREATE_IMAGE);
-                sum.add_tiered(price, all_images.unwrap_or_default().plus(tokens), &record.charges);
+                let tokens = sum.price_image_tokens(figures, usage, record.document.operation == CREATE_IMAGE);
+                sum.add_tiered(price, all_images.unwrap_or_default().plus(tokens), &record.usage.charges);
                 // Each call made one of the images, and the estimate is for all of them. An answer that broke off has
                 // an estimate for all of its calls.
                 if let Some(most) = uncounted.filter(|_| usage.uncounted_calls > 0 && figures.charges_tokens()) {
-                    let (part, all) = (usage.uncounted_calls.into(), record.n.unwrap_or(1).into());
-                    sum.add_uncounted(most.map(|most| most.share(part, all)), &record.charges);
+                    let (part, all) = (usage.uncounted_calls.into(), record.document.n.unwrap_or(1));
+                    sum.add_uncounted(most.map(|most| most.share(part, all)), &record.usage.charges);
                 }
             }
             // An estimate contains the price of each image. If it is zero, the cost is certain.
             (None, Some(most)) if figures.charges_tokens() || (all_images.is_none() && most != Some(Usd::ZERO)) => {
-                sum.add_uncounted(most, &record.charges);
+                sum.add_uncounted(most, &record.usage.charges);
             }
-            (None, Some(_)) => sum.add_tiered(price, all_images.unwrap_or_default(), &record.charges),
+            (None, Some(_)) => sum.add_tiered(price, all_images.unwrap_or_default(), &record.usage.charges),
             (None, None) => {}
         }
     }
@@ -145,19 +147,24 @@ fn assumed_factor(tier: &str) -> Factor {
     if CHEAPER_TIERS.contains(&tier) { Factor::ONE } else { ASSUMED_TIER }
 }
 
+/// Returns the tokens of images and of text. A count that is not stated is 0.
+fn kinds(tokens: Option<&RecordTokens>) -> [u64; 2] {
+    tokens.map_or([0; 2], |tokens| [tokens.image_tokens, tokens.text_tokens].map(Option::unwrap_or_default))
+}
+
 /// True if a call was answered.
-fn has_answer(record: &Record) -> bool {
-    record.attempts.iter().any(|attempt| attempt.class.is_none())
+fn has_answer(record: &JobRecord) -> bool {
+    record.document.attempts.iter().any(|attempt| attempt.class.is_none())
 }
 
 /// True if the caller left a stream before its last image, or, for a response, before the count of its tokens. The call
 /// was ended then, and the upstream may charge for more than it has counted.
-fn is_left(record: &Record) -> bool {
-    let is_whole = match record.n {
-        Some(count) => record.delivered.len() >= usize::try_from(count).unwrap_or(usize::MAX),
-        None => record.host_usage.is_some(),
+fn is_left(record: &JobRecord) -> bool {
+    let is_whole = match record.document.n {
+        Some(count) => record.document.delivered.len() >= usize::try_from(count).unwrap_or(usize::MAX),
+        None => record.usage.host.is_some(),
     };
-    record.state == JobState::Cancelled && record.stream && !is_whole && has_answer(record)
+    record.document.state == JobState::Cancelled && record.document.stream && !is_whole && has_answer(record)
 }
 
 /// True if a call of this class ended without a count of its tokens, although it may have been charged.
@@ -181,7 +188,7 @@ impl PriceFigures {
     /// True if the counts are those of an answer with this number of images. Some upstreams state zero tokens instead
     /// of none, but no image is made of zero tokens.
     fn is_counted(&self, usage: &TokenUsage, images: u64) -> bool {
-        images == 0 || usage.output_tokens.is_some_and(|tokens| tokens > 0) || !self.charges_images()
+        images == 0 || usage.counts.output_tokens.is_some_and(|tokens| tokens > 0) || !self.charges_images()
     }
 
     /// Returns the cost of an answer with this number of images, as far as its caller can know it: without failed calls
@@ -257,9 +264,8 @@ impl CostSum {
     /// Returns the cost of the tokens of an image model, and notes how sure it is. `is_text_only` is true if the
     /// request cannot have had image tokens.
     fn price_image_tokens(&mut self, figures: &PriceFigures, usage: &TokenUsage, is_text_only: bool) -> Usd {
-        let input = usage.input_tokens.unwrap_or_default();
-        let TokenDetails { image_tokens, text_tokens } = usage.input_tokens_details.unwrap_or_default();
-        let (mut image, mut text) = (image_tokens.unwrap_or_default(), text_tokens.unwrap_or_default());
+        let input = usage.counts.input_tokens.unwrap_or_default();
+        let [mut image, mut text] = kinds(usage.counts.input_tokens_details.as_ref());
         // Tokens of an unknown kind count as those of the dearer kind, if both kinds have a price.
         let is_unstated = usage.is_breakdown_assumed && !is_text_only;
         let unknown = if is_unstated { input } else { input.saturating_sub(image.saturating_add(text)) };
@@ -279,16 +285,14 @@ impl CostSum {
                 self.set_estimated(CostReason::NoBreakdown);
             }
         }
-        let cached = usage.cached_tokens_details.unwrap_or_default();
-        let cached_text = cached.text_tokens.unwrap_or_default().min(text);
-        let cached_image = cached.image_tokens.unwrap_or_default().min(image);
+        let [cached_image, cached_text] = kinds(usage.counts.cached_tokens_details.as_ref());
+        let (cached_image, cached_text) = (cached_image.min(image), cached_text.min(text));
         if usage.is_cache_breakdown_assumed {
             self.set_estimated(CostReason::NoBreakdown);
         }
         let (written, write_prices) = self.cache_writes(figures, usage);
-        let details = usage.output_tokens_details.unwrap_or_default();
-        let output_text = details.text_tokens.unwrap_or_default();
-        let output_image = usage.output_tokens.unwrap_or_default().saturating_sub(output_text);
+        let [_, output_text] = kinds(usage.counts.output_tokens_details.as_ref());
+        let output_image = usage.counts.output_tokens.unwrap_or_default().saturating_sub(output_text);
         self.price_kinds([
             write_prices[0],
             write_prices[1],
@@ -305,14 +309,15 @@ impl CostSum {
     fn add_text_tokens(&mut self, price: &TablePrice, usage: &TokenUsage, charges: &AnswerCharges) {
         let figures = price.price.figures;
         let (written, write_prices) = self.cache_writes(&figures, usage);
-        let input = usage.input_tokens.unwrap_or_default();
-        let cached = usage.cached_tokens_details.and_then(|details| details.text_tokens).unwrap_or_default().min(input);
+        let input = usage.counts.input_tokens.unwrap_or_default();
+        let [_, cached] = kinds(usage.counts.cached_tokens_details.as_ref());
+        let cached = cached.min(input);
         let tokens = self.price_kinds([
             write_prices[0],
             write_prices[1],
             ((input - cached).saturating_sub(written), figures.text_input, None),
             (cached, figures.cached_text_input, figures.text_input),
-            (usage.output_tokens.unwrap_or_default(), figures.text_output, None),
+            (usage.counts.output_tokens.unwrap_or_default(), figures.text_output, None),
         ]);
         self.add_tiered(price, tokens, charges);
     }
@@ -345,12 +350,12 @@ impl CostSum {
 
     /// Ends the sum. The cost of broken calls is capped by the reservation of the job, and the whole is at least what
     /// the upstream states.
-    fn into_cost(mut self, record: &Record) -> Cost {
+    fn into_cost(mut self, record: &JobRecord) -> Cost {
         let certain = self.usd.minus(self.broken);
-        if let Some(reserved) = record.max_job_cost_usd {
+        if let Some(reserved) = record.max_job_cost {
             self.usd = self.usd.min(reserved.max(certain));
         }
-        if let Some(stated) = record.charges.stated_cost.filter(|stated| *stated > self.usd) {
+        if let Some(stated) = record.usage.charges.stated_cost.filter(|stated| *stated > self.usd) {
             self.doubt = self.doubt.filter(|(basis, _)| *basis != CostBasis::Unknown);
             self.usd = stated;
             self.set_estimated(CostReason::StatedCost);

@@ -4,23 +4,23 @@
 mod charges;
 mod table;
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 
 use super::estimate::image_tokens;
 use super::*;
 use crate::gateway::config::{ModelPrice, PriceFigures, PriceTerms};
 use crate::gateway::money::{Factor, Usd};
-use crate::gateway::store::testing::{finished_record, running_record};
+use crate::gateway::store::testing::{finished_record, record, running_record, token_usage};
 use crate::gateway::store::{
-    AnswerCharges, AttemptClass, AttemptEntry, CacheWrites, CostBasis, CostReason, DeliveredImageEntry, JobState,
-    Record, TokenDetails, TokenUsage,
+    AnswerCharges, AttemptClass, CacheWrites, CostBasis, CostReason, JobRecord, JobState, TokenUsage,
 };
 use crate::image::{Size, SizeRequest};
+use crate::wire::admin::types::{RecordAttempt, RecordImage, RecordTokens};
 
 impl PriceTable {
     /// Returns the cost of a record whose calls cost at most this much each.
-    fn cost_with(&self, record: &Record, most: Option<Usd>) -> Cost {
-        self.cost(&Record { max_cost_usd: most, ..record.clone() })
+    fn cost_with(&self, record: &JobRecord, most: Option<Usd>) -> Cost {
+        self.cost(&record! { max_cost_usd: most, ..record.clone() })
     }
 }
 
@@ -56,13 +56,13 @@ fn table() -> PriceTable {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form of the fields")]
-fn details(image: u64, text: u64) -> Option<TokenDetails> {
-    Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) })
+fn details(image: u64, text: u64) -> Option<RecordTokens> {
+    Some(RecordTokens { image_tokens: Some(image), text_tokens: Some(text) })
 }
 
 /// The tokens of an image model: input text, input images, output images.
 fn usage(text: u64, image: u64, output: u64) -> TokenUsage {
-    TokenUsage {
+    token_usage! {
         input_tokens: Some(text + image),
         input_tokens_details: details(image, text),
         output_tokens: Some(output),
@@ -73,48 +73,48 @@ fn usage(text: u64, image: u64, output: u64) -> TokenUsage {
 }
 
 fn host_usage(input: u64, cached: u64, output: u64) -> TokenUsage {
-    TokenUsage {
+    token_usage! {
         input_tokens: Some(input),
         output_tokens: Some(output),
         total_tokens: Some(input + output),
-        cached_tokens_details: Some(TokenDetails { image_tokens: None, text_tokens: Some(cached) }),
+        cached_tokens_details: Some(RecordTokens { image_tokens: None, text_tokens: Some(cached) }),
         ..TokenUsage::default()
     }
 }
 
 /// A record of a finished image without a text model.
-fn image_record(usage: TokenUsage) -> Record {
-    Record { usage: Some(usage), host_model: None, host_usage: None, ..finished_record("r1") }
+fn image_record(usage: TokenUsage) -> JobRecord {
+    record! { usage: Some(usage), host_model: None, host_usage: None, ..finished_record("r1") }
 }
 
-fn edit_record(usage: TokenUsage) -> Record {
-    Record { operation: "edit_image".to_owned(), ..image_record(usage) }
+fn edit_record(usage: TokenUsage) -> JobRecord {
+    record! { operation: "edit_image".to_owned(), ..image_record(usage) }
 }
 
-fn attempt(class: Option<AttemptClass>) -> AttemptEntry {
-    AttemptEntry { class, ..finished_record("r1").attempts.swap_remove(0) }
+fn attempt(class: Option<AttemptClass>) -> RecordAttempt {
+    RecordAttempt { class, ..finished_record("r1").document.attempts.swap_remove(0) }
 }
 
 /// A record without an answer, after attempts of these classes.
-fn failed_record(state: JobState, classes: &[AttemptClass]) -> Record {
+fn failed_record(state: JobState, classes: &[AttemptClass]) -> JobRecord {
     let attempts = classes.iter().map(|class| attempt(Some(*class))).collect();
-    Record { state, attempts, ..running_record("r1") }
+    record! { state, attempts, ..running_record("r1") }
 }
 
 fn outcome(cost: &Cost) -> (Option<Usd>, CostBasis, Option<CostReason>) {
     (cost.usd, cost.basis, cost.reason)
 }
 
-fn assert_exact(record: &Record, expected_micros: u64) {
+fn assert_exact(record: &JobRecord, expected_micros: u64) {
     assert_eq!(outcome(&table().cost_with(record, None)), (micros(expected_micros), CostBasis::Exact, None));
 }
 
-fn assert_estimated(record: &Record, most: Option<Usd>, expected_micros: u64, reason: CostReason) {
+fn assert_estimated(record: &JobRecord, most: Option<Usd>, expected_micros: u64, reason: CostReason) {
     let expected = (micros(expected_micros), CostBasis::Estimated, Some(reason));
     assert_eq!(outcome(&table().cost_with(record, most)), expected);
 }
 
-fn assert_unknown(record: &Record, reason: CostReason) {
+fn assert_unknown(record: &JobRecord, reason: CostReason) {
     assert_eq!(outcome(&table().cost_with(record, None)), (None, CostBasis::Unknown, Some(reason)));
 }
 
@@ -134,7 +134,7 @@ fn an_edit_costs_its_input_images_too() {
 
 #[test]
 fn cached_tokens_have_their_own_price_by_kind() {
-    let cached = |text, image| TokenUsage { cached_tokens_details: details(image, text), ..usage(200, 1_000, 100) };
+    let cached = |text, image| token_usage! { cached_tokens_details: details(image, text), ..usage(200, 1_000, 100) };
     // All text and 200 of the image tokens: 200 x 1.25 + 800 x 8 + 200 x 2 + 100 x 30
     assert_exact(&edit_record(cached(200, 200)), 250 + 6_400 + 400 + 3_000);
     // Only images: 200 x 5 + 1000 x 2 + 100 x 30
@@ -145,7 +145,7 @@ fn cached_tokens_have_their_own_price_by_kind() {
 
 #[test]
 fn a_missing_breakdown_makes_an_estimate_that_is_too_high() {
-    let totals = TokenUsage {
+    let totals = token_usage! {
         input_tokens: Some(1_000),
         input_tokens_details: details(0, 1_000),
         output_tokens: Some(1_000),
@@ -157,9 +157,9 @@ fn a_missing_breakdown_makes_an_estimate_that_is_too_high() {
     // A generation has no input images.
     assert_exact(&image_record(totals), 5_000 + 30_000);
     // 300 of 1000 input tokens are explained: 100 x 5 + 200 x 8 + 700 x 8 + 1000 x 30
-    let partial = TokenUsage { input_tokens: Some(1_000), ..usage(100, 200, 1_000) };
+    let partial = token_usage! { input_tokens: Some(1_000), ..usage(100, 200, 1_000) };
     assert_estimated(&edit_record(partial), None, 500 + 1_600 + 5_600 + 30_000, CostReason::NoBreakdown);
-    let cached = TokenUsage {
+    let cached = token_usage! {
         cached_tokens_details: details(200, 200),
         is_cache_breakdown_assumed: true,
         ..usage(200, 1_000, 100)
@@ -169,7 +169,7 @@ fn a_missing_breakdown_makes_an_estimate_that_is_too_high() {
 
 #[test]
 fn a_response_costs_its_text_model_and_its_images() {
-    let response = Record {
+    let response = record! {
         operation: "create_response".to_owned(),
         model: Some("gpt-5.5".to_owned()),
         usage: Some(usage(20, 0, 1_000)),
@@ -181,13 +181,13 @@ fn a_response_costs_its_text_model_and_its_images() {
     let versions = table().cost_with(&response, None).price_version.unwrap();
     assert!(versions.starts_with("gpt-image-2@2026-04-21#") && versions.contains(" gpt-5.5@2026-01-01#"), "{versions}");
     // A response without an image has the cost of its text.
-    let text_only = Record { usage: None, delivered: Vec::new(), image_model: None, ..response.clone() };
+    let text_only = record! { usage: None, delivered: Vec::new(), image_model: None, ..response.clone() };
     assert_exact(&text_only, 800 + 50 + 480);
     // Tokens of images that were not delivered: no answer names their model.
-    let no_image = Record { delivered: Vec::new(), image_model: None, ..response.clone() };
+    let no_image = record! { delivered: Vec::new(), image_model: None, ..response.clone() };
     assert_estimated(&no_image, None, 100 + 30_000 + 1_330, CostReason::AssumedModel);
     // Without a price of the text model, the whole is unknown.
-    assert_unknown(&Record { host_model: Some("other".to_owned()), ..response }, CostReason::NoPrice);
+    assert_unknown(&record! { host_model: Some("other".to_owned()), ..response }, CostReason::NoPrice);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_failure_costs_the_tokens_that_were_counted_for_it() {
         [(JobState::Failed, NothingDone), (JobState::Failed, ReportedFailed), (JobState::Refused, Refused)]
     {
         assert_exact(&failed_record(state, &[class]), 0);
-        let counted = Record { usage: Some(usage(17, 0, 50)), ..failed_record(state, &[class]) };
+        let counted = record! { usage: Some(usage(17, 0, 50)), ..failed_record(state, &[class]) };
         assert_exact(&counted, 85 + 1_500);
     }
     assert_exact(&failed_record(JobState::Failed, &[]), 0);
@@ -216,16 +216,16 @@ fn a_call_that_broke_off_counts_as_the_most_that_it_can_cost() {
     }
     // A fallback whose larger image may have been charged too.
     let mut fallback = image_record(usage(17, 0, 196));
-    fallback.attempts = vec![attempt(Some(MaybePaid)), attempt(None)];
+    fallback.document.attempts = vec![attempt(Some(MaybePaid)), attempt(None)];
     assert_estimated(&fallback, most, 5_965 + 211_000, CostReason::Interrupted);
     // The caller left, and the upstream's answer was read to its end.
-    let read_to_end = Record { state: JobState::Cancelled, ..image_record(usage(17, 0, 196)) };
+    let read_to_end = record! { state: JobState::Cancelled, ..image_record(usage(17, 0, 196)) };
     assert_exact(&read_to_end, 5_965);
 }
 
 #[test]
 fn an_answer_that_broke_off_after_an_image_counts_once() {
-    let broken = Record {
+    let broken = record! {
         state: JobState::Interrupted,
         usage: None,
         attempts: vec![attempt(Some(AttemptClass::OutputBegun))],
@@ -233,14 +233,14 @@ fn an_answer_that_broke_off_after_an_image_counts_once() {
     };
     assert_estimated(&broken, micros(211_000), 211_000, CostReason::Interrupted);
     // The tokens of the first image were counted before the second one broke off.
-    let counted = Record { usage: Some(usage(17, 0, 196)), ..broken };
+    let counted = record! { usage: Some(usage(17, 0, 196)), ..broken };
     assert_estimated(&counted, micros(211_000), 5_965 + 211_000, CostReason::Interrupted);
 }
 
 #[test]
 fn a_stream_that_its_caller_left_counts_as_the_most_that_it_can_cost() {
     let most = micros(211_000);
-    let left = Record {
+    let left = record! {
         state: JobState::Cancelled,
         stream: true,
         n: Some(1),
@@ -250,58 +250,58 @@ fn a_stream_that_its_caller_left_counts_as_the_most_that_it_can_cost() {
     assert_estimated(&left, most, 211_000, CostReason::Interrupted);
     assert_unknown(&left, CostReason::Interrupted);
     // One of two images had come, with its tokens.
-    let first = Record { n: Some(2), state: JobState::Cancelled, stream: true, ..image_record(usage(17, 0, 196)) };
-    assert_eq!(first.delivered.len(), 1);
+    let first = record! { n: Some(2), state: JobState::Cancelled, stream: true, ..image_record(usage(17, 0, 196)) };
+    assert_eq!(first.document.delivered.len(), 1);
     assert_estimated(&first, most, 5_965 + 211_000, CostReason::Interrupted);
     // All images had come.
-    assert_exact(&Record { n: Some(1), ..first }, 5_965);
-    let response = Record { n: None, operation: "create_response".to_owned(), ..left };
+    assert_exact(&record! { n: Some(1), ..first }, 5_965);
+    let response = record! { n: None, operation: "create_response".to_owned(), ..left };
     assert_estimated(&response, most, 211_000, CostReason::Interrupted);
     let counted =
-        Record { host_model: Some("gpt-5.5".to_owned()), host_usage: Some(host_usage(500, 100, 60)), ..response };
+        record! { host_model: Some("gpt-5.5".to_owned()), host_usage: Some(host_usage(500, 100, 60)), ..response };
     assert_exact(&counted, 800 + 50 + 480);
 }
 
 #[test]
 fn an_answer_without_token_counts_counts_as_the_most_that_it_can_cost() {
     let most = micros(211_000);
-    let uncounted = Record { usage: None, ..image_record(TokenUsage::default()) };
+    let uncounted = record! { usage: None, ..image_record(TokenUsage::default()) };
     assert_estimated(&uncounted, most, 211_000, CostReason::NoUsage);
     assert_unknown(&uncounted, CostReason::NoUsage);
     // No image is made of zero tokens.
     assert_estimated(&image_record(usage(0, 0, 0)), most, 211_000, CostReason::NoUsage);
     assert_unknown(&image_record(usage(17, 0, 0)), CostReason::NoUsage);
     // The caller got an error, because the image is not the requested one.
-    let refused = Record { state: JobState::Failed, delivered: Vec::new(), ..uncounted };
+    let refused = record! { state: JobState::Failed, delivered: Vec::new(), ..uncounted };
     assert_estimated(&refused, most, 211_000, CostReason::NoUsage);
 }
 
 #[test]
 fn a_call_without_token_counts_among_others_counts_as_its_share_of_the_most() {
     // Of three images, each made by its own call, two were counted.
-    let two_calls = TokenUsage { uncounted_calls: 1, ..usage(20, 0, 392) };
-    let record = Record { n: Some(3), ..image_record(two_calls) };
+    let two_calls = token_usage! { uncounted_calls: 1, ..usage(20, 0, 392) };
+    let record = record! { n: Some(3), ..image_record(two_calls) };
     assert_estimated(&record, micros(30_000), 100 + 11_760 + 10_000, CostReason::NoUsage);
     assert_unknown(&record, CostReason::NoUsage);
-    assert_exact(&Record { usage: Some(usage(20, 0, 392)), ..record.clone() }, 100 + 11_760);
+    assert_exact(&record! { usage: Some(usage(20, 0, 392)), ..record.clone() }, 100 + 11_760);
     let broken =
-        Record { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::OutputBegun))], ..record };
+        record! { state: JobState::Interrupted, attempts: vec![attempt(Some(AttemptClass::OutputBegun))], ..record };
     assert_estimated(&broken, micros(30_000), 100 + 11_760 + 30_000, CostReason::Interrupted);
 }
 
 #[test]
 fn the_largest_counts_do_not_overflow() {
-    let usage = TokenUsage { input_tokens: Some(u64::MAX), ..usage(0, 0, u64::MAX) };
+    let usage = token_usage! { input_tokens: Some(u64::MAX), ..usage(0, 0, u64::MAX) };
     let details = details(u64::MAX, u64::MAX);
-    let usage = TokenUsage { input_tokens_details: details, cached_tokens_details: details, ..usage };
+    let usage = token_usage! { input_tokens_details: details.clone(), cached_tokens_details: details, ..usage };
     assert_eq!(outcome(&table().cost_with(&edit_record(usage), None)).0, Some(Usd::MAX));
 }
 
 #[test]
 fn an_image_can_have_a_price_of_its_own() {
     let per_image = |figures| PriceTable::new(&[price("sketch-1", "2026-01-01", figures)], &[]);
-    let image = || DeliveredImageEntry { size: None, output_format: None, quality: None };
-    let two_images = Record {
+    let image = || RecordImage { size: None, output_format: None, quality: None };
+    let two_images = record! {
         image_model: Some("sketch-1".to_owned()),
         delivered: vec![image(), image()],
         usage: None,
@@ -320,7 +320,7 @@ fn an_image_can_have_a_price_of_its_own() {
     let with_tokens = PriceFigures { image_output: Some(usd(30.0)), ..free };
     let estimate = (micros(500_000), CostBasis::Estimated, Some(CostReason::NoUsage));
     assert_eq!(outcome(&per_image(with_tokens).cost_with(&two_images, micros(500_000))), estimate);
-    let broken = Record {
+    let broken = record! {
         state: JobState::Interrupted,
         attempts: vec![attempt(Some(AttemptClass::OutputBegun))],
         ..two_images.clone()
@@ -328,30 +328,29 @@ fn an_image_can_have_a_price_of_its_own() {
     let estimate = (micros(80_000), CostBasis::Estimated, Some(CostReason::Interrupted));
     assert_eq!(outcome(&only_images.cost_with(&broken, micros(80_000))), estimate);
     let with_text = per_image(PriceFigures { per_image: Some(usd(0.04)), ..text_figures(5.0, 1.0, 0.0) });
-    let counted = Record { usage: Some(usage(10, 0, 0)), ..two_images };
+    let counted = record! { usage: Some(usage(10, 0, 0)), ..two_images };
     assert_eq!(outcome(&with_text.cost_with(&counted, None)), (micros(80_050), CostBasis::Exact, None));
 }
 
 #[test]
 fn an_unknown_price_is_never_guessed() {
-    let other_model = Record { image_model: Some("other".to_owned()), ..image_record(usage(1, 0, 1)) };
+    let other_model = record! { image_model: Some("other".to_owned()), ..image_record(usage(1, 0, 1)) };
     assert_unknown(&other_model, CostReason::NoPrice);
-    let before_the_first_price =
-        Record { created_at: "2026-04-20T23:59:59.999Z".parse().unwrap(), ..image_record(usage(1, 0, 1)) };
+    let before_the_first_price = record! { created_at: "2026-04-20T23:59:59.999Z".parse::<DateTime<Utc>>().unwrap(), ..image_record(usage(1, 0, 1)) };
     assert_unknown(&before_the_first_price, CostReason::NoPrice);
     // The image model has no price for text that it writes.
-    let text_output = TokenUsage { output_tokens_details: details(190, 6), ..usage(17, 0, 196) };
+    let text_output = token_usage! { output_tokens_details: details(190, 6), ..usage(17, 0, 196) };
     assert_unknown(&image_record(text_output), CostReason::IncompletePrice);
     // The tokens of an edit may be of a kind that has no price.
     let only_text = PriceFigures { image_output: Some(usd(30.0)), ..text_figures(5.0, 1.0, 0.0) };
     let only_text = PriceTable::new(&[price("gpt-image-2", "2026-01-01", only_text)], &[]);
-    let totals = TokenUsage { is_breakdown_assumed: true, ..usage(100, 0, 10) };
+    let totals = token_usage! { is_breakdown_assumed: true, ..usage(100, 0, 10) };
     let expected = (None, CostBasis::Unknown, Some(CostReason::IncompletePrice));
     assert_eq!(outcome(&only_text.cost_with(&edit_record(totals), None)), expected);
     // Without a price for cached tokens, the full price is an upper bound.
     let figures = PriceFigures { cached_text_input: None, ..text_figures(5.0, 0.0, 0.0) };
     let table = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]);
-    let cached = TokenUsage { cached_tokens_details: details(0, 4), ..usage(10, 0, 0) };
+    let cached = token_usage! { cached_tokens_details: details(0, 4), ..usage(10, 0, 0) };
     let expected = (micros(50), CostBasis::Estimated, Some(CostReason::IncompletePrice));
     assert_eq!(outcome(&table.cost_with(&image_record(cached), None)), expected);
 }

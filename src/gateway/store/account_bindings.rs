@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{KeyId, Record, UserId, UtcDay};
+use super::{JobRecord, KeyId, UserId, UtcDay};
 
 /// The number of days for which a binding stays after its last use (our choice). The upstream keeps stored responses for
 /// as long.
@@ -79,17 +79,20 @@ pub(crate) fn binding_owner<'a>(user: &'a UserId, key: &'a KeyId) -> &'a str {
     if user.is_nobody() { key.as_str() } else { user.as_str() }
 }
 
-// === impl Record ===
+// === impl JobRecord ===
 
-impl Record {
+impl JobRecord {
     /// Returns the rows that the record of an ended job adds, in the order of their digests, so that nodes that write the
     /// same rows do not wait for each other in a circle.
     pub(super) fn binding_rows(&self, used_on: UtcDay) -> Vec<AccountBinding> {
-        let Some(account) = self.account.as_ref().filter(|_| !self.bindings.is_empty()) else { return Vec::new() };
+        let Some(account) = self.document.account.as_ref().filter(|_| !self.bindings.is_empty()) else {
+            return Vec::new();
+        };
         let mut digests: Vec<_> = self.bindings.iter().collect();
         digests.sort_unstable();
         digests.dedup();
-        let owner = binding_owner(&self.user, &self.key);
+        let (user, key) = (UserId::from(self.document.user.as_str()), KeyId::from(self.document.key.as_str()));
+        let owner = binding_owner(&user, &key);
         let row = |digest: &BindingDigest| AccountBinding {
             digest: digest.clone(),
             owner: owner.to_owned(),

@@ -1,174 +1,68 @@
-//! The record of one job, as it is stored and as `imagate usage --json` prints it.
+//! The record of one job as it is written, and the filter with which records are read.
 //!
-//! The order and the names of the fields must not change: they are those of the JSON line.
-
-use serde::{Deserialize, Serialize};
+//! A row holds the `Record` of the admin API as JSON, and beside it the values that are searched, sorted or summed, in
+//! columns of their own. So a new property of records needs no column; the upkeep of columns, indexes and counts is known
+//! only to the statements of the store.
 
 use super::{
-    AnswerCharges, AttemptClass, BindingDigest, CostBasis, CostReason, JobState, KeyId, RecordSort, RequestId,
-    Timestamp, UserId,
+    AnswerCharges, AttemptClass, BindingDigest, CostBasis, CostReason, JobState, RecordSort, RequestId, Timestamp,
+    UserId,
 };
 use crate::gateway::money::Usd;
+use crate::wire::admin::types;
 
-/// All data that is stored about one job.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Record {
-    /// The id of the request, the same in the answer, in logs and here.
-    pub(crate) request_id: RequestId,
-    /// The time at which the job began.
-    pub(crate) created_at: Timestamp,
-    /// The operation of the document, such as `create_image`.
-    pub(crate) operation: String,
-    /// The requested model.
-    pub(crate) model: Option<String>,
-    /// True if the request asked for an event stream.
-    pub(crate) stream: bool,
-    /// The state of the job.
-    pub(crate) state: JobState,
-    /// The error code that the caller received.
-    pub(crate) error_code: Option<String>,
-    /// The requested size.
-    pub(crate) size: Option<String>,
-    /// The requested quality.
-    pub(crate) quality: Option<String>,
-    /// The requested format.
-    pub(crate) output_format: Option<String>,
-    /// The requested number of images.
-    pub(crate) n: Option<u32>,
-    /// The images that the answer contained.
-    pub(crate) delivered: Vec<DeliveredImageEntry>,
-    /// The tokens of the model that makes images, as the upstream counted them.
-    pub(crate) usage: Option<TokenUsage>,
-    /// The cost, if it is known.
-    pub(crate) cost_usd: Option<Usd>,
-    /// The time from the start of the job to its end.
-    pub(crate) latency_ms: Option<u64>,
-    /// The time from the start of the job to the first byte for the caller.
-    pub(crate) first_byte_ms: Option<u64>,
-    /// Every upstream call, in the order in which they began.
-    pub(crate) attempts: Vec<AttemptEntry>,
-    /// The account of the last attempt; in an intent, the account that the first attempt will call.
-    pub(crate) account: Option<String>,
-    /// The name of the group.
-    pub(crate) group: String,
-    /// The id of the user.
-    pub(crate) user: UserId,
-    /// The id of the key.
-    pub(crate) key: KeyId,
-    /// The `safety_identifier` field of the request, or else its `user` field.
-    pub(crate) end_user: Option<String>,
-    /// The image that was made instead of the requested one, if the caller or the group allowed it.
-    pub(crate) fallback: Option<String>,
-    /// True if the gateway added an image tool to the request, as the group allows for coding agents.
-    pub(crate) injected_tool: bool,
-    /// The values that belong to the account from the end of the job on. They are written, but not read with the record.
-    #[serde(skip)]
-    pub(crate) bindings: Vec<BindingDigest>,
-    /// The keyed hash of API key and request that identifies a client's own retry of this job.
-    #[serde(skip)]
-    pub(crate) fingerprint: Option<[u8; 32]>,
-    /// The reason of the failure, as a word of the gateway.
-    pub(crate) error_reason: Option<String>,
-    /// The reason of the failure, in words of the upstream that are safe to show.
-    pub(crate) error_detail: Option<String>,
-    /// The number of requested images that a complete answer lacks, if any.
-    pub(crate) missing: Option<u32>,
-    /// The model that made the images, as the upstream names it, or else as the request does.
-    pub(crate) image_model: Option<String>,
-    /// The text model that ran the image tool, or made a response without one, as the upstream names it.
-    pub(crate) host_model: Option<String>,
-    /// The tokens of that text model, as the upstream counted them.
-    pub(crate) host_usage: Option<TokenUsage>,
-    /// True if a smaller image was requested although the failed call for the larger image may have been charged too.
-    pub(crate) maybe_paid_twice: bool,
-    /// How sure the cost is; `None` if the record was written before there were costs.
-    pub(crate) cost_basis: Option<CostBasis>,
-    /// The reason why the cost is not exact.
-    pub(crate) cost_reason: Option<CostReason>,
-    /// The versions of the prices of which the cost was made, separated by spaces.
-    pub(crate) price_version: Option<String>,
-    /// The changes that dialects made to the request, separated by commas.
-    pub(crate) adapted: Option<String>,
+/// The record of one job, with the values that its readers do not get.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct JobRecord {
+    /// The record as its readers get it, without the names of its user and its key. It is stored as JSON.
+    pub(crate) document: types::Record,
+    /// The cost, exact to a billionth; the document has it in dollars.
+    pub(crate) cost: Option<Usd>,
     /// The most that one call of the job can cost, if that was known before it began. If the process is killed, this is
     /// the cost of the record.
-    #[serde(skip)]
-    pub(crate) max_cost_usd: Option<Usd>,
+    pub(crate) max_cost: Option<Usd>,
     /// The most that the whole job can cost, with its fallbacks. If the cost is unknown, this counts against budgets.
-    #[serde(skip)]
-    pub(crate) max_job_cost_usd: Option<Usd>,
-    /// The other things that can change the price of the answers. Not stored: it is needed once, for the cost.
-    #[serde(skip)]
+    pub(crate) max_job_cost: Option<Usd>,
+    /// Everything in the answers that has a price. Not stored: the document has the tokens that readers get.
+    pub(crate) usage: ModelUsage,
+    /// The keyed hash of API key and request that identifies a client's own retry of this job.
+    pub(crate) fingerprint: Option<[u8; 32]>,
+    /// The values that belong to the account from the end of the job on. They have rows of their own.
+    pub(crate) bindings: Vec<BindingDigest>,
+}
+
+/// A running job, with the most that it can cost.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunningJob {
+    /// The record, without the names of its user and its key.
+    pub(crate) document: types::Record,
+    /// The most that the job can cost, if that is known.
+    pub(crate) max_cost: Option<Usd>,
+}
+
+/// The token counts of a job. They are separate for each model, because each model has its own price.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ModelUsage {
+    /// The tokens of the model that makes images.
+    pub(crate) image: Option<TokenUsage>,
+    /// The tokens of the text model that runs the image tool, or that makes a response without one.
+    pub(crate) host: Option<TokenUsage>,
+    /// The other things that can change the price.
     pub(crate) charges: AnswerCharges,
 }
 
-// === impl Record ===
-
-impl Record {
-    /// The longest free text of a request that is stored, in bytes, so that a record stays small whatever a caller sends.
-    pub(crate) const MAX_TEXT_BYTES: usize = 256;
-
-    /// Shortens a caller's text to the length that a record may hold.
-    pub(crate) fn truncate_text(mut text: String) -> String {
-        text.truncate(text.floor_char_boundary(Self::MAX_TEXT_BYTES));
-        text
-    }
-
-    /// Returns the number of requested images that a successful answer lacks; `None` if it lacks none.
-    pub(crate) fn count_missing(&self) -> Option<u32> {
-        let delivered = u32::try_from(self.delivered.len()).unwrap_or(u32::MAX);
-        let missing = self.n.filter(|_| self.state == JobState::Succeeded)?.saturating_sub(delivered);
-        (missing > 0).then_some(missing)
-    }
-
-    /// Returns the tokens of the image model and the text model together: input, output, and total tokens.
-    pub(crate) fn tokens(&self) -> [Option<u64>; 3] {
-        let sum = |count: fn(&TokenUsage) -> Option<u64>| {
-            let counts = [&self.usage, &self.host_usage].map(|usage| usage.as_ref().and_then(count));
-            counts.into_iter().flatten().reduce(u64::saturating_add)
-        };
-        [sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens), sum(|usage| usage.total_tokens)]
-    }
-}
-
-/// One image as it was in the answer. A property that could not be read from its first bytes is unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DeliveredImageEntry {
-    /// `<width>x<height>`.
-    pub(crate) size: Option<String>,
-    /// `png`, `jpeg` or `webp`.
-    pub(crate) output_format: Option<String>,
-    /// The quality of the image, as the upstream names it, or else as the request does.
-    #[serde(default)]
-    pub(crate) quality: Option<String>,
-}
-
 /// The tokens of one model, as the upstream counted them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct TokenUsage {
-    /// All input tokens.
-    pub(crate) input_tokens: Option<u64>,
-    /// The input tokens by kind.
-    pub(crate) input_tokens_details: Option<TokenDetails>,
-    /// All output tokens.
-    pub(crate) output_tokens: Option<u64>,
-    /// The output tokens by kind.
-    pub(crate) output_tokens_details: Option<TokenDetails>,
-    /// All tokens, input and output.
-    pub(crate) total_tokens: Option<u64>,
-    /// The input tokens that the upstream had in its cache, by kind. They are part of the input tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cached_tokens_details: Option<TokenDetails>,
-    /// The input tokens that the upstream wrote to its cache, by the lifetime of the cache entry. Not stored.
-    #[serde(skip)]
+    /// The counts that readers get.
+    pub(crate) counts: types::RecordUsage,
+    /// The input tokens that the upstream wrote to its cache, by the lifetime of the cache entry.
     pub(crate) cache_writes: CacheWrites,
-    /// True if the upstream did not state the kinds of the input tokens. Not stored.
-    #[serde(skip)]
+    /// True if the upstream did not state the kinds of the input tokens.
     pub(crate) is_breakdown_assumed: bool,
-    /// True if the upstream did not state the kinds of the cached tokens, and there can be both kinds. Not stored.
-    #[serde(skip)]
+    /// True if the upstream did not state the kinds of the cached tokens, and there can be both kinds.
     pub(crate) is_cache_breakdown_assumed: bool,
-    /// The number of calls that gave an image and whose tokens are missing here. Not stored.
-    #[serde(skip)]
+    /// The number of calls that gave an image and whose tokens are missing here.
     pub(crate) uncounted_calls: u32,
 }
 
@@ -181,39 +75,120 @@ pub(crate) struct CacheWrites {
     pub(crate) hour: u64,
 }
 
-/// Tokens by the kind of their content.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct TokenDetails {
-    /// The tokens of images.
-    pub(crate) image_tokens: Option<u64>,
-    /// The tokens of text.
-    pub(crate) text_tokens: Option<u64>,
+/// The columns of a row that the outcome sets, in the order of the statements.
+pub(super) struct OutcomeColumns {
+    pub(super) state: &'static str,
+    pub(super) account: Option<String>,
+    pub(super) error_code: Option<String>,
+    pub(super) error_reason: Option<&'static str>,
+    pub(super) latency_ms: Option<i64>,
+    pub(super) images: i64,
+    /// The input, output and total tokens of both models together.
+    pub(super) tokens: [Option<i64>; 3],
+    pub(super) cost_nano_usd: Option<i64>,
 }
 
-/// One upstream call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AttemptEntry {
-    /// The name of the account.
-    pub(crate) account: String,
-    /// The class of the failure; `None` if the call did not fail.
-    pub(crate) class: Option<AttemptClass>,
-    /// The status of the upstream, if there was one.
-    pub(crate) status: Option<u16>,
-    /// The duration of the call; `None` if its process ended before the call did.
-    pub(crate) latency_ms: Option<u64>,
-    /// The upstream's own id of the call, if it sends one.
-    #[serde(default)]
-    pub(crate) upstream_request_id: Option<String>,
-    /// The time from the start of the job to the start of the call; `None` if its process ended before the call was
-    /// recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) start_ms: Option<u64>,
-    /// The smaller image that this call asked for, if it was part of a fallback.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) fallback: Option<String>,
-    /// The most that a call for the smaller image can cost, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_cost_usd: Option<Usd>,
+// === impl JobRecord ===
+
+impl JobRecord {
+    /// The longest free text of a request that is stored, in bytes, so that a record stays small whatever a caller sends
+    /// (our choice).
+    pub(crate) const MAX_TEXT_BYTES: usize = 256;
+
+    /// Shortens a caller's text to the length that a record may hold.
+    pub(crate) fn truncate_text(mut text: String) -> String {
+        text.truncate(text.floor_char_boundary(Self::MAX_TEXT_BYTES));
+        text
+    }
+
+    /// Sets the token counts that the upstream reported for each model.
+    pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
+        let counts = |usage: &Option<TokenUsage>| usage.as_ref().map(|usage| usage.counts.clone());
+        (self.document.usage, self.document.host_usage) = (counts(&usage.image), counts(&usage.host));
+        self.usage = usage;
+    }
+
+    /// Sets the cost.
+    pub(crate) fn set_cost(&mut self, cost: Option<Usd>, basis: CostBasis, reason: Option<CostReason>) {
+        (self.cost, self.document.cost_usd) = (cost, cost.map(Usd::dollars));
+        (self.document.cost_basis, self.document.cost_reason) = (Some(basis), reason);
+    }
+
+    /// Closes the record of a job whose process has ended. If it has no attempt, it gets one for the account that the
+    /// intent names, because it is unknown whether that account was called. The cost is the most that the attempts can
+    /// cost. Such an outcome is provisional: it has no duration.
+    pub(super) fn interrupt(&mut self) {
+        let document = &mut self.document;
+        document.state = JobState::Interrupted;
+        if let (true, Some(account)) = (document.attempts.is_empty(), &document.account) {
+            let (account, class) = (Some(account.clone()), Some(AttemptClass::MaybePaid));
+            document.attempts.push(types::RecordAttempt { account, class, ..Default::default() });
+        }
+        let may_have_cost = |attempt: &&types::RecordAttempt| {
+            matches!(attempt.class, Some(AttemptClass::MaybePaid | AttemptClass::OutputBegun))
+        };
+        let cost = self.max_cost.map(|most| {
+            let costs =
+                document.attempts.iter().filter(may_have_cost).map(|attempt| max_cost_of(attempt).unwrap_or(most));
+            let sum = costs.reduce(Usd::plus).unwrap_or(most);
+            self.max_job_cost.map_or(sum, |most_of_job| sum.min(most_of_job))
+        });
+        let basis = if cost.is_some() { CostBasis::Estimated } else { CostBasis::Unknown };
+        self.set_cost(cost, basis, Some(CostReason::Interrupted));
+    }
+
+    pub(super) fn outcome_columns(&self) -> OutcomeColumns {
+        let document = &self.document;
+        OutcomeColumns {
+            state: document.state.as_str(),
+            account: document.account.clone(),
+            error_code: document.error_code.clone(),
+            error_reason: document.error_reason.map(types::RecordReason::as_str),
+            latency_ms: to_sql_integer(document.latency_ms),
+            images: i64::try_from(document.delivered.len()).unwrap_or(i64::MAX),
+            tokens: all_tokens(document).map(to_sql_integer),
+            cost_nano_usd: to_sql_integer(self.cost.map(Usd::nanos)),
+        }
+    }
+
+    /// Returns the JSON that is stored.
+    pub(super) fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.document)
+    }
+}
+
+/// Limits a count to the largest integer of the database, 2^63 - 1.
+pub(super) fn to_sql_integer(value: Option<u64>) -> Option<i64> {
+    value.map(|value| i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+/// Returns the tokens of the image model and the text model together: input, output, and total tokens.
+pub(crate) fn all_tokens(record: &types::Record) -> [Option<u64>; 3] {
+    let sum = |count: fn(&types::RecordUsage) -> Option<u64>| {
+        let counts = [&record.usage, &record.host_usage].map(|usage| usage.as_ref().and_then(count));
+        counts.into_iter().flatten().reduce(u64::saturating_add)
+    };
+    [sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens), sum(|usage| usage.total_tokens)]
+}
+
+/// Returns the most that a call of a fallback can cost; `None` if that is not known, or if the call was not part of one.
+pub(crate) fn max_cost_of(attempt: &types::RecordAttempt) -> Option<Usd> {
+    attempt.max_cost_usd.and_then(Usd::from_dollars)
+}
+
+/// Returns the number of requested images that a successful answer lacks; `None` if it lacks none.
+pub(crate) fn missing_images(record: &types::Record) -> Option<u64> {
+    let delivered = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
+    let missing = record.n.filter(|_| record.state == JobState::Succeeded)?.saturating_sub(delivered);
+    (missing > 0).then_some(missing)
+}
+
+#[expect(clippy::derivable_impls, reason = "the type is generated")]
+impl Default for JobState {
+    /// The state of a new record.
+    fn default() -> Self {
+        Self::Running
+    }
 }
 
 /// A filter for records. Fields that are `None` do not restrict it.

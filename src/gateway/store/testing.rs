@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::sqlite::migrations::MIGRATIONS;
 use super::*;
 use crate::gateway::config::DialectSet;
+use crate::wire::admin::types;
 pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
 pub(crate) use shared_answers::SharedAnswersDouble;
 
@@ -76,92 +77,158 @@ pub(crate) async fn insert_expired_replays(dir: &TempDir, count: u32) {
     pool.close().await;
 }
 
+/// Makes a record of another one and other values, in the form of a struct expression: `record! { n: Some(2), ..base }`.
+macro_rules! record {
+    ($($field:ident $(: $value:expr)?,)* ..$base:expr) => {{
+        let mut record: $crate::gateway::store::JobRecord = $base;
+        $($crate::gateway::store::testing::set_in_record!(record, $field $(, $value)?);)*
+        record
+    }};
+}
+pub(crate) use record;
+
+/// Sets a value of a record, in the document or beside it.
+macro_rules! set_in_record {
+    ($record:ident, $field:ident) => {
+        $crate::gateway::store::testing::set_in_record!($record, $field, $field)
+    };
+    ($record:ident, cost_usd, $value:expr) => {
+        $record.cost = $value;
+        $record.document.cost_usd = $record.cost.map($crate::gateway::money::Usd::dollars);
+    };
+    ($record:ident, max_cost_usd, $value:expr) => {
+        $record.max_cost = $value
+    };
+    ($record:ident, max_job_cost_usd, $value:expr) => {
+        $record.max_job_cost = $value
+    };
+    ($record:ident, created_at, $value:expr) => {
+        $record.document.created_at = ::chrono::DateTime::from($value)
+    };
+    ($record:ident, user, $value:expr) => {
+        $record.document.user = ToString::to_string(&$value)
+    };
+    ($record:ident, key, $value:expr) => {
+        $record.document.key = ToString::to_string(&$value)
+    };
+    ($record:ident, fingerprint, $value:expr) => {
+        $record.fingerprint = $value
+    };
+    ($record:ident, bindings, $value:expr) => {
+        $record.bindings = $value
+    };
+    ($record:ident, charges, $value:expr) => {
+        $record.usage.charges = $value
+    };
+    ($record:ident, usage, $value:expr) => {
+        let image = $value;
+        $record.set_usage($crate::gateway::store::ModelUsage { image, ..$record.usage.clone() });
+    };
+    ($record:ident, host_usage, $value:expr) => {
+        let host = $value;
+        $record.set_usage($crate::gateway::store::ModelUsage { host, ..$record.usage.clone() });
+    };
+    ($record:ident, $field:ident, $value:expr) => {
+        $record.document.$field = $value
+    };
+}
+pub(crate) use set_in_record;
+
+/// Makes token counts of other ones and other values, in the same form.
+macro_rules! token_usage {
+    ($($field:ident $(: $value:expr)?,)* ..$base:expr) => {{
+        let mut usage: $crate::gateway::store::TokenUsage = $base;
+        $($crate::gateway::store::testing::set_in_usage!(usage, $field $(, $value)?);)*
+        usage
+    }};
+}
+pub(crate) use token_usage;
+
+/// Sets a count, or a value beside the counts.
+macro_rules! set_in_usage {
+    ($usage:ident, $field:ident) => {
+        $crate::gateway::store::testing::set_in_usage!($usage, $field, $field)
+    };
+    ($usage:ident, cache_writes, $value:expr) => {
+        $usage.cache_writes = $value
+    };
+    ($usage:ident, is_breakdown_assumed, $value:expr) => {
+        $usage.is_breakdown_assumed = $value
+    };
+    ($usage:ident, is_cache_breakdown_assumed, $value:expr) => {
+        $usage.is_cache_breakdown_assumed = $value
+    };
+    ($usage:ident, uncounted_calls, $value:expr) => {
+        $usage.uncounted_calls = $value
+    };
+    ($usage:ident, $field:ident, $value:expr) => {
+        $usage.counts.$field = $value
+    };
+}
+pub(crate) use set_in_usage;
+
 /// Makes an intent: the record of a running job, as it is before the first attempt.
-pub(crate) fn running_record(request_id: &str) -> Record {
-    Record {
+pub(crate) fn running_record(request_id: &str) -> JobRecord {
+    let document = types::Record {
         request_id: request_id.into(),
         created_at: "2026-11-21T03:00:00.123Z".parse().unwrap(),
         operation: "create_image".to_owned(),
         model: Some("gpt-image-2".to_owned()),
-        stream: false,
-        state: JobState::Running,
-        error_code: None,
-        error_reason: None,
-        error_detail: None,
         size: Some("1536x1024".to_owned()),
         quality: Some("low".to_owned()),
         output_format: Some("webp".to_owned()),
         n: Some(2),
-        delivered: Vec::new(),
-        usage: None,
-        cost_usd: None,
-        latency_ms: None,
-        first_byte_ms: None,
-        attempts: Vec::new(),
-        account: None,
         group: "default".to_owned(),
         user: "usr_1".into(),
         key: "key_1".into(),
         end_user: Some("u-1".to_owned()),
-        fallback: None,
-        injected_tool: false,
-        bindings: Vec::new(),
-        fingerprint: None,
-        missing: None,
-        image_model: None,
-        host_model: None,
-        host_usage: None,
-        maybe_paid_twice: false,
-        cost_basis: None,
-        cost_reason: None,
-        price_version: None,
-        adapted: None,
-        max_cost_usd: None,
-        max_job_cost_usd: None,
-        charges: AnswerCharges::default(),
-    }
+        ..types::Record::default()
+    };
+    JobRecord { document, ..JobRecord::default() }
 }
 
 /// Makes the record of the same job after it has succeeded. Its cost is unknown, and one of two images is missing.
-pub(crate) fn finished_record(request_id: &str) -> Record {
-    let details = |image, text| Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
-    Record {
+pub(crate) fn finished_record(request_id: &str) -> JobRecord {
+    let details = |image, text| Some(types::RecordTokens { image_tokens: Some(image), text_tokens: Some(text) });
+    let image_usage = token_usage! {
+        input_tokens: Some(17),
+        input_tokens_details: details(0, 17),
+        output_tokens: Some(392),
+        output_tokens_details: details(392, 0),
+        total_tokens: Some(409),
+        ..TokenUsage::default()
+    };
+    let host_usage = token_usage! {
+        input_tokens: Some(30),
+        output_tokens: Some(50),
+        total_tokens: Some(80),
+        ..TokenUsage::default()
+    };
+    let image = types::RecordImage {
+        size: Some("1536x1024".to_owned()),
+        output_format: Some("webp".to_owned()),
+        quality: Some("low".to_owned()),
+    };
+    let attempt = types::RecordAttempt {
+        account: Some("primary".to_owned()),
+        status: Some(200),
+        latency_ms: Some(8100),
+        upstream_request_id: Some("req_1".to_owned()),
+        start_ms: Some(12),
+        ..types::RecordAttempt::default()
+    };
+    record! {
         state: JobState::Succeeded,
-        delivered: vec![DeliveredImageEntry {
-            size: Some("1536x1024".to_owned()),
-            output_format: Some("webp".to_owned()),
-            quality: Some("low".to_owned()),
-        }],
-        usage: Some(TokenUsage {
-            input_tokens: Some(17),
-            input_tokens_details: details(0, 17),
-            output_tokens: Some(392),
-            output_tokens_details: details(392, 0),
-            total_tokens: Some(409),
-            ..TokenUsage::default()
-        }),
+        delivered: vec![image],
         latency_ms: Some(8123),
         first_byte_ms: Some(8011),
-        attempts: vec![AttemptEntry {
-            account: "primary".to_owned(),
-            class: None,
-            status: Some(200),
-            latency_ms: Some(8100),
-            upstream_request_id: Some("req_1".to_owned()),
-            start_ms: Some(12),
-            max_cost_usd: None,
-            fallback: None,
-        }],
+        attempts: vec![attempt],
         account: Some("primary".to_owned()),
         missing: Some(1),
         image_model: Some("gpt-image-2-2026-04-21".to_owned()),
         host_model: Some("gpt-5.5".to_owned()),
-        host_usage: Some(TokenUsage {
-            input_tokens: Some(30),
-            output_tokens: Some(50),
-            total_tokens: Some(80),
-            ..TokenUsage::default()
-        }),
+        usage: Some(image_usage),
+        host_usage: Some(host_usage),
         ..running_record(request_id)
     }
 }

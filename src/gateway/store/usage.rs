@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::{
-    KeyId, Record, RecordFilter, RequestId, ReservationSubjectKind, SharedReservations, StoreError, Timestamp,
+    KeyId, RecordFilter, RequestId, ReservationSubjectKind, RunningJob, SharedReservations, StoreError, Timestamp,
     UsageDetailStore, UsageGrouping, UserId, UtcDay,
 };
 use crate::gateway::money::Usd;
+use crate::wire::admin::types;
 
 /// Numbers of requests, images and tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -174,8 +175,12 @@ pub(crate) trait UsageStore: UsageDetailStore {
     /// Returns the names of these users, including disabled ones. A user without an entry has no name.
     async fn user_names(&self, users: &[String]) -> Result<BTreeMap<String, String>, StoreError>;
 
-    /// Returns the newest records that pass the filter, ordered from oldest to newest.
-    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
+    /// Returns the newest records that pass the filter, ordered from oldest to newest. Records have no names of users and
+    /// keys.
+    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<types::Record>, StoreError>;
+
+    /// Returns the running jobs of all nodes.
+    async fn running_jobs(&self) -> Result<Vec<RunningJob>, StoreError>;
 
     /// Returns the models of the jobs since that time, each once, ordered by operation and name.
     async fn models_since(&self, since: Timestamp) -> Result<Vec<UsedModel>, StoreError>;
@@ -186,5 +191,9 @@ pub(crate) trait UsageStore: UsageDetailStore {
     }
 
     /// Returns one record, in any state. With an owner, returns it only if it belongs to that user.
-    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
+    async fn find_record(
+        &self,
+        request_id: &RequestId,
+        owner: Option<&UserId>,
+    ) -> Result<Option<types::Record>, StoreError>;
 }

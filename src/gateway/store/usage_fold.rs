@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{DurationCounts, ReplayCount, UsageDetails, UsageGrouping};
+use super::{DurationCounts, JobState, ReplayCount, Timestamp, UsageDetails, UsageGrouping, all_tokens};
+use crate::gateway::money::Usd;
+use crate::wire::admin::types;
 
 /// The properties of a closed record that are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +57,51 @@ pub(super) const DIMENSIONS: [UsageGrouping; 6] = [
 // === impl CountedRecord ===
 
 impl CountedRecord {
+    /// Takes what is counted of a record. Counts end at the largest integer of the database.
+    pub(super) fn new(seq: i64, cost: Option<Usd>, record: types::Record) -> Self {
+        let count = |count: Option<u64>| count.unwrap_or_default().min(i64::MAX.cast_unsigned());
+        let [input, output, total] = all_tokens(&record).map(count);
+        let (image, host) = (record.usage.unwrap_or_default(), record.host_usage.unwrap_or_default());
+        let of_kinds = |details: Option<types::RecordTokens>| {
+            details.map_or([0; 2], |details| [details.text_tokens, details.image_tokens].map(count))
+        };
+        let [input_text, input_image] = of_kinds(image.input_tokens_details);
+        let [output_text, output_image] = of_kinds(image.output_tokens_details);
+        let [cached_text, cached_image] = of_kinds(image.cached_tokens_details);
+        let counts = UsageDetails {
+            images: count(u64::try_from(record.delivered.len()).ok()),
+            input_tokens: input,
+            output_tokens: output,
+            total_tokens: total,
+            input_text_tokens: input_text,
+            input_image_tokens: input_image,
+            input_cached_tokens: count(Some(cached_text.saturating_add(cached_image))),
+            output_text_tokens: output_text,
+            output_image_tokens: output_image,
+            host_input_tokens: count(host.input_tokens),
+            host_output_tokens: count(host.output_tokens),
+            cost_nano_usd: count(cost.map(Usd::nanos)),
+            ..UsageDetails::default()
+        };
+        let is_succeeded = record.state == JobState::Succeeded;
+        Self {
+            seq,
+            is_running: record.state == JobState::Running,
+            is_provisional: record.state == JobState::Interrupted && record.latency_ms.is_none(),
+            counts: counts_of_record(counts, is_succeeded, cost.is_some(), record.latency_ms),
+            request_id: record.request_id,
+            created_at: Timestamp::from(record.created_at).to_string(),
+            group: record.group,
+            user: record.user,
+            key: record.key,
+            account: record.account.unwrap_or_default(),
+            model: record.model.unwrap_or_default(),
+            size: record.size.unwrap_or_default(),
+            quality: record.quality.unwrap_or_default(),
+            reason: record.error_reason.map(types::RecordReason::as_str).unwrap_or_default().to_owned(),
+        }
+    }
+
     /// Returns the value of a grouping; `None` if the record does not count in it: only requests that did not succeed
     /// have a reason.
     pub(super) fn value(&self, grouping: UsageGrouping) -> Option<&str> {

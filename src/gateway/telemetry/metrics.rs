@@ -18,7 +18,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::ConnectionMetrics;
 use super::log::dropped_lines;
-use crate::gateway::store::{AttemptClass, JobState, Record};
+use crate::gateway::store::{AttemptClass, JobRecord, JobState, all_tokens};
 use crate::image::Size;
 
 /// The upper bounds of the histogram of job times, in seconds (our choice): up to the deadline of a large image, and
@@ -222,7 +222,8 @@ impl Metrics {
     }
 
     /// Counts a job that has ended.
-    pub(crate) fn count_job(&self, record: &Record) {
+    pub(crate) fn count_job(&self, job: &JobRecord) {
+        let record = &job.document;
         let operation = || record.operation.clone();
         let size = size_class(record.size.as_deref());
         self.jobs.get_or_create(&JobLabels { operation: operation(), state: StaticLabel(record.state.as_str()) }).inc();
@@ -240,11 +241,14 @@ impl Metrics {
             self.images.get_or_create(&labels).inc();
         }
         for attempt in &record.attempts {
-            let labels = AttemptLabels { account: attempt.account.clone(), class: class_label(attempt.class) };
+            let labels = AttemptLabels {
+                account: attempt.account.clone().unwrap_or_default(),
+                class: class_label(attempt.class),
+            };
             self.attempts.get_or_create(&labels).inc();
         }
-        self.count_cost(record);
-        let [input, output, _] = record.tokens();
+        self.count_cost(job);
+        let [input, output, _] = all_tokens(record);
         for (direction, tokens) in [("input", input), ("output", output)] {
             if let Some(tokens) = tokens {
                 let labels = TokenLabels { operation: operation(), direction: StaticLabel(direction) };
@@ -253,9 +257,10 @@ impl Metrics {
         }
     }
 
-    fn count_cost(&self, record: &Record) {
+    fn count_cost(&self, job: &JobRecord) {
+        let record = &job.document;
         let operation = record.operation.clone();
-        match (record.cost_usd, record.cost_basis) {
+        match (job.cost, record.cost_basis) {
             (Some(usd), Some(basis)) => {
                 let labels = CostLabels { operation, group: record.group.clone(), basis: StaticLabel(basis.as_str()) };
                 self.cost.get_or_create(&labels).inc_by(usd.dollars());

@@ -10,58 +10,7 @@ use serde_json::Value;
 use crate::gateway::money::Usd;
 use crate::gateway::names;
 use crate::gateway::store::UsageGrouping;
-
-/// The columns of records. They have the names of the JSON fields; the name of a nested field has its object as prefix.
-const RECORD_COLUMNS: [&str; 48] = [
-    "request_id",
-    "created_at",
-    "operation",
-    "model",
-    "stream",
-    "state",
-    "error_code",
-    "size",
-    "quality",
-    "output_format",
-    "n",
-    "delivered",
-    "input_tokens",
-    "input_image_tokens",
-    "input_text_tokens",
-    "output_tokens",
-    "output_image_tokens",
-    "output_text_tokens",
-    "total_tokens",
-    "cost_usd",
-    "latency_ms",
-    "first_byte_ms",
-    "attempts",
-    "account",
-    "group",
-    "user",
-    "user_name",
-    "key",
-    "key_name",
-    "end_user",
-    "fallback",
-    "injected_tool",
-    "error_reason",
-    "error_detail",
-    "missing",
-    "image_model",
-    "host_model",
-    "host_input_tokens",
-    "host_output_tokens",
-    "host_total_tokens",
-    "maybe_paid_twice",
-    "cost_basis",
-    "cost_reason",
-    "price_version",
-    "input_cached_image_tokens",
-    "input_cached_text_tokens",
-    "host_input_cached_tokens",
-    "adapted",
-];
+use crate::gateway::usage::record_columns::RECORD_COLUMNS;
 
 const COUNT_COLUMNS: [&str; 10] = [
     "requests",
@@ -92,44 +41,19 @@ const DETAIL_COLUMNS: [&str; 13] = [
 ];
 const KEY_COLUMNS: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
-/// The places of the columns of records that are in nested objects.
-const NESTED_COLUMNS: [(&str, &str); 13] = [
-    ("input_tokens", "/usage/input_tokens"),
-    ("input_image_tokens", "/usage/input_tokens_details/image_tokens"),
-    ("input_text_tokens", "/usage/input_tokens_details/text_tokens"),
-    ("output_tokens", "/usage/output_tokens"),
-    ("output_image_tokens", "/usage/output_tokens_details/image_tokens"),
-    ("output_text_tokens", "/usage/output_tokens_details/text_tokens"),
-    ("total_tokens", "/usage/total_tokens"),
-    ("host_input_tokens", "/host_usage/input_tokens"),
-    ("host_output_tokens", "/host_usage/output_tokens"),
-    ("host_total_tokens", "/host_usage/total_tokens"),
-    ("input_cached_image_tokens", "/usage/cached_tokens_details/image_tokens"),
-    ("input_cached_text_tokens", "/usage/cached_tokens_details/text_tokens"),
-    ("host_input_cached_tokens", "/host_usage/cached_tokens_details/text_tokens"),
-];
-
-/// A record with the names that its JSON does not have.
-#[derive(Serialize)]
-pub(crate) struct CsvRecord<'a, R> {
-    #[serde(flatten)]
-    pub(crate) record: &'a R,
-    pub(crate) key_name: Option<&'a str>,
-    pub(crate) user_name: Option<&'a str>,
-}
-
 /// Returns the line of column names, and one line for each record.
 ///
 /// # Errors
 ///
 /// Returns an error if a record is no JSON object.
-pub(crate) fn records<'a, R: Serialize + 'a>(
-    records: impl IntoIterator<Item = CsvRecord<'a, R>>,
-) -> serde_json::Result<String> {
-    csv_table(&RECORD_COLUMNS, records, |record, column| {
-        let nested = NESTED_COLUMNS.iter().find(|(name, _)| *name == column);
-        nested.map_or_else(|| record.get(column), |(_, place)| record.pointer(place))
-    })
+pub(crate) fn records<R: Serialize>(records: impl IntoIterator<Item = R>) -> serde_json::Result<String> {
+    let mut text = csv_line(RECORD_COLUMNS.iter().map(|column| column.name.to_owned()));
+    for record in records {
+        let record = serde_json::to_value(record)?;
+        let cells = RECORD_COLUMNS.iter().map(|column| column.value(&record).map(cell).unwrap_or_default());
+        text.push_str(&csv_line(cells));
+    }
+    Ok(text)
 }
 
 /// Returns the line of column names, and one line for each day.
@@ -257,14 +181,14 @@ mod tests {
     #[test]
     fn no_text_of_a_caller_becomes_a_formula() {
         for formula in ["=1+1", "+a", "-a", "@SUM(A1)", "\t=a", "\r=a", "\n=a", "＝a"] {
-            let mut record = finished_record("r1");
+            let mut record = finished_record("r1").document;
             let hostile = || Some(formula.to_owned());
             (record.model, record.end_user, record.size, record.fallback) =
                 (hostile(), hostile(), hostile(), hostile());
             (record.image_model, record.host_model) = (hostile(), hostile());
             formula.clone_into(&mut record.group);
-            let (key_name, user_name) = (Some(formula), Some(formula));
-            let written = records([CsvRecord { record: &record, key_name, user_name }]).unwrap();
+            (record.key_name, record.user_name) = (hostile(), hostile());
+            let written = records([record]).unwrap();
             let guarded = quote_field(&format!("'{formula}"));
             assert_eq!(written.matches(&guarded).count(), 9, "{written}");
             assert_eq!(written.matches(formula).count(), 9, "{written}");

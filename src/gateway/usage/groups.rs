@@ -258,7 +258,7 @@ impl UsageReader {
         match grouping {
             UsageGrouping::Key => {
                 let keys: Vec<KeyId> = groups.iter().map(|group| group.value.as_str().into()).collect();
-                let mut names = self.load_names(&keys).await?;
+                let mut names = self.load_names(keys.iter().cloned()).await?;
                 for (group, key) in groups.iter_mut().zip(keys) {
                     let names = names.remove(&key).map(|KeyDisplayNames { name, user_name }| (Some(name), user_name));
                     (group.name, group.user_name) = names.unwrap_or_default();
@@ -308,25 +308,25 @@ fn counters(details: &UsageDetails) -> UsageCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::store::testing::{add_key, finished_record, new_store};
+    use crate::gateway::store::testing::{add_key, finished_record, new_store, record};
     use crate::gateway::store::{
-        JobState, NodeId, Record, RecordStore as _, RowWrite, UsageDetailStore as _, UsageStore, UtcDay,
+        JobState, NodeId, RecordStore as _, RowWrite, UsageDetailStore as _, UsageStore, UtcDay,
     };
     use std::sync::Arc;
 
     async fn reader_with_records() -> (tempfile::TempDir, UsageReader, KeyId) {
         let (dir, store) = new_store().await;
         let key = add_key(&*store, "laptop").await;
-        let mine = |id: &str| Record { key: key.id.clone(), user: key.user.clone(), ..finished_record(id) };
-        let failed = Record {
+        let mine = |id: &str| record! { key: key.id.clone(), user: key.user.clone(), ..finished_record(id) };
+        let failed = record! {
             state: JobState::Failed,
-            error_reason: Some("quota".to_owned()),
+            error_reason: Some(crate::wire::admin::types::RecordReason::Quota),
             model: Some("other".to_owned()),
             cost_usd: Some(Usd::from_nanos(5)),
             ..finished_record("c")
         };
         for closed in [mine("a"), mine("b"), failed] {
-            let open = Record { state: JobState::Running, ..closed.clone() };
+            let open = record! { state: JobState::Running, ..closed.clone() };
             store.write_rows(&NodeId::only(), &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await.unwrap();
         }
         // One part is read from the stored counts, and the other from the records.

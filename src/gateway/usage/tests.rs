@@ -1,19 +1,19 @@
 //! Tests of pages of records, and of the names of keys and users.
 
 use super::*;
-use crate::gateway::store::testing::{add_key, finished_record, new_store, running_record};
-use crate::gateway::store::{JobState, NodeId, RecordStore as _, RowWrite, SqliteStore};
+use crate::gateway::store::testing::{add_key, finished_record, new_store, record, running_record};
+use crate::gateway::store::{JobRecord, JobState, NodeId, RecordStore as _, RowWrite, SqliteStore, Timestamp};
 
-async fn write_records(store: &SqliteStore, records: impl IntoIterator<Item = Record>) {
+async fn write_records(store: &SqliteStore, records: impl IntoIterator<Item = JobRecord>) {
     for closed in records {
-        let open = Record { state: JobState::Running, ..closed.clone() };
+        let open = record! { state: JobState::Running, ..closed.clone() };
         let writes = [RowWrite::Open(&open), RowWrite::Close(&closed)];
         store.write_rows(&NodeId::only(), &writes).await.unwrap();
     }
 }
 
-fn ids(page: &NamedRecordPage) -> String {
-    page.records.iter().map(|named| named.record.request_id.as_str()).collect()
+fn ids(page: &RecordPage) -> String {
+    page.records.iter().map(|record| record.request_id.as_str()).collect()
 }
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn pages_show_every_record_once_while_new_records_are_written() {
         if !page.has_more {
             break;
         }
-        filter.before = page.records.last().map(|named| named.record.request_id.clone());
+        filter.before = page.records.last().map(|record| record.request_id.as_str().into());
     }
     assert_eq!(seen, ["ed", "cb", "a"]);
 }
@@ -39,7 +39,7 @@ async fn pages_show_every_record_once_while_new_records_are_written() {
 async fn records_of_other_users_are_invisible_also_as_cursors() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
-    let foreign = Record { user: "usr_2".into(), key: "key_2".into(), ..finished_record("theirs") };
+    let foreign = record! { user: "usr_2", key: "key_2", ..finished_record("theirs") };
     write_records(&store, [finished_record("mine"), foreign]).await;
     let owner = Some(UserId::from("usr_1"));
 
@@ -66,8 +66,8 @@ async fn records_and_counts_have_the_names_of_key_and_user() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
     let row = add_key(&*store, "laptop").await;
-    let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished_record(id) };
-    let unnamed = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished_record("c") };
+    let known = |id: &str| record! { key: row.id, user: row.user, ..finished_record(id) };
+    let unnamed = record! { created_at: "2026-11-20T00:00:00Z".parse::<Timestamp>().unwrap(), ..finished_record("c") };
     write_records(&store, [known("a"), known("b"), unnamed]).await;
 
     let named = |key: &Option<String>, user: &Option<String>| {
@@ -94,5 +94,5 @@ async fn a_running_record_is_listed_only_by_its_state() {
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
     let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
     assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");
-    assert_eq!(usage.record(&"now".into(), None).await.unwrap().unwrap().record.state, JobState::Running);
+    assert_eq!(usage.record(&"now".into(), None).await.unwrap().unwrap().state, JobState::Running);
 }

@@ -76,7 +76,7 @@ fn hour_of(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::store::testing::{finished_record, new_store, running_record};
+    use crate::gateway::store::testing::{finished_record, new_store, record, running_record};
     use crate::gateway::store::{NodeId, RecordStore as _, RowWrite, UsageDetails, UsageFilter, UsageGrouping};
 
     fn replay(request: &str) -> ReplayCount {
@@ -111,7 +111,7 @@ mod tests {
         };
         counter.write(&*store).await.unwrap();
         assert_eq!(counts(UsageGrouping::Model).await, [(String::new(), [1, 0, 0])]);
-        let closed = crate::gateway::store::Record { cost_usd: Some(cost), ..finished_record("r1") };
+        let closed = record! { cost_usd: Some(cost), ..finished_record("r1") };
         store.write_rows(&NodeId::only(), &[RowWrite::Close(&closed)]).await.unwrap();
         counter.write(&*store).await.unwrap();
         counter.write(&*store).await.unwrap();

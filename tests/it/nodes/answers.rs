@@ -234,7 +234,11 @@ fn the_key_of_a_job_whose_node_was_killed_has_an_unknown_outcome() {
     nodes.first.kill();
     assert_in_progress(&call.clone().send(nodes.second.address()));
     // The second node does this itself after a minute without a heartbeat of the first.
-    nodes.database.run("UPDATE records SET state = 'interrupted', cost_basis = 'unknown' WHERE state = 'running'");
+    nodes.database.run(
+        "UPDATE records SET state = 'interrupted', \
+         document = CAST(CAST(document AS JSONB) || '{\"state\":\"interrupted\",\"cost_basis\":\"unknown\"}' AS TEXT) \
+         WHERE state = 'running'",
+    );
     let answer = call.send(nodes.second.address());
     assert_eq!(answer.error_object(502)["reason"], "outcome_unknown");
     assert_eq!(answer.should_retry(), Some("false"));

@@ -132,7 +132,7 @@ impl Seeded {
 fn record_with(visitor: &mut Visitor<'_>, text: &str) -> String {
     let csv = visitor.get("/records.csv").text();
     let line = csv.lines().find(|line| line.contains(text)).expect("a record");
-    format!("/records/{}", line.split(',').next().unwrap_or_default())
+    format!("/records/{}", line.rsplit(',').next().unwrap_or_default())
 }
 
 fn send_calls(gateway: &Gateway, secret: &str, user: Option<&str>, times: usize) {
@@ -162,9 +162,12 @@ UPDATE month SET
     created_at = strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '-' || day || ' days', '-' || (seq * 11 % 180) || ' minutes'),
     seq = seq - day * 1000;
 ALTER TABLE month DROP COLUMN day;
-UPDATE month SET cost_basis = 'estimated', cost_reason = 'interrupted', input_cached_text_tokens = 16
+UPDATE month SET document = json_set(document, '$.request_id', request_id, '$.created_at', created_at);
+UPDATE month SET document = json_set(document, '$.cost_basis', 'estimated', '$.cost_reason', 'interrupted',
+        '$.usage.cached_tokens_details', json_object('text_tokens', 16))
     WHERE state = 'succeeded' AND seq % 5 = 0;
-UPDATE month SET cost_nano_usd = NULL, cost_basis = 'unknown', cost_reason = 'no_price', price_version = NULL
+UPDATE month SET cost_nano_usd = NULL, document = json_set(json_remove(document, '$.cost_usd', '$.price_version'),
+        '$.cost_basis', 'unknown', '$.cost_reason', 'no_price')
     WHERE state = 'succeeded' AND seq % 9 = 0;
 CREATE TEMP TABLE outcomes AS SELECT seq, state FROM month;
 UPDATE month SET state = 'running';

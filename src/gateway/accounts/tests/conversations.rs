@@ -13,8 +13,8 @@ use crate::gateway::config::{DialectSet, StoredContextPolicy};
 use crate::gateway::group_policies::GroupPolicies;
 use crate::gateway::keys::{ApiKeys, NewKey, Pepper};
 use crate::gateway::rules::{ResponseJob, check_response};
-use crate::gateway::store::testing::{finished_record, new_postgres_store, running_record};
-use crate::gateway::store::{BindingDigest, Record, RowWrite, Store};
+use crate::gateway::store::testing::{finished_record, new_postgres_store, record, running_record};
+use crate::gateway::store::{BindingDigest, JobRecord, RowWrite, Store};
 
 const TURNS: usize = 10;
 /// The turn in which the first account is in a cooldown, and the one from which the last account is dead.
@@ -144,7 +144,7 @@ impl World {
         turn: usize,
         conversation: &Conversation,
         faults: &Faults,
-    ) -> Result<(String, Record), bool> {
+    ) -> Result<(String, JobRecord), bool> {
         let node = &self.nodes[(number + turn) % 2];
         let session = format!("conversation-{number}");
         // A third of the clients names no session.
@@ -176,7 +176,7 @@ impl World {
                 node.apply_feedback(&lease, AccountFeedback::Success).await;
                 let used = job.serving_accounts().values_to_bind(Some(&account)).cloned();
                 let bindings = used.chain([digest(conversation.makers.len())]).collect();
-                let record = Record {
+                let record = record! {
                     user: self.caller.user().clone(),
                     key: self.caller.key().clone(),
                     account: Some(account.clone()),
@@ -191,11 +191,11 @@ impl World {
     }
 
     /// Closes the records of a turn, in batches as the writer does.
-    async fn write(&self, records: &[Record]) {
+    async fn write(&self, records: &[JobRecord]) {
         for records in records.chunks(256) {
             let opened: Vec<_> = records
                 .iter()
-                .map(|record| Record { user: record.user.clone(), ..running_record(record.request_id.as_str()) })
+                .map(|record| record! { user: record.document.user, ..running_record(&record.document.request_id) })
                 .collect();
             for writes in [
                 opened.iter().map(RowWrite::Open).collect::<Vec<_>>(),

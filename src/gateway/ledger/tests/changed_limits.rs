@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::limits::{BoundKind, JobDemand, LimitAmounts, LimitSubject, RequestLimiter, SubjectLimits};
-use crate::gateway::store::testing::{new_postgres_store, new_store};
+use crate::gateway::store::testing::{new_postgres_store, new_store, token_usage};
 use crate::gateway::store::{PostgresStore, RecordFilter, RequestId, UsageStore};
 
 /// The number of requests of a run. A debug build takes some seconds.
@@ -29,6 +29,8 @@ struct Model {
     nodes: Vec<Node>,
     limits: HashMap<LimitSubject, Arc<RequestLimits>>,
     running: Vec<OpenRecord>,
+    /// The most that each job can cost, if that is known. An unknown cost counts as this.
+    most: HashMap<String, Usd>,
     random: Random,
     begun: u64,
     refused: u64,
@@ -113,6 +115,7 @@ impl Model {
             model: Some(if self.random.next(20) == 0 { "sketch-1" } else { "gpt-image-2" }.to_owned()),
             ..draft("")
         };
+        self.most.extend(cost.map(|cost| (draft.request_id.to_string(), cost)));
         self.running.push(ledger.open(draft, reservation).await.unwrap());
     }
 
@@ -140,10 +143,10 @@ impl Model {
         let call = record.begin_attempt("primary");
         record.end_attempt(call, None, Some(200));
         for _ in 0..self.random.next(4) {
-            record.add_delivered(DeliveredImageEntry { size: None, output_format: None, quality: None });
+            record.add_delivered(types::RecordImage { size: None, output_format: None, quality: None });
         }
         let output_tokens = Some(self.random.next(tokens) + 1);
-        let usage = TokenUsage { input_tokens: Some(17), output_tokens, ..TokenUsage::default() };
+        let usage = token_usage! { input_tokens: Some(17), output_tokens, ..TokenUsage::default() };
         record.set_usage(ModelUsage { image: Some(usage), ..ModelUsage::default() });
     }
 
@@ -177,14 +180,18 @@ impl Model {
         assert!(self.refused > 20 && self.begun > self.refused + 200, "{} of {}", self.refused, self.begun);
     }
 
-    async fn assert_subject_at_rest(&self, records: &[Record], subject: &LimitSubject, period: BudgetPeriod) {
-        let is_mine = |record: &&Record| match subject {
-            LimitSubject::Key(key) => record.key == *key,
-            LimitSubject::User(user) => record.user == *user,
+    fn most_of(&self, record: &types::Record) -> Usd {
+        self.most.get(&record.request_id).copied().unwrap_or_default()
+    }
+
+    async fn assert_subject_at_rest(&self, records: &[types::Record], subject: &LimitSubject, period: BudgetPeriod) {
+        let is_mine = |record: &&types::Record| match subject {
+            LimitSubject::Key(key) => record.key == key.as_str(),
+            LimitSubject::User(user) => record.user == user.as_str(),
             LimitSubject::Group(group) => record.group == *group,
         };
         let costs = records.iter().filter(is_mine);
-        let costs = costs.map(|of| of.cost_usd.or(of.max_job_cost_usd).or(of.max_cost_usd).unwrap_or_default());
+        let costs = costs.map(|of| of.cost_usd.and_then(Usd::from_dollars).unwrap_or_else(|| self.most_of(of)));
         let sum = costs.fold(Usd::ZERO, Usd::plus);
         let limited = SubjectLimits::new(subject.clone(), Some(&Arc::new(budget(1_000.0, period))));
         for Node { limiter, .. } in &self.nodes {
@@ -228,7 +235,16 @@ async fn node_of(store: &Arc<impl RecordStore + UsageStore + 'static>) -> Node {
 
 fn model(usage: Arc<dyn UsageStore>, nodes: Vec<Node>, seed: u64) -> Model {
     let random = Random(seed);
-    Model { usage, nodes, limits: HashMap::new(), running: Vec::new(), random, begun: 0, refused: 0 }
+    Model {
+        usage,
+        nodes,
+        limits: HashMap::new(),
+        running: Vec::new(),
+        most: HashMap::new(),
+        random,
+        begun: 0,
+        refused: 0,
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Responses, whose cost is not bounded: one that does not fit runs alone, and others wait for room.
 
+use crate::gateway::store::testing::record;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -129,8 +130,8 @@ async fn a_response_that_was_dearer_than_its_amount_raises_those_of_the_others()
     let next = fixture.reserve(&limits, response(Some(0.1))).await.unwrap();
     assert_eq!(next.status().budget_left, Some(usd(6.0)));
     // Also after a restart, from the record.
-    let record = Record { operation: "create_response".to_owned(), cost_usd: Some(usd(2.0)), ..finished_now("r1") };
-    fixture.write(&Record { max_job_cost_usd: Some(usd(0.1)), ..record }).await;
+    let record = record! { operation: "create_response".to_owned(), cost_usd: Some(usd(2.0)), ..finished_now("r1") };
+    fixture.write(&record! { max_job_cost_usd: Some(usd(0.1)), ..record }).await;
     let again = Arc::new(RequestLimiter::new(Arc::clone(&fixture.store) as _));
     let next = again.reserve(&"req_1".into(), vec![key_limits(&limits)], response(Some(0.1))).await.unwrap();
     assert_eq!(next.status().budget_left, Some(usd(6.0)));

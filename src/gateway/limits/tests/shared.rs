@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::store::testing::new_postgres_store;
+use crate::gateway::store::testing::record;
 use crate::gateway::store::{InstallationStore as _, PostgresStore, Timestamp, UsageFilter, UsageStore as _};
 
 /// The longest wait of a test.
@@ -32,8 +33,8 @@ impl SharedFixture {
             return false;
         };
         let today = Timestamp::now();
-        let open = Record { max_cost_usd: Some(usd(0.04)), created_at: today, ..running_record(&id) };
-        let close = Record { cost_usd: Some(usd(cost)), created_at: today, ..finished_record(&id) };
+        let open = record! { max_cost_usd: Some(usd(0.04)), created_at: today, ..running_record(&id) };
+        let close = record! { cost_usd: Some(usd(cost)), created_at: today, ..finished_record(&id) };
         node.write_rows(&NodeId::only(), &[RowWrite::Open(&open)]).await.unwrap();
         tokio::task::yield_now().await;
         node.write_rows(&NodeId::only(), &[RowWrite::Close(&close)]).await.unwrap();
@@ -207,8 +208,8 @@ async fn an_unknown_cost_counts_as_the_most_on_all_nodes() {
     let reservation = reserve(0, "req_a", 0.4).await.unwrap();
     let (max_cost_usd, max_job_cost_usd) = (Some(usd(0.1)), Some(usd(0.4)));
     let created_at = Timestamp::now();
-    let open = Record { created_at, max_cost_usd, max_job_cost_usd, ..running_record("req_a") };
-    let close = Record { created_at, cost_usd: None, ..finished_record("req_a") };
+    let open = record! { created_at, max_cost_usd, max_job_cost_usd, ..running_record("req_a") };
+    let close = record! { created_at, cost_usd: None, ..finished_record("req_a") };
     for write in [RowWrite::Open(&open), RowWrite::Close(&close)] {
         fixture.nodes[0].write_rows(&NodeId::only(), &[write]).await.unwrap();
     }

@@ -3,14 +3,15 @@
 use super::keyed_requests::spawn;
 use super::shared_answers::SharingNodes;
 use super::*;
+use crate::gateway::store::testing::record;
 use crate::gateway::store::testing::running_record;
-use crate::gateway::store::{JobState, Record, RecordStore as _, RowWrite};
+use crate::gateway::store::{JobRecord, JobState, RecordStore as _, RowWrite};
 
 /// A job of the first node whose caller got `Error::InProgress`.
 struct AnnouncedJob {
     nodes: SharingNodes,
     job: Arc<Job>,
-    record: Record,
+    record: JobRecord,
     sender: AnswerSender<ChannelAnswer>,
 }
 
@@ -21,7 +22,7 @@ impl AnnouncedJob {
         // A client that does not mark its retries sends a file.
         let (job, ada) = (nodes.fixture.edit(1), &nodes.fixture.ada);
         let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), false).await;
-        let record = Record { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
+        let record = record! { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
         nodes.fixture.store.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
         let registration =
             JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint, ..registration() };
@@ -31,7 +32,7 @@ impl AnnouncedJob {
     }
 
     async fn close_record(&self, state: JobState) {
-        let closed = Record { state, latency_ms: Some(1), ..self.record.clone() };
+        let closed = record! { state, latency_ms: Some(1), ..self.record.clone() };
         self.nodes.fixture.store.write_rows(&NodeId::only(), &[RowWrite::Close(&closed)]).await.unwrap();
     }
 }

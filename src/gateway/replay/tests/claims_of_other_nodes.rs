@@ -2,8 +2,8 @@
 
 use super::keyed_requests::{KEY, check, claim, outcome_name, spawn};
 use super::*;
-use crate::gateway::store::testing::{finished_record, running_record};
-use crate::gateway::store::{Record, RecordStore as _, RowWrite};
+use crate::gateway::store::testing::{finished_record, record, running_record};
+use crate::gateway::store::{RecordStore as _, RowWrite};
 
 /// Longer than a node needs to find an outcome.
 const LONG_ENOUGH: Duration = Duration::from_millis(700);
@@ -94,8 +94,8 @@ async fn an_answer_that_is_not_stored_after_the_end_of_its_job_is_lost_after_a_w
         let nodes = TwoNodes::open_with(|_| {}).await;
         let first = claim(&nodes.other_node, &nodes.fixture.ada, &nodes.job).await;
         let created_at = Timestamp::now() - Duration::from_secs(seconds_ago);
-        nodes.write(RowWrite::Open(&Record { created_at, ..running_record("req_1") })).await;
-        nodes.write(RowWrite::Close(&Record { created_at, latency_ms: Some(0), ..finished_record("req_1") })).await;
+        nodes.write(RowWrite::Open(&record! { created_at, ..running_record("req_1") })).await;
+        nodes.write(RowWrite::Close(&record! { created_at, latency_ms: Some(0), ..finished_record("req_1") })).await;
         match is_lost {
             true => nodes.assert_lost().await,
             false => nodes.assert_waits().await,

@@ -3,8 +3,8 @@
 use super::keyed_requests::{check, claim, follow, spawn};
 use super::*;
 use crate::gateway::replay::disk_budget::EvictableStorage as _;
-use crate::gateway::store::testing::{SharedAnswersDouble, running_record};
-use crate::gateway::store::{JobState, Record, RecordStore as _, ReplayState, RowWrite};
+use crate::gateway::store::testing::{SharedAnswersDouble, record, running_record};
+use crate::gateway::store::{JobState, RecordStore as _, ReplayState, RowWrite};
 
 /// An answer of three pieces.
 const LENGTH: usize = 600_000;
@@ -245,7 +245,7 @@ async fn another_node_finds_an_orphan_between_the_end_of_its_record_and_its_answ
     let (job, answer, ada) = (job("red"), bytes(LENGTH), &nodes.fixture.ada);
     let task = SharedTask::from(&job);
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
-    let record = Record { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
+    let record = record! { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
     nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
     let registered =
         JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
@@ -258,7 +258,7 @@ async fn another_node_finds_an_orphan_between_the_end_of_its_record_and_its_answ
     nodes.fixture.wait_until(|_| body.capacity() == body.max_capacity()).await;
     // The end of the delivery: the record is closed before the body ends.
     claim.write().await;
-    let closed = Record { state: JobState::Succeeded, ..record };
+    let closed = record! { state: JobState::Succeeded, ..record };
     nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Close(&closed)]).await.unwrap();
     nodes.fixture.double.hold_writes();
     drop(body);

@@ -17,7 +17,7 @@ use super::connection::DatabaseUrl;
 use super::error_conversion::{during, is_connection_lost, may_succeed_again};
 use super::record_rows::{self, RecordStatement};
 use super::replay_writes;
-use crate::gateway::store::{NodeId, Record, ReplayWrite, RowWrite, RowWriteOutcome, StoreError, Timestamp};
+use crate::gateway::store::{JobRecord, NodeId, ReplayWrite, RowWrite, RowWriteOutcome, StoreError, Timestamp};
 
 /// The longest time for one try of a batch, with the connection if there is none (our choice). It is shorter than the
 /// time that a job waits for its intent, so that a second try fits.
@@ -175,7 +175,7 @@ fn is_row_fault(error: &sqlx::Error) -> bool {
 /// Returns the request whose row the write adds; `None` if it adds none.
 fn opened_request(write: &RowWrite<'_>) -> Option<String> {
     match write {
-        RowWrite::Open(record) => Some(record.request_id.to_string()),
+        RowWrite::Open(record) => Some(record.document.request_id.clone()),
         RowWrite::Replay(ReplayWrite::Claim(claim)) => Some(claim.request_id.to_string()),
         RowWrite::RecordAttempts(_)
         | RowWrite::Close(_)
@@ -253,10 +253,10 @@ async fn write_records(
     let record_at =
         |position: usize| writes.get(position).and_then(RecordStatement::of_write).map(|(_, record)| record);
     let records = positions.iter().filter_map(|position| record_at(*position));
-    let query = sqlx::query_scalar(statement.sql()).bind(record_rows::to_json_list(statement, node, records)?);
+    let query = sqlx::query_scalar(statement.sql()).bind(record_rows::to_json_list(node, records)?);
     let written: HashSet<String> = query.fetch_all(connection).await?.into_iter().collect();
     for position in positions {
-        let is_written = record_at(*position).is_some_and(|record| written.contains(record.request_id.as_str()));
+        let is_written = record_at(*position).is_some_and(|record| written.contains(&record.document.request_id));
         if let Some(outcome) = outcomes.get_mut(*position).filter(|_| is_written) {
             *outcome = RowWriteOutcome::Done;
         }
@@ -274,7 +274,7 @@ impl<'a> RecordPositions<'a> {
         let mut positions = HashMap::<_, Vec<_>>::new();
         for (position, write) in writes.iter().enumerate() {
             if let Some((statement, record)) = RecordStatement::of_write(write) {
-                positions.entry(record.request_id.as_str()).or_default().push((statement, position));
+                positions.entry(record.document.request_id.as_str()).or_default().push((statement, position));
             }
         }
         Self(positions)
@@ -295,7 +295,7 @@ impl<'a> RecordPositions<'a> {
         taken
     }
 
-    fn is_left(&self, record: &Record) -> bool {
-        self.0.contains_key(record.request_id.as_str())
+    fn is_left(&self, record: &JobRecord) -> bool {
+        self.0.contains_key(record.document.request_id.as_str())
     }
 }

@@ -29,8 +29,8 @@ pub(super) const BY_NUMBER: &str = "";
 /// True if rows of many cells are written fastest as one JSON list. Here, each statement is a journey.
 pub(super) const READS_JSON_LISTS_FAST: bool = true;
 
-/// The number of images of a record.
-pub(super) const IMAGE_COUNT: &str = "image_count";
+/// The end of a query that locks its rows until the transaction ends.
+pub(super) const LOCK_ROWS: &str = " FOR UPDATE";
 
 /// A sum of a column that ends at the largest integer.
 pub(super) fn sum_of(expression: &str) -> String {
@@ -40,6 +40,11 @@ pub(super) fn sum_of(expression: &str) -> String {
 /// The sum of two counts, which ends at the largest integer.
 pub(super) fn sum_of_two(one: &str, other: &str) -> String {
     format!("capped(CAST({one} AS NUMERIC) + {other})")
+}
+
+/// A member of a column of JSON, as a text.
+pub(super) fn json_member(column: &str, member: &str) -> String {
+    format!("CAST({column} AS JSON) ->> '{member}'")
 }
 
 /// The text before and after the list in a subquery of the texts in a JSON list.
@@ -86,22 +91,3 @@ macro_rules! json_list {
     };
 }
 pub(super) use json_list;
-
-/// The list of attempts of an interrupted job that names an account but no attempt.
-macro_rules! unknown_attempt_json {
-    () => {
-        "CAST(json_build_array(json_build_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) AS TEXT)"
-    };
-}
-pub(super) use unknown_attempt_json;
-
-/// The most that the recorded attempts of a row can cost, at most what its job has reserved.
-macro_rules! most_of_attempts {
-    () => {
-        "CAST(least(coalesce((SELECT sum(coalesce(round(CAST(attempt.value ->> 'max_cost_usd' AS NUMERIC) * 1000000000), \
-         max_cost_nano_usd)) FILTER (WHERE attempt.value ->> 'class' IN ('X', 'O')) \
-         FROM json_array_elements(CAST(attempts AS JSON)) AS attempt (value)), max_cost_nano_usd), \
-         max_job_cost_nano_usd, 9223372036854775807) AS BIGINT)"
-    };
-}
-pub(super) use most_of_attempts;

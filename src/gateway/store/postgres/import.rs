@@ -133,11 +133,7 @@ async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<Impo
     let report = compare(source, &mut transaction).await?;
     // A job that was running belongs to no node any more. It is closed after the comparison, because this adds to the
     // usage.
-    sqlx::query(records::INTERRUPT)
-        .bind(NodeId::only().as_str())
-        .execute(&mut *transaction)
-        .await
-        .map_err(during(WRITING))?;
+    records::interrupt_in_transaction(&mut transaction, &NodeId::only()).await.map_err(during(WRITING))?;
     transaction.commit().await.map_err(during(WRITING))?;
     Ok(report)
 }

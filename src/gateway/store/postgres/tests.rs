@@ -18,18 +18,21 @@ use tokio::task::JoinSet;
 use super::dialect::DbConnection;
 use super::*;
 use crate::gateway::store::sql_connection::SqlConnection as _;
-use crate::gateway::store::testing::{finished_record, new_postgres_database, new_postgres_store, running_record};
+use crate::gateway::store::testing::{
+    finished_record, new_postgres_database, new_postgres_store, record, running_record,
+};
 use crate::gateway::store::{
-    AuditContext, GroupStore as _, InstallationStore as _, JobState, Record, RecordFilter, RequestId,
+    AuditContext, GroupStore as _, InstallationStore as _, JobRecord, JobState, RecordFilter, RequestId,
     UsageDetailStore as _, UsageFilter, UsageGrouping, UsageStore as _, UserStore as _,
 };
+use crate::wire::admin::types;
 
 /// A key that the settings of all nodes give.
 fn shared_key() -> MasterKey {
     MasterKey::from_text(&"7".repeat(64)).unwrap()
 }
 
-async fn record(store: &PostgresStore, request_id: &str) -> Option<Record> {
+async fn record(store: &PostgresStore, request_id: &str) -> Option<types::Record> {
     store.find_record(&RequestId::from(request_id), None).await.unwrap()
 }
 
@@ -128,15 +131,15 @@ async fn a_node_keeps_its_id_and_closes_only_its_own_records() {
 #[tokio::test]
 async fn the_counts_of_end_users_match_the_records_that_were_closed() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
-    let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
-         host_input_tokens, cost_nano_usd, group_name, user_id, key_id, end_user) \
-         SELECT 'r' || number, 'only', '2026-11-0' || 1 + number % 3 || 'T12:00:00.000Z', 'create_image', FALSE, \
-             'running', '[{},{}]', number, number, CASE WHEN number % 2 = 0 THEN number END, 'default', 'usr_1', \
-             'key_' || number % 2, CASE WHEN number % 5 > 0 THEN 'ada' END FROM generate_series(1, 60) AS number";
+    let insert = "INSERT INTO records (request_id, node, created_at, operation, state, images, input_tokens, cost_nano_usd, \
+         group_name, user_id, key_id, end_user, document) \
+         SELECT 'r' || number, 'only', '2026-11-0' || 1 + number % 3 || 'T12:00:00.000Z', 'create_image', 'running', \
+             2, number, CASE WHEN number % 2 = 0 THEN number END, 'default', 'usr_1', 'key_' || number % 2, \
+             CASE WHEN number % 5 > 0 THEN 'ada' END, $1 FROM generate_series(1, 60) AS number";
     let close = "UPDATE records SET state = CASE seq % 3 WHEN 1 THEN 'succeeded' ELSE 'failed' END WHERE seq % 3 > 0";
-    for statement in [insert, close] {
-        sqlx::query(statement).execute(&store.writer).await.unwrap();
-    }
+    let document = running_record("r").to_json().unwrap();
+    sqlx::query(insert).bind(document).execute(&store.writer).await.unwrap();
+    sqlx::query(close).execute(&store.writer).await.unwrap();
     assert_eq!(assert_end_user_counts(&store).await, 32);
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 20);
     assert_eq!(assert_end_user_counts(&store).await, 48);
@@ -144,8 +147,8 @@ async fn the_counts_of_end_users_match_the_records_that_were_closed() {
 
 /// Compares the counts of end users with their records, and returns the number of requests.
 async fn assert_end_user_counts(store: &PostgresStore) -> i64 {
-    let sums = "sum(CAST(state = 'succeeded' AS INTEGER)), sum(image_count), \
-        sum(coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0)), sum(coalesce(cost_nano_usd, 0)), \
+    let sums = "sum(CAST(state = 'succeeded' AS INTEGER)), sum(images), \
+        sum(coalesce(input_tokens, 0)), sum(coalesce(cost_nano_usd, 0)), \
         sum(CAST(cost_nano_usd IS NULL AS INTEGER))";
     let records = format!(
         "SELECT end_user, substr(created_at, 1, 10), key_id, count(*), {sums} FROM records \
@@ -221,7 +224,7 @@ async fn an_outcome_that_is_written_again_is_counted_once() {
 #[tokio::test]
 async fn a_null_character_does_not_lose_a_record() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
-    let intent = Record { end_user: Some("a\0b".to_owned()), ..running_record("r1") };
+    let intent = record! { end_user: Some("a\0b".to_owned()), ..running_record("r1") };
     store.write_rows(&store.node, &[RowWrite::Open(&intent)]).await.unwrap();
     assert_eq!(record(&store, "r1").await.unwrap().end_user.as_deref(), Some("a\u{fffd}b"));
 }
@@ -268,7 +271,7 @@ async fn write_batches(store: Arc<PostgresStore>, url: DatabaseUrl, number: u32)
     let writer = BatchWriter::new(url);
     let keys = ["key_1", "key_2", "key_3", "key_4", "key_5"];
     for round in 0..10 {
-        let of_key = |key: &&str, record: Record| Record { key: (*key).into(), ..record };
+        let of_key = |key: &&str, record: JobRecord| record! { key: *key, ..record };
         let id = |key: &&str| format!("r_{number}_{round}_{key}");
         let opened: Vec<_> = keys.iter().map(|key| of_key(key, running_record(&id(key)))).collect();
         let mut closed: Vec<_> = keys.iter().map(|key| of_key(key, finished_record(&id(key)))).collect();
@@ -299,7 +302,7 @@ async fn the_records_of_a_dead_node_are_closed_by_another_one() {
     assert_eq!(record(&store, "r2").await.unwrap().state, JobState::Running);
     assert_eq!(record(&store, "r3").await.unwrap().state, JobState::Running);
     // The outcome that comes from the dead after all does not count the job twice.
-    let late = Record { latency_ms: Some(70), ..finished_record("r1") };
+    let late = record! { latency_ms: Some(70), ..finished_record("r1") };
     for expected in [RowWriteOutcome::Done, RowWriteOutcome::NoEffect] {
         assert_eq!(store.write_rows(&dead, &[RowWrite::Close(&late)]).await.unwrap(), [expected]);
     }

@@ -54,10 +54,6 @@ pub(super) fn optional_usd(row: &DbRow, column: &str) -> sqlx::Result<Option<Usd
 /// Decodes a list that is stored as JSON.
 pub(super) fn list<T: serde::de::DeserializeOwned>(row: &DbRow, column: &str) -> sqlx::Result<Vec<T>> {
     let text: &str = row.try_get(column)?;
-    // The lists of running and refused jobs are mostly empty.
-    if text == "[]" {
-        return Ok(Vec::new());
-    }
     serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
@@ -65,10 +61,4 @@ pub(super) fn list<T: serde::de::DeserializeOwned>(row: &DbRow, column: &str) ->
 pub(super) fn hash(row: &DbRow, column: &str) -> sqlx::Result<[u8; 32]> {
     let bytes: &[u8] = row.try_get(column)?;
     bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
-}
-
-/// Decodes a nullable cell of 32 bytes.
-pub(super) fn optional_hash(row: &DbRow, column: &str) -> sqlx::Result<Option<[u8; 32]>> {
-    let bytes: Option<&[u8]> = row.try_get(column)?;
-    bytes.map(|_| hash(row, column)).transpose()
 }

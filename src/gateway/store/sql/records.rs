@@ -3,34 +3,70 @@
 
 pub(in super::super) mod record_queries;
 
-pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id};
+use std::sync::LazyLock;
 
-use super::dialect::{DbPool, most_of_attempts, unknown_attempt_json};
-use crate::gateway::store::NodeId;
+pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id, running_jobs};
+use sqlx::Row as _;
 
-/// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
-/// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
-/// account was called.
-/// The cost is the most that the recorded attempts can cost. Such an outcome is provisional: it has no duration.
-pub(in super::super) const INTERRUPT: &str = concat!(
-    "UPDATE records SET state = 'interrupted', \
-     attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
-     THEN ",
-    unknown_attempt_json!(),
-    " \
-     ELSE attempts END, \
-     cost_nano_usd = CASE WHEN max_cost_nano_usd IS NULL THEN NULL ELSE ",
-    most_of_attempts!(),
-    " END, cost_reason = 'interrupted', \
-     cost_basis = CASE WHEN max_cost_nano_usd IS NULL THEN 'unknown' ELSE 'estimated' END \
-     WHERE state = 'running' AND node = $1"
-);
+use super::decode::optional_usd;
+use super::dialect::{DbConnection, DbPool, JSON_CELLS, LOCK_ROWS};
+use super::transaction::transact;
+use crate::gateway::money::Usd;
+use crate::gateway::store::record::to_sql_integer;
+use crate::gateway::store::{JobRecord, NodeId};
+use record_queries::document_from_row;
 
 /// The condition on the state is written exactly like that of the partial index.
 pub(in super::super) const STATES_BY_FINGERPRINT: &str = "SELECT state FROM records \
     WHERE fingerprint = $1 AND created_at >= $2 AND state <> 'succeeded' \
     ORDER BY created_at DESC, seq DESC LIMIT $3";
 
+/// The condition is written exactly like that of the partial index, so that a start reads only the running rows.
+pub(in super::super) const RUNNING_OF_NODE: &str = "SELECT seq, document, max_cost_nano_usd, max_job_cost_nano_usd \
+    FROM records WHERE state = 'running' AND node = $1 ORDER BY seq";
+
+/// Closes the records of a JSON list, in one statement: the counts of all of them are locked in one order.
+static INTERRUPT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE records SET state = 'interrupted', cost_nano_usd = CAST(cells.value ->> 1 AS BIGINT), \
+         document = cells.value ->> 2 FROM {JSON_CELLS} \
+         WHERE records.seq = CAST(cells.value ->> 0 AS BIGINT) AND records.state = 'running'"
+    )
+});
+
+/// Closes the running records of a node, and returns their number.
 pub(in super::super) async fn interrupt_running(pool: &DbPool, node: &NodeId) -> sqlx::Result<u64> {
-    Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
+    transact!(pool, |transaction| interrupt_in_transaction(&mut transaction, node).await?)
+}
+
+/// The same in a transaction that has begun.
+pub(in super::super) async fn interrupt_in_transaction(
+    connection: &mut DbConnection,
+    node: &NodeId,
+) -> sqlx::Result<u64> {
+    let query = sqlx::query(LOCKED_RUNNING.as_str()).bind(node.as_str());
+    let mut closed = Vec::new();
+    for row in query.fetch_all(&mut *connection).await? {
+        let mut record = JobRecord {
+            document: document_from_row(&row)?,
+            max_cost: optional_usd(&row, "max_cost_nano_usd")?,
+            max_job_cost: optional_usd(&row, "max_job_cost_nano_usd")?,
+            ..JobRecord::default()
+        };
+        record.interrupt();
+        let cost = to_sql_integer(record.cost.map(Usd::nanos));
+        closed.push((row.try_get::<i64, _>("seq")?, cost, to_json(&record.document)?));
+    }
+    if closed.is_empty() {
+        return Ok(0);
+    }
+    let written = sqlx::query(INTERRUPT.as_str()).bind(to_json(&closed)?).execute(connection).await?;
+    Ok(written.rows_affected())
+}
+
+/// The rows that are closed, locked until the end of the transaction.
+static LOCKED_RUNNING: LazyLock<String> = LazyLock::new(|| format!("{RUNNING_OF_NODE}{LOCK_ROWS}"));
+
+fn to_json(value: &impl serde::Serialize) -> sqlx::Result<String> {
+    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }

@@ -15,10 +15,11 @@ use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
 use super::transaction;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
-    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RecordFilter, RefusalCount, RequestId,
-    ReservationSubjectKind, SharedReservations, StoreError, Timestamp, UsageCounters, UsageFilter, UsageGrouping,
-    UsageStore, UsedModel, UserId, UtcDay,
+    DayCounts, JobRecord, KeyCounts, KeyDisplayNames, KeyId, RecordFilter, RefusalCount, RequestId,
+    ReservationSubjectKind, RunningJob, SharedReservations, StoreError, Timestamp, UsageCounters, UsageFilter,
+    UsageGrouping, UsageStore, UsedModel, UserId, UtcDay,
 };
+use crate::wire::admin::types;
 
 // Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
 macro_rules! sums {
@@ -99,7 +100,7 @@ impl UsageStore for SqlStore {
         Ok(rows.into_iter().collect())
     }
 
-    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
+    async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<types::Record>, StoreError> {
         let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
         Ok(newest_first.into_iter().rev().collect())
     }
@@ -115,7 +116,15 @@ impl UsageStore for SqlStore {
         self.as_shared().map(|store| store as _)
     }
 
-    async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
+    async fn running_jobs(&self) -> Result<Vec<RunningJob>, StoreError> {
+        records::running_jobs(&self.readers).await.map_err(during("reading the running jobs"))
+    }
+
+    async fn find_record(
+        &self,
+        request_id: &RequestId,
+        owner: Option<&UserId>,
+    ) -> Result<Option<types::Record>, StoreError> {
         records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
     }
 }
@@ -248,7 +257,7 @@ fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
         None => query.push("usage_days"),
         Some(end_user) => query
             .push("(SELECT *, 0 AS refused FROM end_user_days WHERE end_user = ")
-            .push_bind(Record::truncate_text(end_user.clone()))
+            .push_bind(JobRecord::truncate_text(end_user.clone()))
             .push(") AS usage_days"),
     };
 }

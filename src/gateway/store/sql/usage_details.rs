@@ -6,10 +6,13 @@ use std::sync::LazyLock;
 
 use sqlx::{QueryBuilder, Row};
 
-use super::dialect::{BY_NUMBER, Db, DbConnection, DbPool, DbRow, IMAGE_COUNT, ordered_join, sum_of};
+use super::decode::optional_usd;
+use super::dialect::{BY_NUMBER, Db, DbConnection, DbPool, DbRow, ordered_join, sum_of};
+use super::records::record_queries::document_from_row;
 use super::transaction::transact;
 use super::usage::{push_day_conditions, push_scope_conditions};
-use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord, counts_of_record};
+use crate::gateway::money::Usd;
+use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord};
 use crate::gateway::store::{
     DetailsByValue, DurationCounts, UsageDetailRead, UsageDetails, UsageFilter, UsageGrouping,
 };
@@ -171,8 +174,7 @@ pub(in super::super) fn counts_query(
 /// The records that are not counted yet.
 pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> QueryBuilder<Db> {
     let mut query = QueryBuilder::new("SELECT ");
-    push_record_columns(&mut query);
-    query.push(" FROM records").push(BY_NUMBER).push(" WHERE seq > ").push_bind(folded_seq);
+    query.push(RECORD_COLUMNS).push(" FROM records").push(BY_NUMBER).push(" WHERE seq > ").push_bind(folded_seq);
     query.push(" AND state <> 'running'");
     push_scope_conditions(&mut query, filter);
     // A time begins with its day, and `U` comes after the `T` that follows the day.
@@ -185,58 +187,12 @@ pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> 
     query
 }
 
-/// Adds the columns that [`record_from_row`] reads.
-pub(super) fn push_record_columns(query: &mut QueryBuilder<Db>) {
-    query.push(
-        "seq, request_id, created_at, state, group_name, user_id, key_id, account, model, size, quality, error_reason, \
-         input_tokens, output_tokens, total_tokens, input_text_tokens, input_image_tokens, input_cached_text_tokens, \
-         input_cached_image_tokens, output_text_tokens, output_image_tokens, host_input_tokens, host_output_tokens, \
-         host_total_tokens, cost_nano_usd, latency_ms, ",
-    );
-    query.push("CAST(").push(IMAGE_COUNT).push(" AS BIGINT) AS images");
-}
+/// The columns that [`record_from_row`] reads.
+pub(super) const RECORD_COLUMNS: &str = "seq, cost_nano_usd, document";
 
 pub(super) fn record_from_row(row: &DbRow) -> sqlx::Result<CountedRecord> {
-    let text = |column: &str| row.try_get::<Option<String>, _>(column).map(Option::unwrap_or_default);
-    let number = |column: &str| row.try_get::<Option<i64>, _>(column).map(|count| count.map(i64::unsigned_abs));
-    let sum = |one: &str, other: &str| -> sqlx::Result<u64> {
-        let sum = number(one)?.unwrap_or_default().saturating_add(number(other)?.unwrap_or_default());
-        Ok(sum.min(i64::MAX.cast_unsigned()))
-    };
-    let count = |column: &str| number(column).map(Option::unwrap_or_default);
-    let counts = UsageDetails {
-        images: count("images")?,
-        input_tokens: sum("input_tokens", "host_input_tokens")?,
-        output_tokens: sum("output_tokens", "host_output_tokens")?,
-        total_tokens: sum("total_tokens", "host_total_tokens")?,
-        input_text_tokens: count("input_text_tokens")?,
-        input_image_tokens: count("input_image_tokens")?,
-        input_cached_tokens: sum("input_cached_text_tokens", "input_cached_image_tokens")?,
-        output_text_tokens: count("output_text_tokens")?,
-        output_image_tokens: count("output_image_tokens")?,
-        host_input_tokens: count("host_input_tokens")?,
-        host_output_tokens: count("host_output_tokens")?,
-        cost_nano_usd: count("cost_nano_usd")?,
-        ..UsageDetails::default()
-    };
-    let state: &str = row.try_get("state")?;
-    let has_cost = number("cost_nano_usd")?.is_some();
-    Ok(CountedRecord {
-        seq: row.try_get("seq")?,
-        is_running: state == "running",
-        is_provisional: state == "interrupted" && number("latency_ms")?.is_none(),
-        counts: counts_of_record(counts, state == "succeeded", has_cost, number("latency_ms")?),
-        request_id: text("request_id")?,
-        created_at: text("created_at")?,
-        group: text("group_name")?,
-        user: text("user_id")?,
-        key: text("key_id")?,
-        account: text("account")?,
-        model: text("model")?,
-        size: text("size")?,
-        quality: text("quality")?,
-        reason: text("error_reason")?,
-    })
+    let cost: Option<Usd> = optional_usd(row, "cost_nano_usd")?;
+    Ok(CountedRecord::new(row.try_get("seq")?, cost, document_from_row(row)?))
 }
 
 fn columns_of(durations: &Range<usize>) -> impl Iterator<Item = String> {

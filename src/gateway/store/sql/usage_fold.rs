@@ -22,7 +22,7 @@ use super::dialect::{
 use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::transaction::{perform, rollback, transact};
-use super::usage_details::{self, duration_columns, folded_seq, newest_seq, push_record_columns, record_from_row};
+use super::usage_details::{self, RECORD_COLUMNS, duration_columns, folded_seq, newest_seq, record_from_row};
 use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
 use crate::gateway::store::{
     DurationCounts, ReplayCount, StoreError, UsageDetailRead, UsageDetailStore, UsageDetails, UsageFilter,
@@ -137,8 +137,7 @@ impl UsageDetailStore for SqlStore {
         perform("counting replayed answers", async {
             let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
             let mut query = QueryBuilder::<Db>::new("SELECT ");
-            push_record_columns(&mut query);
-            query.push(" FROM records WHERE request_id IN ");
+            query.push(RECORD_COLUMNS).push(" FROM records WHERE request_id IN ");
             push_json_texts(&mut query, to_json(&ids)?);
             let mut records = HashMap::new();
             for row in query.build().fetch_all(&self.readers).await? {
@@ -194,8 +193,7 @@ async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option
         return Ok(None);
     }
     let mut query = QueryBuilder::<Db>::new("SELECT ");
-    push_record_columns(&mut query);
-    query.push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
+    query.push(RECORD_COLUMNS).push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
     query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
     let (mut rows, mut last, mut records, mut is_cut) = (FoldedRows::default(), after, 0, false);
     let mut provisional = Vec::new();
@@ -237,8 +235,7 @@ async fn records_of(connection: &mut DbConnection, numbers: &[i64]) -> sqlx::Res
         return Ok(Vec::new());
     }
     let mut query = QueryBuilder::<Db>::new("SELECT ");
-    push_record_columns(&mut query);
-    query.push(" FROM records WHERE seq IN (");
+    query.push(RECORD_COLUMNS).push(" FROM records WHERE seq IN (");
     let mut list = query.separated(", ");
     for number in numbers {
         list.push_bind(*number);

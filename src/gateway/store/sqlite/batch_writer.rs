@@ -160,10 +160,10 @@ fn write_all(
 fn write_one(connection: &Connection, node: &NodeId, write: RowWrite<'_>) -> rusqlite::Result<RowWriteOutcome> {
     let changed = match write {
         RowWrite::Open(record) => record_writes::open(connection, node, record)?,
-        RowWrite::RecordAttempts(record) => record_writes::update_attempts(connection, record)?,
+        RowWrite::RecordAttempts(record) => record_writes::update(connection, record)?,
         RowWrite::Close(record) => {
             record_writes::bind(connection, record, Timestamp::now().into())?;
-            record_writes::close(connection, record)?
+            record_writes::update(connection, record)?
         }
         RowWrite::Replay(write) => return replay_writes::write(connection, write),
     };

@@ -29,8 +29,8 @@ pub(super) const READS_JSON_LISTS_FAST: bool = false;
 /// Makes a query find records by their sequence number, and by no index.
 pub(super) const BY_NUMBER: &str = " NOT INDEXED";
 
-/// The number of images of a record.
-pub(super) const IMAGE_COUNT: &str = "json_array_length(delivered)";
+/// Nothing: the transaction has the only lock for writes.
+pub(super) const LOCK_ROWS: &str = "";
 
 /// A sum of a column that ends at the largest integer.
 pub(super) fn sum_of(expression: &str) -> String {
@@ -40,6 +40,11 @@ pub(super) fn sum_of(expression: &str) -> String {
 /// The sum of two counts, which ends at the largest integer.
 pub(super) fn sum_of_two(one: &str, other: &str) -> String {
     format!("min({one} + {other}, 9223372036854775807)")
+}
+
+/// A member of a column of JSON, as a text.
+pub(super) fn json_member(column: &str, member: &str) -> String {
+    format!("{column} ->> '{member}'")
 }
 
 /// The text before and after the list in a subquery of the texts in a JSON list.
@@ -88,22 +93,3 @@ macro_rules! json_list {
     };
 }
 pub(super) use json_list;
-
-/// The list of attempts of an interrupted job that names an account but no attempt.
-macro_rules! unknown_attempt_json {
-    () => {
-        "json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL))"
-    };
-}
-pub(super) use unknown_attempt_json;
-
-/// The most that the recorded attempts of a row can cost, at most what its job has reserved. The sum is one of fractions,
-/// because one of integers fails above the largest integer.
-macro_rules! most_of_attempts {
-    () => {
-        "min(coalesce((SELECT CAST(round(sum(coalesce((attempt.value ->> 'max_cost_usd') * 1e9, max_cost_nano_usd * 1.0)) \
-         FILTER (WHERE attempt.value ->> 'class' IN ('X', 'O'))) AS INTEGER) FROM json_each(attempts) AS attempt), \
-         max_cost_nano_usd), coalesce(max_job_cost_nano_usd, 9223372036854775807))"
-    };
-}
-pub(super) use most_of_attempts;

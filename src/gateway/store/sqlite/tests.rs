@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::gateway::store::testing::{
-    child_dir, database_at_migration, execute, finished_record, new_store, running_record, spawn_child,
+    child_dir, database_at_migration, execute, finished_record, new_store, record, running_record, spawn_child,
 };
 use crate::gateway::store::{
-    AccountStore as _, AuditContext, InstallationStore as _, Record, RecordFilter, TokenStore as _, UsageStore as _,
+    AccountStore as _, AuditContext, InstallationStore as _, RecordFilter, TokenStore as _, UsageStore as _,
     UserStore as _,
 };
 
@@ -286,7 +286,7 @@ async fn a_batch_on_a_full_disk_is_stored_completely_or_not_at_all() {
     let (_dir, store) = new_store().await;
     store.batch_writer.run_pragma("max_page_count", 1); // The file cannot grow.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
-    let intents = [running_record("r1"), Record { end_user: Some(long), ..running_record("r2") }];
+    let intents = [running_record("r1"), record! { end_user: Some(long), ..running_record("r2") }];
     let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
     let error = store.write_rows(&node, &writes).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");

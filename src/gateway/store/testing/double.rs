@@ -72,7 +72,7 @@ impl RecordStore for RecordStoreDouble {
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.write_permits.acquire().await.unwrap().forget();
-        if writes.iter().any(|write| write.request_id().as_str() == REFUSED_REQUEST_ID) {
+        if writes.iter().any(|write| write.request_id() == REFUSED_REQUEST_ID) {
             return Err(StoreError::Refused("no database takes this row".into()));
         }
         let outcomes = self.inner()?.write_rows(node, writes).await?;

@@ -1,14 +1,15 @@
 //! The bindings of values to users and accounts.
 
 use super::*;
+use crate::gateway::store::testing::record;
 
-fn digests(record: &Record) -> Vec<&str> {
+fn digests(record: &JobRecord) -> Vec<&str> {
     record.bindings.iter().map(BindingDigest::as_str).collect()
 }
 
-fn closed(request: &str, user: &str, account: &str, ids: &[&str]) -> Record {
-    Record {
-        user: user.into(),
+fn closed(request: &str, user: &str, account: &str, ids: &[&str]) -> JobRecord {
+    record! {
+        user: user,
         account: Some(account.to_owned()),
         bindings: ids.iter().map(|id| BindingDigest::of_id(id)).collect(),
         ..finished_record(request)
@@ -32,9 +33,9 @@ async fn a_closed_record_binds_its_values_to_its_user_and_account() {
         assert_eq!(pairs, [("usr_1", "a"), ("usr_1", "a"), ("usr_2", "c")], "the later record counts");
         // A later record of the same user moves the value; that of a key without a user has an owner of its own.
         let moved = closed("r4", "usr_1", "b", &["rs_1"]);
-        let of_key = Record { key: "key_9".into(), ..closed("r5", UserId::NOBODY, "d", &["rs_1"]) };
+        let of_key = record! { key: "key_9", ..closed("r5", UserId::NOBODY, "d", &["rs_1"]) };
         for record in [&moved, &of_key] {
-            let open = Record { user: record.user.clone(), ..running_record(record.request_id.as_str()) };
+            let open = record! { user: record.document.user, ..running_record(&record.document.request_id) };
             write(&*store, &[RowWrite::Open(&open)]).await;
             write(&*store, &[RowWrite::Close(record)]).await;
         }

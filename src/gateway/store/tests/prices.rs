@@ -3,6 +3,7 @@
 use super::*;
 use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures, PriceTerms};
 use crate::gateway::money::Factor;
+use crate::gateway::store::testing::record;
 
 fn price(model: &str, from: &str, nanos: u64) -> ModelPrice {
     let mut values = [None; FIGURE_NAMES.len()];
@@ -44,9 +45,9 @@ async fn the_costs_of_records_are_summed_exactly() {
         let costs = [Some(1), Some(0), None, Some(u64::MAX), Some(7)];
         for (number, nanos) in (0..).zip(costs) {
             let (id, end_user) = (format!("r{number}"), (number > 3).then(|| "u-9".to_owned()));
-            let open = Record { end_user: end_user.clone(), ..running_record(&id) };
+            let open = record! { end_user: end_user.clone(), ..running_record(&id) };
             let cost_usd = nanos.map(Usd::from_nanos).filter(|usd| *usd < Usd::MAX);
-            let closed = Record { cost_usd, end_user, ..finished_record(&id) };
+            let closed = record! { cost_usd, end_user, ..finished_record(&id) };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
         let total = async |filter: UsageFilter| {
@@ -64,18 +65,19 @@ async fn the_costs_of_records_are_summed_exactly() {
 async fn a_killed_ladder_costs_the_most_of_its_attempts() {
     for Fixture { store, .. } in stores().await {
         let nanos = |nanos| Some(Usd::from_nanos(nanos));
-        let attempt = |max_cost_usd| AttemptEntry {
+        let attempt = |most: Option<Usd>| types::RecordAttempt {
             class: Some(AttemptClass::MaybePaid),
-            max_cost_usd,
-            ..finished_record("r").attempts.remove(0)
+            max_cost_usd: most.map(Usd::dollars),
+            ..finished_record("r").document.attempts.remove(0)
         };
         for (id, bound, expected) in [("r1", nanos(60), 460), ("r2", nanos(300), 500), ("r3", None, 500)] {
-            let open = Record { max_cost_usd: nanos(400), max_job_cost_usd: nanos(500), ..running_record(id) };
-            let ladder = Record { attempts: vec![attempt(None), attempt(bound)], ..open.clone() };
+            let open = record! { max_cost_usd: nanos(400), max_job_cost_usd: nanos(500), ..running_record(id) };
+            let ladder = record! { attempts: vec![attempt(None), attempt(bound)], ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::RecordAttempts(&ladder)]).await;
             store.interrupt_running(&NodeId::only()).await.unwrap();
             let record = store.find_record(&id.into(), None).await.unwrap().unwrap();
-            assert_eq!((record.cost_usd, record.attempts), (nanos(expected), ladder.attempts), "{id}");
+            let expected = (nanos(expected).map(Usd::dollars), ladder.document.attempts);
+            assert_eq!((record.cost_usd, record.attempts), expected, "{id}");
         }
     }
 }

@@ -4,11 +4,11 @@ use super::usage::{SeededRandom, write_random_batches};
 use super::*;
 
 /// True if a record passes the filter, apart from its time.
-fn passes(record: &Record, filter: &RecordFilter) -> bool {
+fn passes(record: &types::Record, filter: &RecordFilter) -> bool {
     let is_state = filter.state.map_or(record.state != JobState::Running, |state| record.state == state);
     is_state
         && (!filter.is_unsuccessful || !matches!(record.state, JobState::Running | JobState::Succeeded))
-        && filter.owner.as_ref().is_none_or(|owner| record.user == *owner)
+        && filter.owner.as_ref().is_none_or(|owner| record.user == owner.as_str())
         && filter.key.as_ref().is_none_or(|key| record.key.as_str() == key)
         && filter.user.as_ref().is_none_or(|user| record.user.as_str() == user)
         && filter.group.as_ref().is_none_or(|group| record.group == *group)
@@ -18,7 +18,10 @@ fn passes(record: &Record, filter: &RecordFilter) -> bool {
         && filter.size.as_ref().is_none_or(|size| record.size.as_ref() == Some(size))
         && filter.quality.as_ref().is_none_or(|quality| record.quality.as_ref() == Some(quality))
         && filter.error_code.as_ref().is_none_or(|code| record.error_code.as_ref() == Some(code))
-        && filter.error_reason.as_ref().is_none_or(|reason| record.error_reason.as_ref() == Some(reason))
+        && filter
+            .error_reason
+            .as_ref()
+            .is_none_or(|reason| record.error_reason.is_some_and(|found| found.as_str() == reason))
 }
 
 /// A filter for each combination of values, of which some have no records.

@@ -1,6 +1,7 @@
 //! Tests of claims and stored answers.
 
 use super::*;
+use crate::gateway::store::testing::record;
 
 fn time(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
@@ -114,7 +115,7 @@ async fn claims_and_answers_share_a_transaction_with_records() {
         let invalid_answer = finish(2, "r2", StoredAnswerRow { size: u64::MAX, ..answer() });
         let writes = [RowWrite::Open(&refused), RowWrite::Replay(&claim_write), RowWrite::Replay(&invalid_answer)];
         assert!(store.write_rows(&NodeId::only(), &writes).await.is_err());
-        assert_eq!(store.find_record(&refused.request_id, None).await.unwrap(), None);
+        assert_eq!(store.find_record(&refused.document.request_id.as_str().into(), None).await.unwrap(), None);
         assert_eq!(store.find_replay(&[2; 32]).await.unwrap(), None);
     }
 }
@@ -227,15 +228,17 @@ async fn only_expired_claims_are_removed() {
 async fn states_by_fingerprint_are_sorted_newest_first() {
     for Fixture { store, .. } in stores().await {
         let node = NodeId::only();
-        let record = |id: &str, second: u8, fingerprint: u8| Record {
-            created_at: time(second),
-            fingerprint: Some([fingerprint; 32]),
-            ..running_record(id)
+        let record = |id: &str, second: u8, fingerprint: u8| {
+            record! {
+                created_at: time(second),
+                fingerprint: Some([fingerprint; 32]),
+                ..running_record(id)
+            }
         };
         let (one, two, other) = (record("r1", 1, 7), record("r2", 2, 7), record("r3", 3, 8));
         let opens: Vec<_> = [&one, &two, &other].map(RowWrite::Open).into();
         store.write_rows(&node, &opens).await.unwrap();
-        let failed = Record { state: JobState::Failed, ..one.clone() };
+        let failed = record! { state: JobState::Failed, ..one.clone() };
         store.write_rows(&node, &[RowWrite::Close(&failed)]).await.unwrap();
         let states = async |since, limit| store.states_by_fingerprint(&[7; 32], time(since), limit).await.unwrap();
         assert_eq!(states(1, 9).await, [JobState::Running, JobState::Failed]);
@@ -264,11 +267,13 @@ async fn the_progress_of_a_job_tells_its_end_from_the_death_of_its_process() {
 #[tokio::test]
 async fn the_requests_of_a_user_for_images_are_listed_as_long_as_they_have_a_claim() {
     for Fixture { store, .. } in stores().await {
-        let record = |id: &str, second, user: &str, operation: &str| Record {
-            created_at: time(second),
-            user: user.into(),
-            operation: operation.to_owned(),
-            ..running_record(id)
+        let record = |id: &str, second, user: &str, operation: &str| {
+            record! {
+                created_at: time(second),
+                user: user,
+                operation: operation.to_owned(),
+                ..running_record(id)
+            }
         };
         let records = [
             record("r1", 1, "usr_ada", "create_image"),

@@ -1,6 +1,7 @@
 //! Tests of usage counts: they are compared with the records that they count.
 
 use super::*;
+use crate::gateway::store::testing::{record, token_usage};
 
 /// A small random generator (splitmix64). The same seed gives the same numbers, so a run can be repeated.
 pub(super) struct SeededRandom(pub(super) u64);
@@ -33,8 +34,8 @@ async fn stored_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters>
     counts
 }
 
-fn add_record(sum: &mut UsageCounters, record: &Record) {
-    let [input, output, total] = record.tokens().map(Option::unwrap_or_default);
+fn add_record(sum: &mut UsageCounters, record: &types::Record) {
+    let [input, output, total] = all_tokens(record).map(Option::unwrap_or_default);
     sum.requests += 1;
     sum.succeeded += u64::from(record.state == JobState::Succeeded);
     sum.failed += u64::from(record.state != JobState::Succeeded);
@@ -42,7 +43,7 @@ fn add_record(sum: &mut UsageCounters, record: &Record) {
     sum.input_tokens += input;
     sum.output_tokens += output;
     sum.total_tokens += total;
-    sum.cost_usd = sum.cost_usd.plus(record.cost_usd.unwrap_or_default());
+    sum.cost_usd = sum.cost_usd.plus(record.cost_usd.and_then(Usd::from_dollars).unwrap_or_default());
     sum.cost_unknown += u64::from(record.cost_usd.is_none());
 }
 
@@ -50,13 +51,14 @@ fn add_record(sum: &mut UsageCounters, record: &Record) {
 async fn computed_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
     let mut sums: BTreeMap<CounterKey, UsageCounters> = BTreeMap::new();
     for record in all_records(store).await {
-        let key = (record.key.to_string(), record.created_at.into(), record.user.to_string(), record.group.clone());
+        let day = Timestamp::from(record.created_at).into();
+        let key = (record.key.clone(), day, record.user.clone(), record.group.clone());
         add_record(sums.entry(key).or_default(), &record);
     }
     sums
 }
 
-fn intent(random: &mut SeededRandom, id: &str) -> Record {
+fn intent(random: &mut SeededRandom, id: &str) -> JobRecord {
     let key = random.pick(&["key_1", "key_2", "key_3"]);
     let user = if key == "key_3" { "usr_2" } else { "usr_1" };
     let created_at = at(random.pick(&[
@@ -71,10 +73,10 @@ fn intent(random: &mut SeededRandom, id: &str) -> Record {
     let model = Some(if key == "key_1" { "gpt-image-2" } else { "gpt-image-1.5" }.to_owned());
     let (size, quality) = (random.pick(&[None, Some("1024x1024"), Some("auto")]), random.pick(&[None, Some("high")]));
     let (size, quality) = (size.map(str::to_owned), quality.map(str::to_owned));
-    Record {
+    record! {
         created_at,
-        key: key.into(),
-        user: user.into(),
+        key: key,
+        user: user,
         group,
         end_user,
         model,
@@ -84,28 +86,31 @@ fn intent(random: &mut SeededRandom, id: &str) -> Record {
     }
 }
 
-fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
+fn outcome(random: &mut SeededRandom, open: &JobRecord) -> JobRecord {
     let tokens = |random: &mut SeededRandom| (random.below(3) > 0).then(|| random.below(5000));
     let mut usage = || {
         let (input_tokens, output_tokens, total_tokens) = (tokens(random), tokens(random), tokens(random));
-        Some(TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() })
+        Some(token_usage! { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() })
             .filter(|usage| *usage != TokenUsage::default())
     };
     let (usage, host_usage) = (usage(), usage());
     let mut kinds = || {
         let (image_tokens, text_tokens) = (tokens(random), tokens(random));
-        Some(TokenDetails { image_tokens, text_tokens }).filter(|kinds| *kinds != TokenDetails::default())
+        Some(types::RecordTokens { image_tokens, text_tokens })
+            .filter(|kinds| kinds.image_tokens.or(kinds.text_tokens).is_some())
     };
     let (input_kinds, output_kinds, cached_kinds) = (kinds(), kinds(), kinds());
-    let usage = usage.map(|usage| TokenUsage {
-        input_tokens_details: input_kinds,
-        output_tokens_details: output_kinds,
-        cached_tokens_details: cached_kinds,
-        ..usage
+    let usage = usage.map(|usage| {
+        token_usage! {
+            input_tokens_details: input_kinds,
+            output_tokens_details: output_kinds,
+            cached_tokens_details: cached_kinds,
+            ..usage
+        }
     });
     let latency_ms = (random.below(5) > 0).then(|| random.below(200_000));
-    let cost_usd = usage.as_ref().and_then(|usage| usage.input_tokens).map(Usd::from_nanos);
-    let image = DeliveredImageEntry { size: None, output_format: Some("png".to_owned()), quality: None };
+    let cost_usd = usage.as_ref().and_then(|usage| usage.counts.input_tokens).map(Usd::from_nanos);
+    let image = types::RecordImage { size: None, output_format: Some("png".to_owned()), quality: None };
     let state = random.pick(&[
         JobState::Succeeded,
         JobState::Failed,
@@ -114,16 +119,18 @@ fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
         JobState::Interrupted,
     ]);
     let error = match state {
-        JobState::Failed if open.group == "other" => Some(("rate_limit_exceeded", "throttled")),
-        JobState::Failed => Some(("upstream_error", "network")),
-        JobState::Interrupted => Some(("upstream_error", "timeout")),
+        JobState::Failed if open.document.group == "other" => {
+            Some(("rate_limit_exceeded", types::RecordReason::Throttled))
+        }
+        JobState::Failed => Some(("upstream_error", types::RecordReason::Network)),
+        JobState::Interrupted => Some(("upstream_error", types::RecordReason::Timeout)),
         _ => None,
     };
-    Record {
+    record! {
         state,
-        account: (open.group == "other").then(|| "second".to_owned()),
+        account: (open.document.group == "other").then(|| "second".to_owned()),
         error_code: error.map(|(code, _)| code.to_owned()),
-        error_reason: error.map(|(_, reason)| reason.to_owned()),
+        error_reason: error.map(|(_, reason)| reason),
         delivered: vec![image; usize::try_from(random.below(4)).unwrap()],
         usage,
         host_usage,
@@ -138,10 +145,10 @@ fn outcome(random: &mut SeededRandom, open: &Record) -> Record {
 /// can make, or an invalid one, which must have no effect.
 pub(super) fn random_write(
     random: &mut SeededRandom,
-    running: &mut Vec<Record>,
-    closed: &mut Vec<Record>,
+    running: &mut Vec<JobRecord>,
+    closed: &mut Vec<JobRecord>,
     number: u64,
-) -> (bool, Record) {
+) -> (bool, JobRecord) {
     match random.below(8) {
         0..3 => {
             let open = intent(random, &format!("r{number}"));
@@ -213,13 +220,13 @@ async fn counts_of_an_end_user_match_the_records() {
         let end_user = Some("of other".to_owned());
         let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
         let listed = store.list_records(&filter).await.unwrap();
-        let expected: Vec<Record> =
+        let expected: Vec<types::Record> =
             all_records(&*store).await.into_iter().filter(|record| record.end_user == end_user).collect();
         assert!(!expected.is_empty() && listed == expected, "{listed:?}\n{expected:?}");
 
         let (mut days, mut keys, mut total) = (BTreeMap::new(), BTreeMap::new(), UsageCounters::default());
         for record in &expected {
-            add_record(days.entry(UtcDay::from(record.created_at)).or_default(), record);
+            add_record(days.entry(UtcDay::from(Timestamp::from(record.created_at))).or_default(), record);
             add_record(keys.entry(record.key.to_string()).or_default(), record);
             add_record(&mut total, record);
         }
@@ -261,14 +268,14 @@ async fn an_end_user_is_matched_exactly_after_truncation() {
     for Fixture { store, .. } in stores().await {
         let long = "ü".repeat(200);
         for (id, end_user) in
-            [("long", Some(Record::truncate_text(long.clone()))), ("odd", Some(" A_%".to_owned())), ("none", None)]
+            [("long", Some(JobRecord::truncate_text(long.clone()))), ("odd", Some(" A_%".to_owned())), ("none", None)]
         {
-            let open = Record { end_user, ..running_record(id) };
-            let closed = Record { state: JobState::Failed, ..open.clone() };
+            let open = record! { end_user, ..running_record(id) };
+            let closed = record! { state: JobState::Failed, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
-        let truncated = "ü".repeat(Record::MAX_TEXT_BYTES / 2);
-        let shorter = "ü".repeat(Record::MAX_TEXT_BYTES / 2 - 1);
+        let truncated = "ü".repeat(JobRecord::MAX_TEXT_BYTES / 2);
+        let shorter = "ü".repeat(JobRecord::MAX_TEXT_BYTES / 2 - 1);
         let expected: [(&str, &[&str]); 8] = [
             (&long, &["long"]),
             (&truncated, &["long"]),
@@ -301,7 +308,7 @@ async fn each_model_in_use_since_a_time_is_listed_once() {
             ("none", "edit_image", None, "2026-11-22T00:00:00Z"),
         ] {
             let (operation, model) = (operation.to_owned(), model.map(str::to_owned));
-            let open = Record { operation, model, created_at: at(created_at), ..running_record(id) };
+            let open = record! { operation, model, created_at: at(created_at), ..running_record(id) };
             write(&*store, &[RowWrite::Open(&open)]).await;
         }
         let used = |operation: &str| UsedModel { operation: operation.to_owned(), model: "gpt-image-2".to_owned() };
@@ -329,7 +336,7 @@ async fn counts_are_filtered_by_user_key_group_and_day() {
         let row = add_key(&*store, "one").await;
         let record = |id: &str, day: u32, key: &KeyId, user: &UserId, group: &str| {
             let created_at = at(&format!("2026-11-{day:02}T12:00:00Z"));
-            Record { created_at, key: key.clone(), user: user.clone(), group: group.to_owned(), ..finished_record(id) }
+            record! { created_at, key: key.clone(), user: user.clone(), group: group.to_owned(), ..finished_record(id) }
         };
         let (other_key, other_user) = (KeyId::from("key_2"), UserId::from("usr_2"));
         for record in [
@@ -338,7 +345,7 @@ async fn counts_are_filtered_by_user_key_group_and_day() {
             record("c", 21, &other_key, &other_user, "other"),
             record("d", 22, &other_key, &other_user, "default"),
         ] {
-            let open = Record { state: JobState::Running, ..record.clone() };
+            let open = record! { state: JobState::Running, ..record.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&record)]).await;
         }
         let days = async |filter: UsageFilter| -> Vec<(String, u64)> {
@@ -387,10 +394,10 @@ async fn a_user_name_equal_to_another_id_does_not_match_that_user() {
         let ada = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
         let user_named_like_her_id = store.ensure_user(&AuditContext::command(), ada.id.as_str()).await.unwrap();
         for (id, user) in [("hers", &ada.id), ("his", &user_named_like_her_id.id)] {
-            let open = Record { user: user.clone(), ..running_record(id) };
+            let open = record! { user: user.clone(), ..running_record(id) };
             write(
                 &*store,
-                &[RowWrite::Open(&open), RowWrite::Close(&Record { state: JobState::Failed, ..open.clone() })],
+                &[RowWrite::Open(&open), RowWrite::Close(&record! { state: JobState::Failed, ..open.clone() })],
             )
             .await;
         }
@@ -404,16 +411,16 @@ async fn a_user_name_equal_to_another_id_does_not_match_that_user() {
 #[tokio::test]
 async fn counts_are_limited_to_the_largest_integer() {
     for Fixture { store, .. } in stores().await {
-        let huge = TokenUsage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..TokenUsage::default() };
+        let huge = token_usage! { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..TokenUsage::default() };
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
-            let open = Record { key: key.into(), ..running_record(id) };
+            let open = record! { key: key, ..running_record(id) };
             let (usage, host_usage) = (Some(huge.clone()), Some(huge.clone()));
             let cost_usd = Some(Usd::MAX);
-            let closed = Record { state: JobState::Succeeded, usage, host_usage, cost_usd, ..open.clone() };
+            let closed = record! { state: JobState::Succeeded, usage, host_usage, cost_usd, ..open.clone() };
             let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
             assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         }
-        for end_user in [None, running_record("r1").end_user] {
+        for end_user in [None, running_record("r1").document.end_user] {
             let counts = store.total_usage(&UsageFilter { end_user, ..UsageFilter::default() }).await.unwrap();
             assert_eq!((counts.requests, counts.cost_usd), (3, Usd::MAX));
             assert_eq!((counts.total_tokens, counts.input_tokens), (i64::MAX as u64, i64::MAX as u64));

@@ -1,5 +1,6 @@
 //! Tests of detailed counts: they are compared with the records that they count.
 
+use crate::gateway::store::testing::{record, token_usage};
 use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -11,9 +12,9 @@ use super::*;
 struct CountedJobs {
     fixture: Fixture,
     random: SeededRandom,
-    running: Vec<Record>,
-    closed: Vec<Record>,
-    removed: Vec<Record>,
+    running: Vec<JobRecord>,
+    closed: Vec<JobRecord>,
+    removed: Vec<types::Record>,
     number: u64,
 }
 
@@ -103,7 +104,7 @@ impl CountedJobs {
     }
 }
 
-type RecordPredicate = fn(&Record) -> bool;
+type RecordPredicate = fn(&types::Record) -> bool;
 
 fn filters() -> Vec<(UsageFilter, RecordPredicate)> {
     let (any, text) = (UsageFilter::default, |text: &str| Some(text.to_owned()));
@@ -119,16 +120,17 @@ fn filters() -> Vec<(UsageFilter, RecordPredicate)> {
             record.user.as_str() == "usr_1" && record.group == "default"
         }),
         (UsageFilter { since: day("2026-11-21"), until: day("2026-11-21"), ..any() }, |record| {
-            UtcDay::from(record.created_at).to_string() == "2026-11-21"
+            UtcDay::from(Timestamp::from(record.created_at)).to_string() == "2026-11-21"
         }),
         (UsageFilter { until: day("2026-11-20"), key: text("key_3"), ..any() }, |record| {
-            UtcDay::from(record.created_at).to_string() == "2026-11-20" && record.key.as_str() == "key_3"
+            UtcDay::from(Timestamp::from(record.created_at)).to_string() == "2026-11-20"
+                && record.key.as_str() == "key_3"
         }),
     ]
 }
 
-fn value_of(record: &Record, grouping: UsageGrouping) -> Option<String> {
-    let time = record.created_at.to_string();
+fn value_of(record: &types::Record, grouping: UsageGrouping) -> Option<String> {
+    let time = Timestamp::from(record.created_at).to_string();
     let optional = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(match grouping {
         UsageGrouping::Day => time[..10].to_owned(),
@@ -141,17 +143,17 @@ fn value_of(record: &Record, grouping: UsageGrouping) -> Option<String> {
         UsageGrouping::Size => optional(&record.size),
         UsageGrouping::Quality => optional(&record.quality),
         UsageGrouping::Reason if record.state == JobState::Succeeded => return None,
-        UsageGrouping::Reason => optional(&record.error_reason),
+        UsageGrouping::Reason => record.error_reason.map(types::RecordReason::as_str).unwrap_or_default().to_owned(),
     })
 }
 
-fn details_of(record: &Record) -> UsageDetails {
+fn details_of(record: &types::Record) -> UsageDetails {
     let is_succeeded = record.state == JobState::Succeeded;
-    let [input, output, total] = record.tokens().map(Option::unwrap_or_default);
+    let [input, output, total] = all_tokens(record).map(Option::unwrap_or_default);
     let (usage, host) = (record.usage.clone().unwrap_or_default(), record.host_usage.clone().unwrap_or_default());
-    let kinds = |details: Option<TokenDetails>| {
-        let details = details.unwrap_or_default();
-        (details.text_tokens.unwrap_or_default(), details.image_tokens.unwrap_or_default())
+    let kinds = |details: Option<types::RecordTokens>| {
+        let count = |count: fn(&types::RecordTokens) -> Option<u64>| details.as_ref().and_then(count).unwrap_or(0);
+        (count(|details| details.text_tokens), count(|details| details.image_tokens))
     };
     let (input_kinds, output_kinds) = (kinds(usage.input_tokens_details), kinds(usage.output_tokens_details));
     let cached = kinds(usage.cached_tokens_details);
@@ -173,7 +175,7 @@ fn details_of(record: &Record) -> UsageDetails {
         output_image_tokens: output_kinds.1,
         host_input_tokens: host.input_tokens.unwrap_or_default(),
         host_output_tokens: host.output_tokens.unwrap_or_default(),
-        cost_nano_usd: record.cost_usd.unwrap_or_default().nanos(),
+        cost_nano_usd: record.cost_usd.and_then(Usd::from_dollars).unwrap_or_default().nanos(),
         cost_unknown: u64::from(record.cost_usd.is_none()),
         durations,
         ..UsageDetails::default()
@@ -204,8 +206,8 @@ async fn details_match_the_records_whatever_happens_while_they_are_counted() {
 }
 
 async fn add_closed(store: &dyn Store, id: &str, created_at: &str) {
-    let open = Record { created_at: at(created_at), ..running_record(id) };
-    let closed = Record { created_at: at(created_at), ..finished_record(id) };
+    let open = record! { created_at: at(created_at), ..running_record(id) };
+    let closed = record! { created_at: at(created_at), ..finished_record(id) };
     write(store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
 }
 
@@ -251,10 +253,10 @@ async fn no_record_is_removed_before_it_is_counted() {
 #[tokio::test]
 async fn sums_of_details_end_at_the_largest_number() {
     for Fixture { store, .. } in stores().await {
-        let usage = TokenUsage { total_tokens: Some(i64::MAX as u64), ..TokenUsage::default() };
+        let usage = token_usage! { total_tokens: Some(i64::MAX as u64), ..TokenUsage::default() };
         for id in ["a", "b", "c"] {
             let cost_usd = Some(Usd::MAX);
-            let closed = Record { usage: Some(usage.clone()), cost_usd, host_usage: None, ..finished_record(id) };
+            let closed = record! { usage: Some(usage.clone()), cost_usd, host_usage: None, ..finished_record(id) };
             write(&*store, &[RowWrite::Open(&running_record(id)), RowWrite::Close(&closed)]).await;
             store.fold_records(i64::MAX, 100).await.unwrap();
         }

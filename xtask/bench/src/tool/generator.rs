@@ -47,9 +47,7 @@ const DRAWS: &str = "\
 /// The counts of a set of records, in the order of the columns of `usage_days`.
 const SUMS: &str = "\
     count(*), sum(CASE state WHEN 'succeeded' THEN 1 ELSE 0 END), sum(CASE state WHEN 'succeeded' THEN 0 ELSE 1 END), \
-    sum({images}), sum(coalesce(input_tokens, 0) + coalesce(host_input_tokens, 0)), \
-    sum(coalesce(output_tokens, 0) + coalesce(host_output_tokens, 0)), \
-    sum(coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0)), \
+    sum(images), sum(coalesce(input_tokens, 0)), sum(coalesce(output_tokens, 0)), sum(coalesce(total_tokens, 0)), \
     sum(coalesce(cost_nano_usd, 0)), sum(CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END)";
 const SUMS_OF_DAYS: &str = "SELECT sum(requests), sum(succeeded), sum(failed), sum(images), sum(input_tokens), \
     sum(output_tokens), sum(total_tokens), sum(cost_nano_usd), sum(cost_unknown) FROM";
@@ -131,7 +129,7 @@ impl RecordGenerator {
 }
 
 /// The expressions that the databases write in different ways.
-fn dialect(database: &RecordDatabase) -> [(&'static str, String); 5] {
+fn dialect(database: &RecordDatabase) -> [(&'static str, String); 4] {
     let hex = |part: &str| match database {
         RecordDatabase::Sqlite(_) => format!("printf('%016x', {part} * 2654435761)"),
         RecordDatabase::Postgres(_) => format!("lpad(to_hex({part} * 2654435761), 16, '0')"),
@@ -148,7 +146,6 @@ fn dialect(database: &RecordDatabase) -> [(&'static str, String); 5] {
             ("{time}", format!("strftime('%Y-%m-%dT%H:%M:%fZ', {{start}} + {MILLISECONDS} / 1000.0, 'unixepoch')")),
             ("{hash}", format!("unhex({hexes})")),
             ("{hex}", hex("a")),
-            ("{images}", "json_array_length(delivered)".to_owned()),
         ],
         RecordDatabase::Postgres(_) => [
             ("{numbers}", "numbers (number) AS (SELECT generate_series(CAST({from} AS BIGINT), {to} - 1))".to_owned()),
@@ -161,7 +158,6 @@ fn dialect(database: &RecordDatabase) -> [(&'static str, String); 5] {
             ),
             ("{hash}", format!("decode({hexes}, 'hex')")),
             ("{hex}", hex("a")),
-            ("{images}", "json_array_length(CAST(delivered AS JSON))".to_owned()),
         ],
     }
 }
@@ -176,9 +172,9 @@ mod tests {
 
     const GENERATOR: RecordGenerator = RecordGenerator { records: 3000, seed: 7, end: 1_790_000_000 };
     /// Everything that differs between records.
-    const ROWS: &str = "SELECT request_id, created_at, operation, model, state, size, quality, output_format, n, delivered, \
-        input_tokens, output_tokens, total_tokens, host_total_tokens, latency_ms, attempts, group_name, user_id, key_id, \
-        end_user, length(fingerprint), cost_nano_usd, cost_basis FROM records ORDER BY seq";
+    const ROWS: &str = "SELECT request_id, created_at, operation, model, state, images, input_tokens, output_tokens, \
+        total_tokens, latency_ms, group_name, user_id, key_id, end_user, length(fingerprint), cost_nano_usd, document \
+        FROM records ORDER BY seq";
 
     /// Runs the migrations of the gateway.
     fn migrate(database: &RecordDatabase, kind: &str) {
@@ -211,7 +207,7 @@ mod tests {
             WHERE groups.name IS NULL OR groups.name <> records.group_name";
         assert_eq!(first(unknown), "0");
         assert_eq!(
-            first("SELECT count(*) FROM records WHERE NOT json_valid(attempts) OR length(fingerprint) <> 32"),
+            first("SELECT count(*) FROM records WHERE NOT json_valid(document) OR length(fingerprint) <> 32"),
             "0"
         );
         assert_eq!(first("SELECT count(*) FROM sqlite_master WHERE name = 'records_by_time'"), "1");

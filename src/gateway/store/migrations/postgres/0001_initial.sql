@@ -357,78 +357,41 @@ CREATE TABLE nodes (
 -- Records
 -- ---------------------------------------------------------------------------------------------------------------------
 
--- The server does not take a cast to JSON for immutable, as a generated column must be.
-CREATE FUNCTION count_images(delivered TEXT) RETURNS BIGINT LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    RETURN json_array_length(delivered::JSON);
-END $$;
-
 -- No foreign keys: a record outlives whatever it names, and must never be refused for its sake.
+-- One row for each job. `document` is the record as JSON, with the fields of `Record` in the admin API; the other columns
+-- are those of its values that are searched, sorted or summed, and what readers do not get.
 CREATE TABLE records (
-    seq                       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    request_id                TEXT COLLATE "C" NOT NULL UNIQUE,
-    node                      TEXT COLLATE "C" NOT NULL,
-    created_at                TEXT COLLATE "C" NOT NULL,
-    operation                 TEXT NOT NULL,
-    model                     TEXT,
-    stream                    BOOLEAN NOT NULL,
-    state                     TEXT COLLATE "C" NOT NULL
+    seq                   BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    request_id            TEXT COLLATE "C" NOT NULL UNIQUE,
+    node                  TEXT COLLATE "C" NOT NULL,
+    created_at            TEXT COLLATE "C" NOT NULL,
+    operation             TEXT NOT NULL,
+    state                 TEXT COLLATE "C" NOT NULL
         CHECK (state IN ('running', 'succeeded', 'failed', 'refused', 'cancelled', 'interrupted')),
-    error_code                TEXT,
-    size                      TEXT,
-    quality                   TEXT,
-    output_format             TEXT,
-    n                         BIGINT,
-    delivered                 TEXT NOT NULL DEFAULT '[]',
-    input_tokens              BIGINT,
-    input_image_tokens        BIGINT,
-    input_text_tokens         BIGINT,
-    output_tokens             BIGINT,
-    output_image_tokens       BIGINT,
-    output_text_tokens        BIGINT,
-    total_tokens              BIGINT,
-    latency_ms                BIGINT,
-    first_byte_ms             BIGINT,
-    attempts                  TEXT NOT NULL DEFAULT '[]',
-    account                   TEXT COLLATE "C",
-    group_name                TEXT COLLATE "C" NOT NULL,
-    user_id                   TEXT COLLATE "C" NOT NULL,
-    key_id                    TEXT COLLATE "C" NOT NULL,
-    end_user                  TEXT COLLATE "C",
-    fallback                  TEXT,
-    -- True if the gateway put an image tool into the request of a coding agent.
-    injected_tool             BOOLEAN NOT NULL DEFAULT FALSE,
-    -- The reason why a job has failed, beside the code that its caller read.
-    error_reason              TEXT,
-    error_detail              TEXT,
+    model                 TEXT,
+    account               TEXT COLLATE "C",
+    group_name            TEXT COLLATE "C" NOT NULL,
+    user_id               TEXT COLLATE "C" NOT NULL,
+    key_id                TEXT COLLATE "C" NOT NULL,
+    end_user              TEXT COLLATE "C",
+    error_code            TEXT,
+    error_reason          TEXT,
     -- A keyed hash of the API key and the request: it says nothing to a reader who has only the database.
-    fingerprint               BYTEA CHECK (length(fingerprint) = 32),
-    -- The models that did the work, and the tokens of the text model apart from those of the image model: they have
-    -- prices of their own.
-    image_model               TEXT,
-    host_model                TEXT,
-    host_input_tokens         BIGINT,
-    host_output_tokens        BIGINT,
-    host_total_tokens         BIGINT,
-    -- True if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
-    maybe_paid_twice          BOOLEAN NOT NULL DEFAULT FALSE,
-    -- The cost in billionths of a dollar, and how sure it is.
-    cost_nano_usd             BIGINT,
-    cost_basis                TEXT,
-    cost_reason               TEXT,
-    price_version             TEXT,
+    fingerprint           BYTEA CHECK (length(fingerprint) = 32),
+    latency_ms            BIGINT,
+    -- The number of delivered images, and the tokens of all models.
+    images                BIGINT NOT NULL DEFAULT 0,
+    input_tokens          BIGINT,
+    output_tokens         BIGINT,
+    total_tokens          BIGINT,
+    -- The cost in billionths of a dollar.
+    cost_nano_usd         BIGINT,
     -- The most that one call of a job can cost: known with the intent, and the cost of a job whose process was killed.
-    max_cost_nano_usd         BIGINT,
-    -- The part of the input tokens that the upstream had in its cache: those have prices of their own.
-    input_cached_image_tokens BIGINT,
-    input_cached_text_tokens  BIGINT,
-    host_input_cached_tokens  BIGINT,
-    image_count               BIGINT GENERATED ALWAYS AS (count_images(delivered)) STORED,
-    -- The changes that dialects made to the request.
-    adapted                   TEXT,
+    max_cost_nano_usd     BIGINT,
     -- The most that a job can cost, with the smaller images that a fallback may pay for in addition: the amount that a
     -- budget reserves.
-    max_job_cost_nano_usd     BIGINT
+    max_job_cost_nano_usd BIGINT,
+    document              TEXT NOT NULL
 );
 
 -- Filters of records can be combined. The sequence number is part of each index, because pages are ordered by time and
@@ -641,10 +604,10 @@ BEGIN
     SELECT closed.key_id, substr(closed.created_at, 1, 10), closed.user_id, closed.group_name,
         count(*) FILTER (WHERE running.state = 'running'), count(*) FILTER (WHERE closed.state = 'succeeded'),
         count(*) FILTER (WHERE closed.state <> 'succeeded') - count(*) FILTER (WHERE running.state = 'interrupted'),
-        sum(json_array_length(closed.delivered::JSON)),
-        capped(sum(coalesce(closed.input_tokens, 0)::NUMERIC + coalesce(closed.host_input_tokens, 0))),
-        capped(sum(coalesce(closed.output_tokens, 0)::NUMERIC + coalesce(closed.host_output_tokens, 0))),
-        capped(sum(coalesce(closed.total_tokens, 0)::NUMERIC + coalesce(closed.host_total_tokens, 0))),
+        sum(closed.images),
+        capped(coalesce(sum(closed.input_tokens), 0)),
+        capped(coalesce(sum(closed.output_tokens), 0)),
+        capped(coalesce(sum(closed.total_tokens), 0)),
         capped(sum(coalesce(closed.cost_nano_usd, 0))
             - coalesce(sum(running.cost_nano_usd) FILTER (WHERE running.state = 'interrupted'), 0)),
         count(*) FILTER (WHERE closed.cost_nano_usd IS NULL)
@@ -673,10 +636,10 @@ BEGIN
     SELECT closed.end_user, substr(closed.created_at, 1, 10), closed.key_id, closed.user_id, closed.group_name,
         count(*) FILTER (WHERE running.state = 'running'), count(*) FILTER (WHERE closed.state = 'succeeded'),
         count(*) FILTER (WHERE closed.state <> 'succeeded') - count(*) FILTER (WHERE running.state = 'interrupted'),
-        sum(json_array_length(closed.delivered::JSON)),
-        capped(sum(coalesce(closed.input_tokens, 0)::NUMERIC + coalesce(closed.host_input_tokens, 0))),
-        capped(sum(coalesce(closed.output_tokens, 0)::NUMERIC + coalesce(closed.host_output_tokens, 0))),
-        capped(sum(coalesce(closed.total_tokens, 0)::NUMERIC + coalesce(closed.host_total_tokens, 0))),
+        sum(closed.images),
+        capped(coalesce(sum(closed.input_tokens), 0)),
+        capped(coalesce(sum(closed.output_tokens), 0)),
+        capped(coalesce(sum(closed.total_tokens), 0)),
         capped(sum(coalesce(closed.cost_nano_usd, 0))
             - coalesce(sum(running.cost_nano_usd) FILTER (WHERE running.state = 'interrupted'), 0)),
         count(*) FILTER (WHERE closed.cost_nano_usd IS NULL)

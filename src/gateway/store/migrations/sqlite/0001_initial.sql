@@ -313,70 +313,40 @@ CREATE TABLE prices (
 -- ---------------------------------------------------------------------------------------------------------------------
 
 -- No foreign keys: a record outlives whatever it names, and must never be refused for its sake.
+-- One row for each job. `document` is the record as JSON, with the fields of `Record` in the admin API; the other columns
+-- are those of its values that are searched, sorted or summed, and what readers do not get.
 CREATE TABLE records (
-    seq                 INTEGER PRIMARY KEY NOT NULL,
-    request_id          TEXT NOT NULL UNIQUE,
-    node                TEXT NOT NULL,
-    created_at          TEXT NOT NULL,
-    operation           TEXT NOT NULL,
-    model               TEXT,
-    stream              INTEGER NOT NULL CHECK (stream IN (0, 1)),
-    state               TEXT NOT NULL
+    seq                   INTEGER PRIMARY KEY NOT NULL,
+    request_id            TEXT NOT NULL UNIQUE,
+    node                  TEXT NOT NULL,
+    created_at            TEXT NOT NULL,
+    operation             TEXT NOT NULL,
+    state                 TEXT NOT NULL
         CHECK (state IN ('running', 'succeeded', 'failed', 'refused', 'cancelled', 'interrupted')),
-    error_code          TEXT,
-    size                TEXT,
-    quality             TEXT,
-    output_format       TEXT,
-    n                   INTEGER,
-    delivered           TEXT NOT NULL DEFAULT '[]',
-    input_tokens        INTEGER,
-    input_image_tokens  INTEGER,
-    input_text_tokens   INTEGER,
-    output_tokens       INTEGER,
-    output_image_tokens INTEGER,
-    output_text_tokens  INTEGER,
-    total_tokens        INTEGER,
-    latency_ms          INTEGER,
-    first_byte_ms       INTEGER,
-    attempts            TEXT NOT NULL DEFAULT '[]',
-    account             TEXT,
-    group_name          TEXT NOT NULL,
-    user_id             TEXT NOT NULL,
-    key_id              TEXT NOT NULL,
-    end_user            TEXT,
-    fallback            TEXT,
-    -- 1 if the gateway put an image tool into the request of a coding agent.
-    injected_tool       INTEGER NOT NULL DEFAULT 0,
-    -- The reason why a job has failed, beside the code that its caller read.
-    error_reason        TEXT,
-    error_detail        TEXT,
+    model                 TEXT,
+    account               TEXT,
+    group_name            TEXT NOT NULL,
+    user_id               TEXT NOT NULL,
+    key_id                TEXT NOT NULL,
+    end_user              TEXT,
+    error_code            TEXT,
+    error_reason          TEXT,
     -- A keyed hash of the API key and the request: it says nothing to a reader who has only the database.
-    fingerprint         BLOB CHECK (length(fingerprint) = 32),
-    -- The models that did the work, and the tokens of the text model apart from those of the image model: they have
-    -- prices of their own.
-    image_model         TEXT,
-    host_model          TEXT,
-    host_input_tokens   INTEGER,
-    host_output_tokens  INTEGER,
-    host_total_tokens   INTEGER,
-    -- 1 if a smaller image was asked for although the larger one, whose call failed, may have been paid for as well.
-    maybe_paid_twice    INTEGER NOT NULL DEFAULT 0,
-    -- The cost in billionths of a dollar, and how sure it is.
-    cost_nano_usd       INTEGER,
-    cost_basis          TEXT,
-    cost_reason         TEXT,
-    price_version       TEXT,
+    fingerprint           BLOB CHECK (length(fingerprint) = 32),
+    latency_ms            INTEGER,
+    -- The number of delivered images, and the tokens of all models.
+    images                INTEGER NOT NULL DEFAULT 0,
+    input_tokens          INTEGER,
+    output_tokens         INTEGER,
+    total_tokens          INTEGER,
+    -- The cost in billionths of a dollar.
+    cost_nano_usd         INTEGER,
     -- The most that one call of a job can cost: known with the intent, and the cost of a job whose process was killed.
-    max_cost_nano_usd   INTEGER,
-    -- The part of the input tokens that the upstream had in its cache: those have prices of their own.
-    input_cached_image_tokens INTEGER,
-    input_cached_text_tokens  INTEGER,
-    host_input_cached_tokens  INTEGER,
-    -- The changes that dialects made to the request.
-    adapted             TEXT,
+    max_cost_nano_usd     INTEGER,
     -- The most that a job can cost, with the smaller images that a fallback may pay for in addition: the amount that a
     -- budget reserves.
-    max_job_cost_nano_usd INTEGER
+    max_job_cost_nano_usd INTEGER,
+    document              TEXT NOT NULL
 ) STRICT;
 
 -- Filters of records can be combined. The sequence number is part of each index, because pages are ordered by time and
@@ -518,10 +488,10 @@ BEGIN
     INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images,
         input_tokens, output_tokens, total_tokens, cost_nano_usd, cost_unknown, assumed_nano_usd)
     VALUES (NEW.key_id, substr(NEW.created_at, 1, 10), NEW.user_id, NEW.group_name, 1,
-        NEW.state = 'succeeded', NEW.state <> 'succeeded', json_array_length(NEW.delivered),
-        min(coalesce(NEW.input_tokens, 0) + coalesce(NEW.host_input_tokens, 0), 9223372036854775807),
-        min(coalesce(NEW.output_tokens, 0) + coalesce(NEW.host_output_tokens, 0), 9223372036854775807),
-        min(coalesce(NEW.total_tokens, 0) + coalesce(NEW.host_total_tokens, 0), 9223372036854775807),
+        NEW.state = 'succeeded', NEW.state <> 'succeeded', NEW.images,
+        coalesce(NEW.input_tokens, 0),
+        coalesce(NEW.output_tokens, 0),
+        coalesce(NEW.total_tokens, 0),
         coalesce(NEW.cost_nano_usd, 0), NEW.cost_nano_usd IS NULL,
         CASE WHEN NEW.cost_nano_usd IS NULL THEN coalesce(NEW.max_job_cost_nano_usd, NEW.max_cost_nano_usd, 0) ELSE 0 END)
     ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET
@@ -544,10 +514,10 @@ BEGIN
     INSERT INTO end_user_days (end_user, day, key_id, user_id, group_name, requests, succeeded, failed, images,
         input_tokens, output_tokens, total_tokens, cost_nano_usd, cost_unknown)
     VALUES (NEW.end_user, substr(NEW.created_at, 1, 10), NEW.key_id, NEW.user_id, NEW.group_name, 1,
-        NEW.state = 'succeeded', NEW.state <> 'succeeded', json_array_length(NEW.delivered),
-        min(coalesce(NEW.input_tokens, 0) + coalesce(NEW.host_input_tokens, 0), 9223372036854775807),
-        min(coalesce(NEW.output_tokens, 0) + coalesce(NEW.host_output_tokens, 0), 9223372036854775807),
-        min(coalesce(NEW.total_tokens, 0) + coalesce(NEW.host_total_tokens, 0), 9223372036854775807),
+        NEW.state = 'succeeded', NEW.state <> 'succeeded', NEW.images,
+        coalesce(NEW.input_tokens, 0),
+        coalesce(NEW.output_tokens, 0),
+        coalesce(NEW.total_tokens, 0),
         coalesce(NEW.cost_nano_usd, 0), NEW.cost_nano_usd IS NULL)
     ON CONFLICT (end_user, day, key_id, user_id, group_name) DO UPDATE SET
         requests = requests + 1,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::money::Usd;
+use crate::gateway::store::testing::record;
 use crate::gateway::store::{CostBasis, UsageDetails};
 
 /// Two nodes with one database.
@@ -18,14 +19,14 @@ fn nanos(nanos: u64) -> Usd {
     Usd::from_nanos(nanos)
 }
 
-fn running(id: &str) -> Record {
+fn running(id: &str) -> JobRecord {
     let end_user = Some("ada".to_owned());
-    Record { max_cost_usd: Some(nanos(400)), max_job_cost_usd: Some(nanos(500)), end_user, ..running_record(id) }
+    record! { max_cost_usd: Some(nanos(400)), max_job_cost_usd: Some(nanos(500)), end_user, ..running_record(id) }
 }
 
-fn finished(id: &str) -> Record {
+fn finished(id: &str) -> JobRecord {
     let end_user = Some("ada".to_owned());
-    Record {
+    record! {
         cost_usd: Some(nanos(3)),
         cost_basis: Some(CostBasis::Exact),
         end_user,
@@ -34,7 +35,7 @@ fn finished(id: &str) -> Record {
     }
 }
 
-async fn close(store: &PostgresStore, record: &Record) -> RowWriteOutcome {
+async fn close(store: &PostgresStore, record: &JobRecord) -> RowWriteOutcome {
     store.write_rows(&store.node, &[RowWrite::Close(record)]).await.unwrap().remove(0)
 }
 
@@ -69,22 +70,26 @@ async fn the_outcome_of_the_node_that_ran_the_job_replaces_a_provisional_one_onc
         // Only the node that opened the record knows the outcome.
         assert_eq!(close(&second, &finished("r1")).await, RowWriteOutcome::NoEffect);
         assert_eq!(close(&first, &finished("r1")).await, RowWriteOutcome::Done);
-        let delivered = finished("r1").delivered.len() as u64;
+        let delivered = finished("r1").document.delivered.len() as u64;
         assert_eq!(counted(&second).await, [1, 1, delivered, 3, 0]);
         let stored = record(&second, "r1").await.unwrap();
-        assert_eq!((stored.state, stored.cost_usd, stored.latency_ms), (JobState::Succeeded, Some(nanos(3)), Some(70)));
-        assert_eq!((stored.usage, stored.attempts), (finished("r1").usage, finished("r1").attempts));
+        assert_eq!(
+            (stored.state, stored.cost_usd, stored.latency_ms),
+            (JobState::Succeeded, Some(nanos(3).dollars()), Some(70))
+        );
+        let expected = finished("r1").document;
+        assert_eq!((stored.usage, stored.attempts), (expected.usage, expected.attempts));
         for store in [&first, &second] {
             let groups = details(store).await;
             assert_eq!(groups.len(), 1, "{groups:?}");
             let (account, counts) = &groups[0];
-            assert_eq!(Some(account.as_str()), finished("r1").account.as_deref());
+            assert_eq!(Some(account.as_str()), finished("r1").document.account.as_deref());
             assert_eq!((counts.requests, counts.succeeded, counts.images), (1, 1, delivered));
             assert_eq!((counts.cost_nano_usd, counts.cost_unknown), (3, 0));
             assert_eq!(counts.durations.0.iter().sum::<u64>(), 1);
         }
         // A write that is repeated, and another outcome, change nothing.
-        let other = Record { state: JobState::Failed, cost_usd: None, ..finished("r1") };
+        let other = record! { state: JobState::Failed, cost_usd: None, ..finished("r1") };
         for again in [finished("r1"), other] {
             assert_eq!(close(&first, &again).await, RowWriteOutcome::NoEffect);
         }
@@ -96,18 +101,18 @@ async fn the_outcome_of_the_node_that_ran_the_job_replaces_a_provisional_one_onc
 async fn an_outcome_that_is_final_is_not_replaced() {
     let Some([(first, _one), (second, _two)]) = two_nodes().await else { return };
     first.write_rows(&first.node, &[RowWrite::Open(&running("r1"))]).await.unwrap();
-    let broken = Record { state: JobState::Interrupted, cost_usd: Some(nanos(400)), ..finished("r1") };
+    let broken = record! { state: JobState::Interrupted, cost_usd: Some(nanos(400)), ..finished("r1") };
     assert_eq!(close(&first, &broken).await, RowWriteOutcome::Done);
     assert_eq!(close(&first, &finished("r1")).await, RowWriteOutcome::NoEffect);
     assert_eq!(second.interrupt_running(first.node_id()).await.unwrap(), 0);
-    assert_eq!(record(&second, "r1").await.unwrap().cost_usd, Some(nanos(400)));
+    assert_eq!(record(&second, "r1").await.unwrap().cost_usd, Some(nanos(400).dollars()));
 }
 
 /// An unknown cost counts as the most that the job has reserved, until the cost is known.
 #[tokio::test]
 async fn the_difference_of_costs_counts_whichever_of_them_is_known() {
     let Some([(first, _one), (second, _two)]) = two_nodes().await else { return };
-    let unpriced = Record { max_cost_usd: None, ..running("r1") };
+    let unpriced = record! { max_cost_usd: None, ..running("r1") };
     let assumed = async || -> i64 {
         let query = sqlx::query_scalar("SELECT CAST(sum(assumed_nano_usd) AS BIGINT) FROM usage_days");
         query.fetch_one(&first.readers).await.unwrap()
@@ -117,7 +122,7 @@ async fn the_difference_of_costs_counts_whichever_of_them_is_known() {
     assert_eq!((counted(&first).await, assumed().await), ([2, 0, 0, 400, 1], 500));
     close(&first, &finished("r1")).await;
     assert_eq!((counted(&first).await[3..].to_vec(), assumed().await), (vec![403, 0], 0));
-    close(&first, &Record { cost_usd: None, ..finished("r2") }).await;
+    close(&first, &record! { cost_usd: None, ..finished("r2") }).await;
     assert_eq!((counted(&first).await[3..].to_vec(), assumed().await), (vec![3, 1], 500));
 }
 

@@ -5,13 +5,10 @@
 
 use sqlx::{QueryBuilder, Row};
 
-use super::super::decode::{
-    list as json_list, optional_count, optional_hash, optional_parsed, optional_usd, parsed, text,
-};
-use super::super::dialect::{Db, DbPool, DbRow, push_index};
-use crate::gateway::store::{
-    AnswerCharges, JobState, Record, RecordFilter, RecordSort, RequestId, TokenDetails, TokenUsage, UserId,
-};
+use super::super::decode::optional_usd;
+use super::super::dialect::{Db, DbPool, DbRow, json_member, push_index};
+use crate::gateway::store::{JobRecord, JobState, RecordFilter, RecordSort, RequestId, RunningJob, UserId};
+use crate::wire::admin::types;
 
 /// The limit that means all rows.
 pub(in super::super) const NO_LIMIT: i64 = i64::MAX;
@@ -26,16 +23,16 @@ pub(in super::super) async fn find(
     pool: &DbPool,
     request_id: &RequestId,
     owner: Option<&UserId>,
-) -> sqlx::Result<Option<Record>> {
-    let mut query = QueryBuilder::new("SELECT * FROM records WHERE request_id = ");
+) -> sqlx::Result<Option<types::Record>> {
+    let mut query = QueryBuilder::new("SELECT document FROM records WHERE request_id = ");
     query.push_bind(request_id.as_str());
     if let Some(owner) = owner {
         query.push(" AND user_id = ").push_bind(owner.as_str());
     }
-    query.build().fetch_optional(pool).await?.map(|row| record_from_row(&row)).transpose()
+    query.build().fetch_optional(pool).await?.map(|row| document_from_row(&row)).transpose()
 }
 
-pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx::Result<Vec<Record>> {
+pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx::Result<Vec<types::Record>> {
     let before = match &filter.before {
         None => None,
         Some(request_id) => {
@@ -47,15 +44,27 @@ pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx
         }
     };
     let mut query = select_query(filter, before);
-    query.build().fetch_all(pool).await?.iter().map(record_from_row).collect()
+    query.build().fetch_all(pool).await?.iter().map(document_from_row).collect()
+}
+
+/// Reads the running jobs of all nodes.
+pub(in super::super) async fn running_jobs(pool: &DbPool) -> sqlx::Result<Vec<RunningJob>> {
+    let query = sqlx::query(
+        "SELECT document, coalesce(max_job_cost_nano_usd, max_cost_nano_usd) AS max_nano_usd FROM records \
+         WHERE state = 'running'",
+    );
+    let from_row = |row: &DbRow| {
+        Ok(RunningJob { document: document_from_row(row)?, max_cost: optional_usd(row, "max_nano_usd")? })
+    };
+    query.fetch_all(pool).await?.iter().map(from_row).collect()
 }
 
 pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Db> {
     let value = sort_value(filter.sort.unwrap_or(RecordSort::Time));
     // No index has these values, so a bounded number of records is read for them.
     let is_bounded = value.is_some() || filter.size.is_some() || filter.quality.is_some();
-    let mut query = QueryBuilder::new(if is_bounded { "SELECT * FROM (" } else { "" });
-    query.push("SELECT * FROM records");
+    let mut query = QueryBuilder::new(if is_bounded { "SELECT document FROM (SELECT * " } else { "SELECT document " });
+    query.push("FROM records");
     push_index(&mut query, choose_index(filter));
     query.push(" WHERE ");
     push_state(&mut query, filter.state);
@@ -75,10 +84,10 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
         query.push(" AND group_name = ").push_bind(group.clone());
     }
     if let Some(end_user) = &filter.end_user {
-        query.push(" AND end_user = ").push_bind(Record::truncate_text(end_user.clone()));
+        query.push(" AND end_user = ").push_bind(JobRecord::truncate_text(end_user.clone()));
     }
     if let Some(model) = &filter.model {
-        query.push(" AND model = ").push_bind(Record::truncate_text(model.clone()));
+        query.push(" AND model = ").push_bind(JobRecord::truncate_text(model.clone()));
     }
     for (column, value) in
         [("account", &filter.account), ("error_code", &filter.error_code), ("error_reason", &filter.error_reason)]
@@ -99,9 +108,13 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     query.push(" ORDER BY created_at DESC, seq DESC LIMIT ");
     if is_bounded {
         query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest WHERE true");
-        for (condition, wanted) in [(" AND size = ", &filter.size), (" AND quality = ", &filter.quality)] {
+        for (member, wanted) in [("size", &filter.size), ("quality", &filter.quality)] {
             if let Some(wanted) = wanted {
-                query.push(condition).push_bind(Record::truncate_text(wanted.clone()));
+                query
+                    .push(" AND ")
+                    .push(json_member("document", member))
+                    .push(" = ")
+                    .push_bind(JobRecord::truncate_text(wanted.clone()));
             }
         }
         query.push(" ORDER BY ");
@@ -119,7 +132,7 @@ const fn sort_value(sort: RecordSort) -> Option<&'static str> {
     match sort {
         RecordSort::Time => None,
         RecordSort::Cost => Some("coalesce(cost_nano_usd, -1)"),
-        RecordSort::Tokens => Some("coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0)"),
+        RecordSort::Tokens => Some("coalesce(total_tokens, 0)"),
         RecordSort::Latency => Some("coalesce(latency_ms, 0)"),
     }
 }
@@ -176,80 +189,8 @@ fn push_state(query: &mut QueryBuilder<Db>, state: Option<JobState>) {
     };
 }
 
-fn record_from_row(row: &DbRow) -> sqlx::Result<Record> {
-    let mut record = Record {
-        request_id: text(row, "request_id")?,
-        created_at: parsed(row, "created_at")?,
-        operation: text(row, "operation")?,
-        model: row.try_get("model")?,
-        stream: row.try_get("stream")?,
-        state: parsed(row, "state")?,
-        error_code: row.try_get("error_code")?,
-        error_reason: row.try_get("error_reason")?,
-        error_detail: row.try_get("error_detail")?,
-        size: row.try_get("size")?,
-        quality: row.try_get("quality")?,
-        output_format: row.try_get("output_format")?,
-        n: optional_count(row, "n")?,
-        delivered: json_list(row, "delivered")?,
-        usage: usage_from_row(row)?,
-        cost_usd: optional_usd(row, "cost_nano_usd")?,
-        latency_ms: optional_count(row, "latency_ms")?,
-        first_byte_ms: optional_count(row, "first_byte_ms")?,
-        attempts: json_list(row, "attempts")?,
-        account: row.try_get("account")?,
-        group: text(row, "group_name")?,
-        user: text(row, "user_id")?,
-        key: text(row, "key_id")?,
-        end_user: row.try_get("end_user")?,
-        fallback: row.try_get("fallback")?,
-        injected_tool: row.try_get("injected_tool")?,
-        bindings: Vec::new(),
-        fingerprint: optional_hash(row, "fingerprint")?,
-        missing: None,
-        image_model: row.try_get("image_model")?,
-        host_model: row.try_get("host_model")?,
-        host_usage: host_usage_from_row(row)?,
-        maybe_paid_twice: row.try_get("maybe_paid_twice")?,
-        cost_basis: optional_parsed(row, "cost_basis")?,
-        cost_reason: optional_parsed(row, "cost_reason")?,
-        price_version: row.try_get("price_version")?,
-        adapted: row.try_get("adapted")?,
-        max_cost_usd: optional_usd(row, "max_cost_nano_usd")?,
-        max_job_cost_usd: optional_usd(row, "max_job_cost_nano_usd")?,
-        charges: AnswerCharges::default(),
-    };
-    record.missing = record.count_missing();
-    Ok(record)
-}
-
-fn usage_from_row(row: &DbRow) -> sqlx::Result<Option<TokenUsage>> {
-    let usage = TokenUsage {
-        input_tokens: optional_count(row, "input_tokens")?,
-        input_tokens_details: token_details_from_row(row, "input_image_tokens", "input_text_tokens")?,
-        output_tokens: optional_count(row, "output_tokens")?,
-        output_tokens_details: token_details_from_row(row, "output_image_tokens", "output_text_tokens")?,
-        total_tokens: optional_count(row, "total_tokens")?,
-        cached_tokens_details: token_details_from_row(row, "input_cached_image_tokens", "input_cached_text_tokens")?,
-        ..TokenUsage::default()
-    };
-    Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))
-}
-
-/// Reads the tokens of the text model, which have no details: one count for the input and one for the output.
-fn host_usage_from_row(row: &DbRow) -> sqlx::Result<Option<TokenUsage>> {
-    let cached = optional_count(row, "host_input_cached_tokens")?;
-    let usage = TokenUsage {
-        input_tokens: optional_count(row, "host_input_tokens")?,
-        output_tokens: optional_count(row, "host_output_tokens")?,
-        total_tokens: optional_count(row, "host_total_tokens")?,
-        cached_tokens_details: cached.map(|text| TokenDetails { image_tokens: None, text_tokens: Some(text) }),
-        ..TokenUsage::default()
-    };
-    Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))
-}
-
-fn token_details_from_row(row: &DbRow, image: &str, text: &str) -> sqlx::Result<Option<TokenDetails>> {
-    let details = TokenDetails { image_tokens: optional_count(row, image)?, text_tokens: optional_count(row, text)? };
-    Ok(Some(details).filter(|details| *details != TokenDetails::default()))
+/// Reads a record, without the names of its user and its key.
+pub(in super::super) fn document_from_row(row: &DbRow) -> sqlx::Result<types::Record> {
+    let text: &str = row.try_get("document")?;
+    serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }

@@ -9,13 +9,13 @@ use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter, Usa
 
 /// Computes the usage counts from the records.
 const RECOUNT: &str = "SELECT key_id, substr(created_at, 1, 10), user_id, group_name, count(*), \
-    sum(state = 'succeeded'), sum(state <> 'succeeded'), sum(json_array_length(delivered)), \
+    sum(state = 'succeeded'), sum(state <> 'succeeded'), sum(images), \
     sum(coalesce(input_tokens, 0)), sum(coalesce(output_tokens, 0)), sum(coalesce(total_tokens, 0)) \
     FROM records WHERE state <> 'running' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
 
 /// Computes the usage counts of end users from the records.
 const RECOUNT_END_USERS: &str = "SELECT end_user, substr(created_at, 1, 10), key_id, user_id || group_name, count(*), \
-    sum(state = 'succeeded'), sum(state <> 'succeeded'), sum(json_array_length(delivered)), \
+    sum(state = 'succeeded'), sum(state <> 'succeeded'), sum(images), \
     sum(coalesce(input_tokens, 0)), sum(coalesce(output_tokens, 0)), sum(coalesce(total_tokens, 0)) \
     FROM records WHERE state <> 'running' AND end_user IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
 const END_USER_DAYS: &str = "SELECT end_user, day, key_id, user_id || group_name, requests, succeeded, failed, images, \
@@ -26,27 +26,27 @@ type Row = (String, String, String, String, i64, i64, i64, i64, i64, i64, i64);
 #[tokio::test]
 async fn the_counts_match_the_records_that_were_closed() {
     let (_dir, store) = new_store().await;
-    let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, group_name, user_id, \
-        key_id, end_user) VALUES ($1, 'only', $2, 'create_image', 0, 'running', 'default', 'usr_1', $3, $4)";
-    let close = "UPDATE records SET state = $2, delivered = $3, input_tokens = $4, output_tokens = $5, total_tokens = $6 \
+    let insert = "INSERT INTO records (request_id, node, created_at, operation, state, group_name, user_id, key_id, \
+        end_user, document) VALUES ($1, 'only', $2, 'create_image', 'running', 'default', 'usr_1', $3, $4, $5)";
+    let close = "UPDATE records SET state = $2, images = $3, input_tokens = $4, output_tokens = $5, total_tokens = $6 \
         WHERE request_id = $1";
     let states = ["succeeded", "failed", "refused", "cancelled", "interrupted", "running"];
+    let document = running_record("r").to_json().unwrap();
     for number in 0..60_i64 {
         let state = states[usize::try_from(number).unwrap() % states.len()];
-        let delivered =
-            if state == "succeeded" { r#"[{"size":null,"output_format":"png"},{"size":null}]"# } else { "[]" };
         sqlx::query(insert)
             .bind(format!("r{number}"))
             .bind(format!("2026-11-{:02}T23:59:59.999Z", 1 + number % 7))
             .bind(format!("key_{}", number % 2))
             .bind((number % 3 > 0).then(|| format!("person {}", number % 3)))
+            .bind(&document)
             .execute(&store.writer)
             .await
             .unwrap();
         sqlx::query(close)
             .bind(format!("r{number}"))
             .bind(state)
-            .bind(delivered)
+            .bind(if state == "succeeded" { 2 } else { 0 })
             .bind((number % 4 > 0).then_some(number))
             .bind((number % 5 > 0).then_some(number * 2))
             .bind((number % 3 > 0).then_some(number * 3))
@@ -102,7 +102,7 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
     let (_dir, store) = new_store().await;
     let plan_of = async |sql: &'static str| plan(&store, sqlx::QueryBuilder::new(sql)).await;
     for (sql, index) in [
-        (records::INTERRUPT, "SEARCH records USING COVERING INDEX records_running (node=?)"),
+        (records::RUNNING_OF_NODE, "SEARCH records USING INDEX records_running (node=?)"),
         (records::STATES_BY_FINGERPRINT, "USING INDEX records_by_fingerprint (fingerprint=? AND created_at>?)"),
         (retention::DELETE_RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
         (retention::DELETE_USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
