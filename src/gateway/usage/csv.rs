@@ -123,9 +123,7 @@ pub(crate) struct CsvRecord<'a, R> {
 /// # Errors
 ///
 /// Returns an error if a record is no JSON object.
-pub(crate) fn records<'a, R: Serialize + 'a>(
-    records: impl IntoIterator<Item = CsvRecord<'a, R>>,
-) -> serde_json::Result<String> {
+pub(crate) fn records<R: Serialize>(records: impl IntoIterator<Item = R>) -> serde_json::Result<String> {
     csv_table(&RECORD_COLUMNS, records, |record, column| {
         let nested = NESTED_COLUMNS.iter().find(|(name, _)| *name == column);
         nested.map_or_else(|| record.get(column), |(_, place)| record.pointer(place))
