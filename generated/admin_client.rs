@@ -88,6 +88,27 @@ impl ClientInfo<crate::client::admin::AdminSession> for Client {
 }
 impl ClientHooks<crate::client::admin::AdminSession> for &Client {}
 impl Client {
+    /**Explain which account would be asked
+
+All accounts in the order in which a request would ask them now, each with its state. Among the accounts that can serve it, paid comes before free, `oauth` before `api_key`, higher priority before lower, then the account of the conversation, and then the account with the most free slots. For admins.
+
+Sends a `GET` request to `/admin/v1/account-order`
+
+Arguments:
+- `group`: The group of the key that sends the request. `default` when absent.
+- `session`: The `session-id` of a conversation at `/v1/responses`: the order is then that for its first response.
+- `size`: The requested size, such as `3840x2160`: accounts have fewer slots for large images.
+```ignore
+let response = client.explain_accounts()
+    .group(group)
+    .session(session)
+    .size(size)
+    .send()
+    .await;
+```*/
+    pub fn explain_accounts(&self) -> builder::ExplainAccounts<'_> {
+        builder::ExplainAccounts::new(self)
+    }
     /**List the accounts
 
 First the accounts of the settings file in the order of the file, then those of the store by name. Credentials are never included. For admins.
@@ -209,6 +230,20 @@ let response = client.list_alerts()
 ```*/
     pub fn list_alerts(&self) -> builder::ListAlerts<'_> {
         builder::ListAlerts::new(self)
+    }
+    /**Send a test by each channel
+
+Sends the event `alert.test` once by each channel of the settings. Nothing is stored. For admins.
+
+Sends a `POST` request to `/admin/v1/alerts/test`
+
+```ignore
+let response = client.test_alerts()
+    .send()
+    .await;
+```*/
+    pub fn test_alerts(&self) -> builder::TestAlerts<'_> {
+        builder::TestAlerts::new(self)
     }
     /**List the audit trail
 
@@ -436,6 +471,23 @@ let response = client.rotate_key()
 ```*/
     pub fn rotate_key(&self) -> builder::RotateKey<'_> {
         builder::RotateKey::new(self)
+    }
+    /**List the limits and what is used of them
+
+Groups first, then keys and users, each with the limits that count; those without such limits are left out. A gateway with SQLite, and each node for `work_per_minute`, counts by itself. For admins.
+
+Sends a `GET` request to `/admin/v1/limits`
+
+Arguments:
+- `subject`: Only the limits of the key or the user with this id, or of the group with this name.
+```ignore
+let response = client.list_limits()
+    .subject(subject)
+    .send()
+    .await;
+```*/
+    pub fn list_limits(&self) -> builder::ListLimits<'_> {
+        builder::ListLimits::new(self)
     }
     /**Show the user of the token
 
@@ -803,6 +855,113 @@ pub mod builder {
         encode_path, ByteStream, ClientInfo, ClientHooks, Error, OperationInfo,
         RequestBuilderExt, ResponseValue,
     };
+    /// Builder for [`Client::explain_accounts`]
+    ///
+    /// [`Client::explain_accounts`]: super::Client::explain_accounts
+    #[derive(Debug, Clone)]
+    pub struct ExplainAccounts<'a> {
+        client: &'a super::Client,
+        group: Result<Option<::std::string::String>, String>,
+        session: Result<Option<::std::string::String>, String>,
+        size: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ExplainAccounts<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                group: Ok(None),
+                session: Ok(None),
+                size: Ok(None),
+            }
+        }
+        pub fn group<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.group = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for group failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn session<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.session = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for session failed"
+                        .to_string()
+                });
+            self
+        }
+        pub fn size<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.size = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for size failed"
+                        .to_string()
+                });
+            self
+        }
+        async fn send_once(
+            self,
+        ) -> Result<ResponseValue<types::AccountExplanationList>, Error<()>> {
+            let Self { client, group, session, size } = self;
+            let group = group.map_err(Error::InvalidRequest)?;
+            let session = session.map_err(Error::InvalidRequest)?;
+            let size = size.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/account-order", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("group", &group))
+                .query(&progenitor_client::QueryParam::new("session", &session))
+                .query(&progenitor_client::QueryParam::new("size", &size))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "explain_accounts",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+        ///Sends a `GET` request to `/admin/v1/account-order`
+        pub async fn send(
+            self,
+        ) -> Result<types::AccountExplanationList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
+        }
+    }
     /// Builder for [`Client::list_accounts`]
     ///
     /// [`Client::list_accounts`]: super::Client::list_accounts
@@ -1314,6 +1473,58 @@ pub mod builder {
         }
         ///Sends a `GET` request to `/admin/v1/alerts`
         pub async fn send(self) -> Result<types::AlertList, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
+        }
+    }
+    /// Builder for [`Client::test_alerts`]
+    ///
+    /// [`Client::test_alerts`]: super::Client::test_alerts
+    #[derive(Debug, Clone)]
+    pub struct TestAlerts<'a> {
+        client: &'a super::Client,
+    }
+    impl<'a> TestAlerts<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self { client: client }
+        }
+        async fn send_once(
+            self,
+        ) -> Result<ResponseValue<types::AlertTestList>, Error<()>> {
+            let Self { client } = self;
+            let url = format!("{}/admin/v1/alerts/test", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .post(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "test_alerts",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+        ///Sends a `POST` request to `/admin/v1/alerts/test`
+        pub async fn send(self) -> Result<types::AlertTestList, crate::client::Error> {
             let client = self.client;
             client.inner().finish(self.send_once().await).await
         }
@@ -2386,6 +2597,79 @@ pub mod builder {
         }
         ///Sends a `POST` request to `/admin/v1/keys/{id}/rotate`
         pub async fn send(self) -> Result<types::CreatedKey, crate::client::Error> {
+            let client = self.client;
+            client.inner().finish(self.send_once().await).await
+        }
+    }
+    /// Builder for [`Client::list_limits`]
+    ///
+    /// [`Client::list_limits`]: super::Client::list_limits
+    #[derive(Debug, Clone)]
+    pub struct ListLimits<'a> {
+        client: &'a super::Client,
+        subject: Result<Option<::std::string::String>, String>,
+    }
+    impl<'a> ListLimits<'a> {
+        pub fn new(client: &'a super::Client) -> Self {
+            Self {
+                client: client,
+                subject: Ok(None),
+            }
+        }
+        pub fn subject<V>(mut self, value: V) -> Self
+        where
+            V: std::convert::TryInto<::std::string::String>,
+        {
+            self.subject = value
+                .try_into()
+                .map(Some)
+                .map_err(|_| {
+                    "conversion to `:: std :: string :: String` for subject failed"
+                        .to_string()
+                });
+            self
+        }
+        async fn send_once(
+            self,
+        ) -> Result<ResponseValue<types::SubjectLimitsList>, Error<()>> {
+            let Self { client, subject } = self;
+            let subject = subject.map_err(Error::InvalidRequest)?;
+            let url = format!("{}/admin/v1/limits", client.baseurl,);
+            let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+            header_map
+                .append(
+                    ::reqwest::header::HeaderName::from_static("api-version"),
+                    ::reqwest::header::HeaderValue::from_static(
+                        super::Client::api_version(),
+                    ),
+                );
+            #[allow(unused_mut)]
+            let mut request = client
+                .client
+                .get(url)
+                .header(
+                    ::reqwest::header::ACCEPT,
+                    ::reqwest::header::HeaderValue::from_static("application/json"),
+                )
+                .query(&progenitor_client::QueryParam::new("subject", &subject))
+                .headers(header_map)
+                .build()?;
+            let info = OperationInfo {
+                operation_id: "list_limits",
+            };
+            client.pre(&mut request, &info).await?;
+            let result = client.exec(request, &info).await;
+            client.post(&result, &info).await?;
+            let response = result?;
+            match response.status().as_u16() {
+                200u16 => ResponseValue::from_response(response).await,
+                _ => Err(Error::UnexpectedResponse(response)),
+            }
+        }
+        ///Sends a `GET` request to `/admin/v1/limits`
+        pub async fn send(
+            self,
+        ) -> Result<types::SubjectLimitsList, crate::client::Error> {
             let client = self.client;
             client.inner().finish(self.send_once().await).await
         }

@@ -12,10 +12,10 @@ pub struct Account {
     /// The member `concurrency`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
-    /// With `resting` or `failing`: the reason for it.
+    /// With `cooling_down` or `failing`: the reason for it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_cause: ::std::option::Option<::std::string::String>,
-    /// With `resting` or `failing`: the end of that state.
+    /// With `cooling_down` or `failing`: the end of that state.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// The time at which this installation first had the account.
@@ -60,7 +60,7 @@ pub struct Account {
     /// |---|---|
     /// | `enabled` | It gets requests. |
     /// | `disabled` | It gets none until it is enabled. |
-    /// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
+    /// | `cooling_down` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
     /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
     /// | `unusable` | Its settings or its stored credentials cannot be used. |
     pub state: crate::wire::OpenWord<crate::wire::admin::open::types::AccountState>,
@@ -97,6 +97,91 @@ pub struct AccountActivity {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
+/// The state of an account for one request.
+///
+/// | State | Meaning |
+/// |---|---|
+/// | `free` | It can serve at once. |
+/// | `full` | It can serve after a call has ended. |
+/// | `failing` | It has failed too often lately: it is asked only if no other account can serve. |
+/// | `cooling_down` | It is not asked until its cooldown ends. |
+/// | `disabled` | It is not asked until it is enabled. |
+/// | `other_group` | It does not serve the group. |
+/// | `other_protocol` | It does not serve the requested endpoint. |
+#[derive(
+    ::serde::Deserialize,
+    ::serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    Ord,
+    PartialEq,
+    PartialOrd
+)]
+#[non_exhaustive]
+pub enum AccountAvailability {
+    /// The word `free`.
+    #[serde(rename = "free")]
+    Free,
+    /// The word `full`.
+    #[serde(rename = "full")]
+    Full,
+    /// The word `failing`.
+    #[serde(rename = "failing")]
+    Failing,
+    /// The word `cooling_down`.
+    #[serde(rename = "cooling_down")]
+    CoolingDown,
+    /// The word `disabled`.
+    #[serde(rename = "disabled")]
+    Disabled,
+    /// The word `other_group`.
+    #[serde(rename = "other_group")]
+    OtherGroup,
+    /// The word `other_protocol`.
+    #[serde(rename = "other_protocol")]
+    OtherProtocol,
+}
+impl ::std::fmt::Display for AccountAvailability {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+impl ::std::str::FromStr for AccountAvailability {
+    type Err = self::error::ConversionError;
+    fn from_str(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        match value {
+            "free" => Ok(Self::Free),
+            "full" => Ok(Self::Full),
+            "failing" => Ok(Self::Failing),
+            "cooling_down" => Ok(Self::CoolingDown),
+            "disabled" => Ok(Self::Disabled),
+            "other_group" => Ok(Self::OtherGroup),
+            "other_protocol" => Ok(Self::OtherProtocol),
+            _ => Err("invalid value".into()),
+        }
+    }
+}
+impl ::std::convert::TryFrom<&str> for AccountAvailability {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: &str,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
+impl ::std::convert::TryFrom<::std::string::String> for AccountAvailability {
+    type Error = self::error::ConversionError;
+    fn try_from(
+        value: ::std::string::String,
+    ) -> ::std::result::Result<Self, self::error::ConversionError> {
+        value.parse()
+    }
+}
 /// The changes to an account. At least one field.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +214,63 @@ impl AccountChange {
     pub fn builder() -> builder::AccountChange {
         Default::default()
     }
+}
+/// An account in the order in which a request would ask the accounts. An absent field is unknown or does not apply.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AccountExplanation {
+    /// `true` for the account that would be asked first.
+    pub chosen: bool,
+    /// With `cooling_down`: the reason for it.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cooling_cause: ::std::option::Option<::std::string::String>,
+    /// With `cooling_down` or `failing`: the end of that state.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub cooling_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
+    /// With `disabled`: the reason, as given by an operator or the gateway.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub disabled_reason: ::std::option::Option<::std::string::String>,
+    /// The kind of credentials of an account. `simulator` has none: it draws images itself and costs nothing.
+    pub kind: crate::wire::OpenWord<crate::wire::admin::open::types::AccountKind>,
+    /// The name of the account.
+    pub name: ::std::string::String,
+    /// Among otherwise equal accounts, the highest is used first.
+    pub priority: i32,
+    /// The slots of the account.
+    pub slots: u64,
+    /// The slots that are taken by calls of this process.
+    pub slots_in_use: u64,
+    /// The state of an account for one request.
+    ///
+    /// | State | Meaning |
+    /// |---|---|
+    /// | `free` | It can serve at once. |
+    /// | `full` | It can serve after a call has ended. |
+    /// | `failing` | It has failed too often lately: it is asked only if no other account can serve. |
+    /// | `cooling_down` | It is not asked until its cooldown ends. |
+    /// | `disabled` | It is not asked until it is enabled. |
+    /// | `other_group` | It does not serve the group. |
+    /// | `other_protocol` | It does not serve the requested endpoint. |
+    pub state: crate::wire::OpenWord<
+        crate::wire::admin::open::types::AccountAvailability,
+    >,
+    /// The billing tier of an account. Paid accounts are preferred for images.
+    pub tier: crate::wire::OpenWord<crate::wire::admin::open::types::AccountTier>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The accounts in the order in which a request would ask them.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AccountExplanationList {
+    /// The accounts in order.
+    pub data: ::std::vec::Vec<AccountExplanation>,
+    /// Always `list`.
+    pub object: crate::wire::OpenWord<crate::wire::admin::open::types::ListObject>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// A call that an account failed.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
@@ -613,7 +755,7 @@ impl ::std::convert::TryFrom<::std::string::String> for AccountSource {
 /// |---|---|
 /// | `enabled` | It gets requests. |
 /// | `disabled` | It gets none until it is enabled. |
-/// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
+/// | `cooling_down` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
 /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
 /// | `unusable` | Its settings or its stored credentials cannot be used. |
 #[derive(
@@ -636,9 +778,9 @@ pub enum AccountState {
     /// The word `disabled`.
     #[serde(rename = "disabled")]
     Disabled,
-    /// The word `resting`.
-    #[serde(rename = "resting")]
-    Resting,
+    /// The word `cooling_down`.
+    #[serde(rename = "cooling_down")]
+    CoolingDown,
     /// The word `failing`.
     #[serde(rename = "failing")]
     Failing,
@@ -659,7 +801,7 @@ impl ::std::str::FromStr for AccountState {
         match value {
             "enabled" => Ok(Self::Enabled),
             "disabled" => Ok(Self::Disabled),
-            "resting" => Ok(Self::Resting),
+            "cooling_down" => Ok(Self::CoolingDown),
             "failing" => Ok(Self::Failing),
             "unusable" => Ok(Self::Unusable),
             _ => Err("invalid value".into()),
@@ -997,9 +1139,9 @@ pub struct AlertData {
     /// The part of the budget that was spent when the event was raised, in US dollars.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub spent_usd: ::std::option::Option<f64>,
-    /// The key, user or group that an event is about.
+    /// A key, user or group that has limits.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub subject: ::std::option::Option<AlertSubject>,
+    pub subject: ::std::option::Option<LimitSubject>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -1111,17 +1253,29 @@ pub struct AlertMessage {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
-/// The key, user or group that an event is about.
+/// The result of a test of one channel of alerts.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct AlertSubject {
-    /// The id; of a group the name.
-    pub id: ::std::string::String,
-    /// `key`, `user` or `group`.
-    pub kind: ::std::string::String,
-    /// The name, unless the subject has been deleted.
+pub struct AlertTest {
+    /// The channel: `webhook` or `email`.
+    pub channel: ::std::string::String,
+    /// `true` if the receiver accepted the message.
+    pub delivered: bool,
+    /// The reason why it was not delivered.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub name: ::std::option::Option<::std::string::String>,
+    pub error: ::std::option::Option<::std::string::String>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The results of a test of the channels of alerts.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AlertTestList {
+    /// The results, one for each channel.
+    pub data: ::std::vec::Vec<AlertTest>,
+    /// Always `list`.
+    pub object: crate::wire::OpenWord<crate::wire::admin::open::types::ListObject>,
     /// The members that this version does not know.
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -3020,6 +3174,21 @@ impl KeyUpdate {
         Default::default()
     }
 }
+/// A key, user or group that has limits.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LimitSubject {
+    /// The id; of a group the name.
+    pub id: ::std::string::String,
+    /// `key`, `user` or `group`.
+    pub kind: ::std::string::String,
+    /// The name, unless the subject has been deleted.
+    #[serde(skip_serializing_if = "::std::option::Option::is_none")]
+    pub name: ::std::option::Option<::std::string::String>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
 /// A limit, and what is used of it now.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -4627,6 +4796,30 @@ impl ::std::convert::TryFrom<::std::string::String> for StoredContextPolicy {
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         value.parse()
     }
+}
+/// The limits of a key, user or group, and what is used of them now.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SubjectLimits {
+    /// The limits that count, each with what is used of it.
+    pub limits: ::std::vec::Vec<LimitUsage>,
+    /// A key, user or group that has limits.
+    pub subject: LimitSubject,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
+}
+/// The limits of keys, users and groups.
+#[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SubjectLimitsList {
+    /// The subjects that have limits.
+    pub data: ::std::vec::Vec<SubjectLimits>,
+    /// Always `list`.
+    pub object: crate::wire::OpenWord<crate::wire::admin::open::types::ListObject>,
+    /// The members that this version does not know.
+    #[serde(flatten)]
+    pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
 /// An admin token, without its secret. An absent field is unknown or does not apply.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
@@ -8574,6 +8767,21 @@ pub type NewSecret = crate::wire::Secret;
 pub type PageLimit = crate::wire::Bounded<1, 500>;
 /// A secret. It is sent to the gateway and never returned.
 pub type Secret = crate::wire::Secret;
+impl AccountAvailability {
+    /// Returns the word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Full => "full",
+            Self::Failing => "failing",
+            Self::CoolingDown => "cooling_down",
+            Self::Disabled => "disabled",
+            Self::OtherGroup => "other_group",
+            Self::OtherProtocol => "other_protocol",
+        }
+    }
+}
 impl AccountImageUrls {
     /// Returns the word.
     #[must_use]
@@ -8622,7 +8830,7 @@ impl AccountState {
         match self {
             Self::Enabled => "enabled",
             Self::Disabled => "disabled",
-            Self::Resting => "resting",
+            Self::CoolingDown => "cooling_down",
             Self::Failing => "failing",
             Self::Unusable => "unusable",
         }

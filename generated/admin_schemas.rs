@@ -19,6 +19,16 @@ impl schemars::JsonSchema for types::AccountChange {
         super::served::component("AccountChange", generator)
     }
 }
+impl schemars::JsonSchema for types::AccountExplanationList {
+    fn schema_name() -> String {
+        "AccountExplanationList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AccountExplanationList", generator)
+    }
+}
 impl schemars::JsonSchema for types::AccountList {
     fn schema_name() -> String {
         "AccountList".to_owned()
@@ -47,6 +57,16 @@ impl schemars::JsonSchema for types::AlertList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("AlertList", generator)
+    }
+}
+impl schemars::JsonSchema for types::AlertTestList {
+    fn schema_name() -> String {
+        "AlertTestList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("AlertTestList", generator)
     }
 }
 impl schemars::JsonSchema for types::AuditList {
@@ -337,6 +357,16 @@ impl schemars::JsonSchema for types::RecordList {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::component("RecordList", generator)
+    }
+}
+impl schemars::JsonSchema for types::SubjectLimitsList {
+    fn schema_name() -> String {
+        "SubjectLimitsList".to_owned()
+    }
+    fn json_schema(
+        generator: &mut schemars::r#gen::SchemaGenerator,
+    ) -> schemars::schema::Schema {
+        super::served::component("SubjectLimitsList", generator)
     }
 }
 impl schemars::JsonSchema for types::TokenList {

@@ -4,23 +4,24 @@ mod add;
 mod explain;
 mod secrets;
 mod test;
-mod view;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use anyhow::anyhow;
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::managed_gateway::{GatewayArgs, ManagedGateway};
+use super::output::{Column, cell, moment, print, print_json, table};
 use crate::client::admin::Error;
-use crate::client::admin::types::{self, AccountChange, DisabledReason};
+use crate::client::admin::types::{self, Account, AccountChange, DisabledReason};
 use add::AccountAddCommand;
 use explain::AccountExplainCommand;
 use secrets::AccountSecretArgs;
-use view::{account_view, print_list};
 
 /// The recorded reason if `account disable` is called without one.
 const NO_REASON: &str = "disabled by command";
@@ -129,32 +130,73 @@ impl PreparedAccountAction {
     async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
         let admin = &gateway.admin;
         match self {
-            Self::List => {
-                let accounts = admin.list_accounts().send().await?;
-                print_list(&accounts.data.iter().map(account_view).collect::<Result<Vec<_>, _>>()?, json)
-            }
+            Self::List => print_list(&admin.list_accounts().send().await?.data, json),
             Self::Add(pending) => add::add(pending, gateway, json).await,
             Self::Change(name, change, outcome) => {
-                let account = admin.update_account().name(name).body(*change).send().await?;
-                account_view(&account)?.print_change(outcome, json)
+                print_change(&admin.update_account().name(name).body(*change).send().await?, outcome, json)
             }
             Self::Rotate(name, secrets) => {
                 let secrets: Map<String, Value> =
                     secrets.into_iter().map(|(name, secret)| (name, secret.into())).collect();
                 let change: AccountChange = serde_json::from_value(secrets.into())?;
                 let rotated = admin.update_account().name(&name).body(change).send().await;
-                let account = rotated.map_err(|error| rotation_failure(error, &name))?;
-                account_view(&account)?.print_change("rotated", json)
+                print_change(&rotated.map_err(|error| rotation_failure(error, &name))?, "rotated", json)
             }
             Self::Delete(name) => {
-                let account = account_view(&admin.retrieve_account().name(name).send().await?)?;
+                let account = admin.retrieve_account().name(name).send().await?;
                 admin.delete_account().name(&account.name).send().await?;
-                account.print_change("deleted", json)
+                print_change(&account, "deleted", json)
             }
             Self::Test(name) => test::test(&name, gateway, json).await,
             Self::Explain(explain) => explain.run(gateway, json).await,
         }
     }
+}
+
+/// Prints an account after a change.
+fn print_change(account: &Account, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+    Ok(if json { print_json(account) } else { print(&format!("{} {outcome}\n", account.name)) }?)
+}
+
+fn print_list(accounts: &[Account], json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return Ok(print_json(&accounts)?);
+    }
+    let [groups, base_url] = ["GROUPS", "BASE URL"].map(Column::name);
+    let [name, kind, source, tier, priority] = ["NAME", "KIND", "SOURCE", "TIER", "PRIORITY"].map(Column::from);
+    let [concurrency, large] = ["CONCURRENCY", "LARGE"].map(Column::from);
+    let state = Column::state("STATE");
+    let columns = [name, kind, source, tier, groups, priority, concurrency, large, base_url, state];
+    Ok(print(&table(columns, &accounts.iter().map(table_row).collect::<Vec<_>>()))?)
+}
+
+fn table_row(account: &Account) -> [String; 10] {
+    let is_usable = account.problem.is_none();
+    let reason = if is_usable { &account.disabled_reason } else { &account.problem };
+    [
+        account.name.clone(),
+        account.kind.to_string(),
+        account.source.to_string(),
+        // The tier of the row is not shown for an account that cannot be used.
+        cell(is_usable.then_some(&account.tier)),
+        cell(is_usable.then(|| account.groups.join(","))),
+        cell(account.priority),
+        cell(account.concurrency),
+        cell(account.large_concurrency),
+        cell(account.base_url.as_ref()),
+        state_text(&account.state, (account.cooling_until, &account.cooling_cause), reason),
+    ]
+}
+
+/// Returns the word of a state with its end and its cause, or with its reason.
+fn state_text(
+    state: &impl Display,
+    (until, cause): (Option<DateTime<Utc>>, &Option<String>),
+    reason: &Option<String>,
+) -> String {
+    let until = until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
+    let cause = cause.as_ref().or(reason.as_ref()).map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{state}{until}{cause}")
 }
 
 /// Returns the secrets that were given; there must be at least one.

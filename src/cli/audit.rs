@@ -1,14 +1,13 @@
 //! The command `imagate audit`.
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::json;
 
 use super::failure::CommandFailure;
-use super::managed_gateway::{GatewayArgs, ManagedGateway, page_size, view};
+use super::managed_gateway::{GatewayArgs, ManagedGateway, page_size};
 use super::moment_arg::MomentArg;
-use super::output::{Column, print, print_message, table};
-use crate::client::admin::types::{AuditSeq, PageLimit};
+use super::output::{Column, cell, json_lines, moment, print, print_message, table};
+use crate::client::admin::types::{AuditEntry, PageLimit};
 use crate::gateway::store::Timestamp;
 
 /// The maximum number of rows without `--json`; longer lists are for programs.
@@ -37,22 +36,6 @@ pub(super) struct AuditCommand {
     json: bool,
 }
 
-/// One row of the audit trail, as it is printed. Scripts rely on the fields and their order.
-#[derive(Serialize, Deserialize)]
-struct AuditView {
-    seq: i64,
-    at: Timestamp,
-    actor_kind: String,
-    actor_id: Option<String>,
-    actor_name: String,
-    address: Option<String>,
-    action: String,
-    target_kind: String,
-    target_id: Option<String>,
-    target_name: Option<String>,
-    details: Value,
-}
-
 // === impl AuditCommand ===
 
 impl AuditCommand {
@@ -72,10 +55,10 @@ impl AuditCommand {
 
     /// Returns the entries, oldest first: all of them for JSON, and otherwise the newest ones. The second value is true if
     /// older entries were left out.
-    async fn read(&self, gateway: &ManagedGateway) -> Result<(Vec<AuditView>, bool), CommandFailure> {
+    async fn read(&self, gateway: &ManagedGateway) -> Result<(Vec<AuditEntry>, bool), CommandFailure> {
         let since = self.since.map(MomentArg::moment);
         let size = if self.json { page_size()? } else { PageLimit::new(MAX_TABLE_ROWS)? };
-        let mut rows: Vec<AuditView> = Vec::new();
+        let mut rows: Vec<AuditEntry> = Vec::new();
         loop {
             let mut request = gateway.admin.list_audit().limit(size);
             if let Some(actor) = &self.actor {
@@ -88,14 +71,14 @@ impl AuditCommand {
                 request = request.target(target);
             }
             if let Some(last) = rows.last() {
-                request = request.before(AuditSeq::new(last.seq)?);
+                request = request.before(last.seq);
             }
             let page = request.send().await?;
-            let before = rows.len();
-            let entries: Vec<AuditView> = page.data.iter().map(view).collect::<Result<_, _>>()?;
-            rows.extend(entries.into_iter().filter(|entry| since.is_none_or(|since| entry.at >= since)));
+            let (before, in_page) = (rows.len(), page.data.len());
+            let is_wanted = |entry: &AuditEntry| since.is_none_or(|since| Timestamp::from(entry.at) >= since);
+            rows.extend(page.data.into_iter().filter(is_wanted));
             // The entries are sorted by time, so the first one that is too old ends the list.
-            let has_more = page.has_more && !page.data.is_empty() && rows.len() - before == page.data.len();
+            let has_more = page.has_more && in_page > 0 && rows.len() - before == in_page;
             if !self.json || !has_more {
                 rows.reverse();
                 return Ok((rows, has_more));
@@ -104,25 +87,15 @@ impl AuditCommand {
     }
 }
 
-fn json_lines(rows: &[AuditView]) -> serde_json::Result<String> {
-    let mut text = String::new();
-    for row in rows {
-        text.push_str(&serde_json::to_string(row)?);
-        text.push('\n');
-    }
-    Ok(text)
-}
-
-fn table_row(row: &AuditView) -> [String; 6] {
-    let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
-    let target = or_dash(row.target_name.as_ref().or(row.target_id.as_ref()));
-    let details = row.details.as_object().filter(|details| !details.is_empty());
+fn table_row(entry: &AuditEntry) -> [String; 6] {
+    let target = cell(entry.target_name.as_ref().or(entry.target_id.as_ref()));
+    let details = Some(&entry.details.0).filter(|details| !details.is_empty());
     [
-        row.at.to_string(),
-        row.actor_name.clone(),
-        or_dash(row.address.as_ref()),
-        row.action.clone(),
-        format!("{} {target}", row.target_kind),
-        details.map_or_else(|| "-".to_owned(), |_| row.details.to_string()),
+        moment(entry.at),
+        entry.actor_name.clone(),
+        cell(entry.address.as_ref()),
+        entry.action.clone(),
+        format!("{} {target}", entry.target_kind),
+        cell(details.map(|details| json!(details))),
     ]
 }

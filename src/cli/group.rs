@@ -4,12 +4,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
-use super::managed_gateway::{GatewayArgs, ManagedGateway, view, with_plain_numbers};
+use super::managed_gateway::{GatewayArgs, ManagedGateway};
 use super::output::{Column, cell, print, print_json, print_message, table};
 use super::secret::STDIN;
 use crate::client::admin::Error;
@@ -64,19 +63,6 @@ enum GroupAction {
     },
 }
 
-/// A group, as it is printed. Scripts rely on the fields and their order.
-#[derive(Serialize, Deserialize)]
-struct GroupView {
-    name: String,
-    source: String,
-    #[serde(default)]
-    keys: u64,
-    #[serde(default)]
-    policy: Map<String, Value>,
-    /// The reason why the policy cannot be used.
-    problem: Option<String>,
-}
-
 // === impl GroupCommand ===
 
 impl GroupCommand {
@@ -97,21 +83,21 @@ impl GroupAction {
     async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
         let admin = &gateway.admin;
         match self {
-            Self::List => {
-                let groups = admin.list_groups().send().await?;
-                print_list(&groups.data.iter().map(group_view).collect::<Result<Vec<_>, _>>()?, json)
-            }
-            Self::Show { name } => group_view(&admin.retrieve_group().name(name).send().await?)?.print(json),
+            Self::List => print_list(&admin.list_groups().send().await?.data, json),
+            Self::Show { name } => print_group(&admin.retrieve_group().name(name).send().await?, json),
             Self::Create { name, policy } => {
                 let policy = policy.map(|file| read_checked_policy(gateway, &name, &file)).transpose()?;
                 let new = NewGroup::builder().name(GroupName::try_from(name).map_err(Error::from)?).policy(policy);
-                group_view(&admin.create_group().body(new).send().await?)?.print_change("made", json)
+                print_change(&admin.create_group().body(new).send().await?, "made", json)
             }
             Self::Change { name, policy } => {
                 let change = GroupUpdate::builder().policy(read_checked_policy(gateway, &name, &policy)?);
-                group_view(&admin.update_group().name(name).body(change).send().await?)?.print_change("changed", json)
+                print_change(&admin.update_group().name(name).body(change).send().await?, "changed", json)
             }
-            Self::Delete { name, .. } => print_deleted(&admin.delete_group().name(name).send().await?.name, json),
+            Self::Delete { name, .. } => {
+                let deleted = admin.delete_group().name(name).send().await?;
+                Ok(if json { print_json(&deleted) } else { print(&format!("{} deleted\n", deleted.name)) }?)
+            }
         }
     }
 }
@@ -158,16 +144,7 @@ fn read_policy(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
     policy.map_err(|error| CommandFailure::Usage(format!("{} is not a valid policy: {error}", file.display())))
 }
 
-fn print_deleted(name: &str, json: bool) -> Result<(), CommandFailure> {
-    if json {
-        print_json(&serde_json::json!({ "name": name, "deleted": true }))?;
-    } else {
-        print(&format!("{name} deleted\n"))?;
-    }
-    Ok(())
-}
-
-fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
+fn print_list(groups: &[Group], json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(&groups)?);
     }
@@ -176,31 +153,21 @@ fn print_list(groups: &[GroupView], json: bool) -> Result<(), CommandFailure> {
     Ok(print(&table(["NAME".into(), "SOURCE".into(), "KEYS".into(), policy, problem], &rows))?)
 }
 
-fn group_view(group: &Group) -> Result<GroupView, CommandFailure> {
-    Ok(view::<GroupView>(group)?.with_plain_numbers())
+/// Prints the policy, or the whole group in JSON.
+fn print_group(group: &Group, json: bool) -> Result<(), CommandFailure> {
+    // Members do not see the policy.
+    let policy = group.policy.as_ref().map(toml::to_string).transpose()?.unwrap_or_default();
+    Ok(if json { print_json(group) } else { print(&policy) }?)
 }
 
-// === impl GroupView ===
-
-impl GroupView {
-    /// Writes whole amounts without decimals.
-    fn with_plain_numbers(self) -> Self {
-        let policy = self.policy.into_iter().map(|(name, value)| (name, with_plain_numbers(value))).collect();
-        Self { policy, ..self }
-    }
-
-    /// Prints the policy, or the whole group in JSON.
-    fn print(&self, json: bool) -> Result<(), CommandFailure> {
-        if json { Ok(print_json(self)?) } else { Ok(print(&toml::to_string(&self.policy)?)?) }
-    }
-
-    fn print_change(&self, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-        if json { Ok(print_json(self)?) } else { Ok(print(&format!("{} {outcome}\n", self.name))?) }
-    }
+fn print_change(group: &Group, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+    Ok(if json { print_json(group) } else { print(&format!("{} {outcome}\n", group.name)) }?)
 }
 
-fn table_row(group: &GroupView) -> [String; 5] {
-    let fields: Vec<&str> = group.policy.keys().map(String::as_str).collect();
+fn table_row(group: &Group) -> [String; 5] {
+    let policy = json!(group.policy);
+    let fields: Vec<&str> = policy.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
     let fields = Some(fields.join(", ")).filter(|fields| !fields.is_empty());
-    [group.name.clone(), group.source.clone(), group.keys.to_string(), cell(fields), cell(group.problem.as_ref())]
+    let keys = group.keys.unwrap_or_default().to_string();
+    [group.name.clone(), group.source.to_string(), keys, cell(fields), cell(group.problem.as_ref())]
 }

@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
 use super::limit_arg::{LimitArg, all_request_limits, request_limits};
-use super::managed_gateway::{GatewayArgs, ManagedGateway, limits_view, page_size, view};
-use super::output::{Column, cell, print, print_json, print_message, table};
+use super::managed_gateway::{GatewayArgs, ManagedGateway, page_size};
+use super::output::{Column, cell, moment, print, print_json, print_message, table};
 use super::time_span::{parse_duration, parse_end};
-use crate::client::admin::types::{GraceSeconds, Key, KeyName, KeyRotation, KeyUpdate, NewKey, builder};
+use crate::client::admin::types::{CreatedKey, GraceSeconds, Key, KeyName, KeyRotation, KeyUpdate, NewKey, builder};
 use crate::client::admin::{Error, types};
 use crate::gateway::config::{DEFAULT_GROUP, Dialect};
 use crate::gateway::store::Timestamp;
@@ -104,45 +103,12 @@ enum KeyAction {
     },
 }
 
-/// A new key. Scripts rely on the fields and their order.
-#[derive(Serialize, Deserialize)]
-struct NewKeyView {
-    id: String,
-    name: String,
-    user: String,
-    #[serde(skip_serializing)]
-    user_name: Option<String>,
-    group: String,
-    #[serde(default)]
-    secret: String,
-    created_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous_until: Option<Timestamp>,
-}
-
-/// An existing key.
-#[derive(Serialize, Deserialize)]
-struct KeyView {
-    id: String,
-    name: String,
-    user: String,
-    user_name: Option<String>,
-    group: String,
-    public_id: String,
-    state: String,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-    last_used_at: Option<Timestamp>,
-    disabled_at: Option<Timestamp>,
-    locked: Option<String>,
-    latest_end: Option<Timestamp>,
-    previous_until: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits_view")]
-    limits: Option<Value>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    dialects: Vec<String>,
+/// A new key with its secret, as it is printed.
+#[derive(Serialize)]
+struct NewKeyLine<'a> {
+    #[serde(flatten)]
+    key: &'a Key,
+    secret: &'a str,
 }
 
 // === impl KeyCommand ===
@@ -173,16 +139,16 @@ impl KeyAction {
                     .expires_at(expires.map(chrono::DateTime::from))
                     .limits(request_limits(limits)?)
                     .dialects(Some(words(&dialects)?).filter(|dialects| !dialects.is_empty()));
-                let key = new_key(&admin.create_key().body(new).send().await?)?;
-                key.print(json)?;
-                warn_if_group_has_no_account(&key, gateway);
+                let created = admin.create_key().body(new).send().await?;
+                print_new(&created, json)?;
+                warn_if_group_has_no_account(&created.key, gateway);
                 Ok(())
             }
             Self::Rotate { id, grace } => {
                 let grace = i64::try_from(grace.as_secs()).ok().and_then(|seconds| GraceSeconds::new(seconds).ok());
                 let grace = grace.ok_or_else(|| anyhow!("the former secret can stay valid for at most 30 days"))?;
                 let rotation = KeyRotation::builder().grace_seconds(Some(grace));
-                new_key(&admin.rotate_key().id(id).body(rotation).send().await?)?.print(json)
+                print_new(&admin.rotate_key().id(id).body(rotation).send().await?, json)
             }
             Self::Limit { id, limits } => {
                 let limits = all_request_limits(limits)?;
@@ -199,9 +165,9 @@ impl KeyAction {
                 update(gateway, &id, KeyUpdate::builder().enabled(Some(true)), "enabled", json).await
             }
             Self::Delete { id, .. } => {
-                let key: KeyView = view(&admin.retrieve_key().id(id).send().await?)?;
+                let key = admin.retrieve_key().id(id).send().await?;
                 admin.delete_key().id(&key.id).send().await?;
-                key.print_change("deleted", json)
+                print_change(&key, "deleted", json)
             }
         }
     }
@@ -209,7 +175,7 @@ impl KeyAction {
 
 /// Warns if no account of the settings on this machine serves the group of the key. Accounts of the store are not
 /// considered.
-fn warn_if_group_has_no_account(key: &NewKeyView, gateway: &ManagedGateway) {
+fn warn_if_group_has_no_account(key: &Key, gateway: &ManagedGateway) {
     let Some(local) = &gateway.local else { return };
     if !local.config.accounts.iter().any(|account| account.groups.contains(&key.group)) {
         print_message(&format!("no upstream account serves the group {} yet", key.group));
@@ -228,15 +194,11 @@ async fn update(
     outcome: &str,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    view::<KeyView>(&gateway.admin.update_key().id(id).body(change).send().await?)?.print_change(outcome, json)
-}
-
-fn new_key(created: &types::CreatedKey) -> Result<NewKeyView, CommandFailure> {
-    Ok(view::<NewKeyView>(&created.key)?.with_secret(created.secret.expose()))
+    print_change(&gateway.admin.update_key().id(id).body(change).send().await?, outcome, json)
 }
 
 /// Returns all keys, oldest first.
-async fn list(gateway: &ManagedGateway) -> Result<Vec<KeyView>, CommandFailure> {
+async fn list(gateway: &ManagedGateway) -> Result<Vec<Key>, CommandFailure> {
     let mut keys: Vec<Key> = Vec::new();
     loop {
         let mut request = gateway.admin.list_keys().limit(page_size()?);
@@ -250,67 +212,50 @@ async fn list(gateway: &ManagedGateway) -> Result<Vec<KeyView>, CommandFailure> 
             break;
         }
     }
-    keys.iter().rev().map(view).collect()
+    keys.reverse();
+    Ok(keys)
 }
 
-// === impl NewKeyView ===
-
-impl NewKeyView {
-    /// Adds the secret, which the admin API sends beside the key.
-    fn with_secret(self, secret: &str) -> Self {
-        Self { secret: secret.to_owned(), ..self }
+fn print_new(created: &CreatedKey, json: bool) -> Result<(), CommandFailure> {
+    let (key, secret) = (&created.key, created.secret.expose());
+    if json {
+        return Ok(print_json(&NewKeyLine { key, secret })?);
     }
-
-    fn print(&self, json: bool) -> Result<(), CommandFailure> {
-        if json {
-            // The fields match the usage records: a user by id, a group by name.
-            return Ok(print_json(self)?);
-        }
-        // The secret is alone on its line, so that a script can read the line unchanged.
-        print(&format!("{}\n", self.secret))?;
-        let owner = self.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
-        print_message(&format!("key {} of {owner} in group {}; its secret is shown only once", self.id, self.group));
-        if let Some(until) = self.previous_until {
-            print_message(&format!("the previous secret is valid until {until}"));
-        }
-        Ok(())
+    // The secret is alone on its line, so that a script can read the line unchanged.
+    print(&format!("{secret}\n"))?;
+    let owner = key.user_name.as_ref().map_or_else(|| NO_OWNER.to_owned(), |name| format!("user {name}"));
+    print_message(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group));
+    if let Some(until) = key.previous_until {
+        print_message(&format!("the previous secret is valid until {}", moment(until)));
     }
+    Ok(())
 }
 
-// === impl KeyView ===
-
-impl KeyView {
-    /// Prints the key after a change.
-    fn print_change(&self, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-        if json {
-            print_json(self)?;
-        } else {
-            print(&format!("{} {outcome}\n", self.id))?;
-        }
-        Ok(())
-    }
-
-    fn table_row(&self) -> [String; 9] {
-        let state = self.locked.as_ref().map_or_else(|| self.state.clone(), |lock| format!("{} ({lock})", self.state));
-        [
-            self.id.clone(),
-            self.name.clone(),
-            cell(self.user_name.as_ref()),
-            self.group.clone(),
-            self.public_id.clone(),
-            state,
-            self.created_at.to_string(),
-            cell(self.expires_at),
-            cell(self.last_used_at),
-        ]
-    }
+/// Prints a key after a change.
+fn print_change(key: &Key, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+    Ok(if json { print_json(key) } else { print(&format!("{} {outcome}\n", key.id)) }?)
 }
 
-fn print_list(keys: &[KeyView], json: bool) -> Result<(), CommandFailure> {
+fn table_row(key: &Key) -> [String; 9] {
+    let lock = key.locked.as_ref().map(|lock| format!(" ({lock})")).unwrap_or_default();
+    [
+        key.id.clone(),
+        key.name.clone(),
+        cell(key.user_name.as_ref()),
+        key.group.clone(),
+        key.public_id.clone(),
+        format!("{}{lock}", key.state),
+        moment(key.created_at),
+        cell(key.expires_at.map(moment)),
+        cell(key.last_used_at.map(moment)),
+    ]
+}
+
+fn print_list(keys: &[Key], json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(&keys)?);
     }
-    let rows: Vec<[String; 9]> = keys.iter().map(KeyView::table_row).collect();
+    let rows: Vec<[String; 9]> = keys.iter().map(table_row).collect();
     let [name, user, group] = ["NAME", "USER", "GROUP"].map(Column::name);
     let state = Column::state("STATE");
     let [created, expires, used] = ["CREATED", "EXPIRES", "LAST USED"].map(Column::moment);

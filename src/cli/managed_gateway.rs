@@ -14,17 +14,14 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize as _, Deserializer, Serialize};
-use serde_json::Value;
 
 use super::failure::CommandFailure;
-use super::installation::{InstallationArgs, block_on};
+use super::installation::{InstallationArgs, block_on, settings_failure};
 use super::output::print_message;
 use super::secret::read_secret;
 use crate::client::{self, admin};
-use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
-pub(super) use local::LocalInstallation;
+use crate::gateway::config::{Config, ConfigProblem, HostEnvironment as _, SystemEnvironment};
+pub(super) use local::{LocalInstallation, clause};
 use profile::{Profile, ProfileName};
 
 /// The variable with the address of a gateway.
@@ -33,9 +30,6 @@ const URL_VARIABLE: &str = "IMAGATE_ADMIN_URL";
 const TOKEN_VARIABLE: &str = "IMAGATE_ADMIN_TOKEN";
 /// The variable with the name of a profile.
 const PROFILE_VARIABLE: &str = "IMAGATE_PROFILE";
-
-/// The least whole number that a number with decimals may not hold exactly: 2 to the power of 53.
-const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// The most entries of a page that the admin API allows.
 pub(super) const PAGE_SIZE: i64 = 500;
@@ -114,7 +108,9 @@ impl GatewayArgs {
     pub(super) fn only_local(&self, command: &str, reason: &str) -> Result<InstallationArgs, CommandFailure> {
         match self.find()? {
             NamedGateway::Local(installation) => Ok(installation),
-            NamedGateway::Remote(_) => Err(only_local(command, reason)),
+            NamedGateway::Remote(_) => Err(CommandFailure::Usage(format!(
+                "`imagate {command}` works only on the gateway's own machine, because {reason}"
+            ))),
         }
     }
 
@@ -176,11 +172,6 @@ pub(super) fn connect(url: &str, token: &str, allow_http: bool) -> Result<Manage
     Ok(ManagedGateway { address: admin.baseurl.clone(), admin, local: None })
 }
 
-/// Returns the failure of a command that the admin API does not have.
-pub(super) fn only_local(command: &str, reason: &str) -> CommandFailure {
-    CommandFailure::Usage(format!("`imagate {command}` works only on the gateway's own machine, because {reason}"))
-}
-
 /// Reads an environment variable; its content is not in the error.
 fn text_variable(name: &str) -> Result<Option<String>, CommandFailure> {
     let text = SystemEnvironment.variable(name).map(OsString::into_string).transpose();
@@ -213,6 +204,16 @@ impl ManagedGateway {
         block_on(async { command(&self).await }).map_err(|failure| self.with_advice(failure))
     }
 
+    /// Refuses a call for which secrets of the settings on this machine are absent: a command may have been started
+    /// without them.
+    pub(super) fn need_secrets(
+        &self,
+        absent: impl FnOnce(&Config) -> Vec<ConfigProblem>,
+    ) -> Result<(), CommandFailure> {
+        let problems = self.local.as_ref().map(|local| absent(&local.config)).unwrap_or_default();
+        if problems.is_empty() { Ok(()) } else { Err(settings_failure(problems)) }
+    }
+
     fn with_advice(&self, failure: CommandFailure) -> CommandFailure {
         let CommandFailure::Failed(error) = failure else { return failure };
         let Some(cause) = error.downcast_ref::<client::Error>() else { return CommandFailure::Failed(error) };
@@ -239,50 +240,7 @@ impl ManagedGateway {
     }
 }
 
-/// Converts an answer of the admin API into the form in which a command prints it.
-pub(super) fn view<V: DeserializeOwned>(answer: &impl Serialize) -> Result<V, CommandFailure> {
-    Ok(serde_json::from_value(serde_json::to_value(answer)?)?)
-}
-
 /// Returns the largest page that the admin API allows.
 pub(super) fn page_size() -> Result<admin::types::PageLimit, CommandFailure> {
     Ok(admin::types::PageLimit::new(PAGE_SIZE)?)
-}
-
-/// Reads limits or a policy for a view. The admin API writes a whole amount of dollars as `5.0` and the store as it was
-/// given, so both become `5`.
-pub(super) fn limits_view<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Ok(Option::<Value>::deserialize(deserializer)?.map(with_plain_numbers))
-}
-
-/// Writes each whole number without decimals.
-pub(super) fn with_plain_numbers(value: Value) -> Value {
-    match value {
-        Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < MAX_WHOLE => {
-                #[expect(clippy::cast_possible_truncation, reason = "the number is whole, and below the bound")]
-                let whole = float as i64;
-                whole.into()
-            }
-            _ => Value::Number(number),
-        },
-        Value::Array(items) => items.into_iter().map(with_plain_numbers).collect(),
-        Value::Object(members) => {
-            members.into_iter().map(|(name, member)| (name, with_plain_numbers(member))).collect()
-        }
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn whole_numbers_have_no_decimals() {
-        let value = with_plain_numbers(json!({"a": 5.0, "b": [1.5, 7, "1.0"], "c": null, "d": {"e": 1e300}}));
-        assert_eq!(value.to_string(), json!({"a": 5, "b": [1.5, 7, "1.0"], "c": null, "d": {"e": 1e300}}).to_string());
-    }
 }

@@ -14,9 +14,11 @@ mod text;
 
 use std::io::{self, Write as _};
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::gateway::names;
+use crate::gateway::store::Timestamp;
 
 pub(super) use messages::{ProgressArg, has_events, print_argument_error, print_event, print_failure, print_message};
 pub(super) use picture::{PictureProtocol, ShowArg};
@@ -45,6 +47,12 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&text)
 }
 
+/// Returns one line of JSON for each value.
+pub(super) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> serde_json::Result<String> {
+    let lines: Result<Vec<String>, _> = values.into_iter().map(|value| serde_json::to_string(&value)).collect();
+    Ok(lines?.iter().map(|line| format!("{line}\n")).collect())
+}
+
 /// Breaks the lines of a result between words, if standard output is a terminal. The first line has room for a label as
 /// long as the indentation.
 pub(super) fn wrap(text: &str, indentation: usize) -> String {
@@ -60,6 +68,11 @@ pub(super) fn wrap_to(text: &str, width: usize) -> String {
 /// them and neither executes them nor reverses the text.
 pub(super) fn escape_controls(text: &str) -> String {
     names::escape_hidden_except(text, |character| matches!(character, '\n' | '\t')).into_owned()
+}
+
+/// Formats a time in RFC 3339, for a cell or a message.
+pub(super) fn moment(at: DateTime<Utc>) -> String {
+    Timestamp::from(at).to_string()
 }
 
 /// Formats the content of a cell; an unknown value is shown as a dash.

@@ -5,14 +5,13 @@ use std::str::FromStr;
 
 use chrono::NaiveDate;
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
-use super::managed_gateway::{GatewayArgs, ManagedGateway, view};
+use super::managed_gateway::{GatewayArgs, ManagedGateway};
 use super::output::{cell, print, print_json, print_message, table};
-use crate::client::admin::types::NewPrice;
+use crate::client::admin::types::{NewPrice, Price};
 use crate::gateway::config::{ModelPrice, PriceFault, PriceFigures, PriceInput, TermsInput};
 use crate::gateway::money::Usd;
 
@@ -103,31 +102,6 @@ struct SetArgs {
 #[derive(Clone, Debug)]
 struct TermArg(String, f64);
 
-/// A price, as it is printed. Scripts rely on the fields.
-#[derive(Serialize, Deserialize)]
-struct PriceView {
-    model: String,
-    from: NaiveDate,
-    text_input: Option<f64>,
-    cached_text_input: Option<f64>,
-    image_input: Option<f64>,
-    cached_image_input: Option<f64>,
-    image_output: Option<f64>,
-    text_output: Option<f64>,
-    per_image: Option<f64>,
-    cache_write: Option<f64>,
-    cache_write_1h: Option<f64>,
-    #[serde(default)]
-    tiers: BTreeMap<String, f64>,
-    #[serde(default)]
-    tools: BTreeMap<String, f64>,
-    context_tokens: Option<u64>,
-    max_output_tokens: Option<u64>,
-    source: Option<String>,
-    origin: String,
-    version: String,
-}
-
 // === impl PriceCommand ===
 
 impl PriceCommand {
@@ -148,24 +122,22 @@ impl PriceAction {
     async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
         let admin = &gateway.admin;
         match self {
-            Self::List => {
-                let prices = admin.list_prices().send().await?;
-                list(&prices.data.iter().map(view).collect::<Result<Vec<PriceView>, _>>()?, json)
-            }
+            Self::List => list(&admin.list_prices().send().await?.data, json),
             Self::Set(arguments) => {
                 // The figures are checked here, so that a message names the option.
                 arguments.check()?;
-                print_set(&view(&admin.set_price().body(arguments.into_request()?).send().await?)?, json)
+                print_set(&admin.set_price().body(arguments.into_request()?).send().await?, json)
             }
             Self::Delete { model, from, .. } => {
                 let deleted = admin.delete_price().model(model).from(from.to_string()).send().await?;
-                print_deleted(&deleted.model, deleted.from, json)
+                let text = || format!("{} from {} deleted\n", deleted.model, deleted.from);
+                Ok(if json { print_json(&deleted) } else { print(&text()) }?)
             }
         }
     }
 }
 
-fn list(prices: &[PriceView], json: bool) -> Result<(), CommandFailure> {
+fn list(prices: &[Price], json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(&prices)?);
     }
@@ -185,7 +157,7 @@ fn list(prices: &[PriceView], json: bool) -> Result<(), CommandFailure> {
     Ok(print(&table(headings, &rows))?)
 }
 
-fn print_set(set: &PriceView, json: bool) -> Result<(), CommandFailure> {
+fn print_set(set: &Price, json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(set)?);
     }
@@ -253,15 +225,6 @@ fn by_name(terms: &[TermArg]) -> BTreeMap<String, f64> {
     terms.iter().map(|TermArg(name, value)| (name.clone(), *value)).collect()
 }
 
-fn print_deleted(model: &str, from: NaiveDate, json: bool) -> Result<(), CommandFailure> {
-    if json {
-        print_json(&json!({"model": model, "from": from, "deleted": true}))?;
-    } else {
-        print(&format!("{model} from {from} deleted\n"))?;
-    }
-    Ok(())
-}
-
 impl FromStr for TermArg {
     type Err = String;
 
@@ -271,7 +234,7 @@ impl FromStr for TermArg {
     }
 }
 
-fn table_row(price: &PriceView) -> [String; 10] {
+fn table_row(price: &Price) -> [String; 10] {
     let usd = |figure: Option<f64>| cell(figure.and_then(Usd::from_dollars));
     [
         price.model.clone(),
@@ -283,6 +246,6 @@ fn table_row(price: &PriceView) -> [String; 10] {
         usd(price.image_output),
         usd(price.text_output),
         usd(price.per_image),
-        price.origin.clone(),
+        price.origin.to_string(),
     ]
 }

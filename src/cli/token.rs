@@ -2,15 +2,15 @@
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::confirmation::DeletionConfirmation;
 use super::failure::CommandFailure;
-use super::managed_gateway::{GatewayArgs, ManagedGateway, view};
-use super::output::{Column, cell, print, print_json, print_message, table};
+use super::managed_gateway::{GatewayArgs, ManagedGateway};
+use super::output::{Column, cell, moment, print, print_json, print_message, table};
 use super::time_span::parse_end;
 use crate::client::admin::Error;
-use crate::client::admin::types::{KeyName, NewToken};
+use crate::client::admin::types::{CreatedToken, KeyName, NewToken, Token};
 use crate::gateway::store::Timestamp;
 
 /// Arguments of `token`.
@@ -51,19 +51,12 @@ enum TokenAction {
     },
 }
 
-/// A token, as it is printed; the secret is present only if the token is new. Scripts rely on the fields and their order.
-#[derive(Serialize, Deserialize)]
-struct TokenView {
-    id: String,
-    name: String,
-    user: String,
-    user_name: String,
-    public_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-    last_used_at: Option<Timestamp>,
+/// A new token with its secret, as it is printed.
+#[derive(Serialize)]
+struct NewTokenLine<'a> {
+    #[serde(flatten)]
+    token: &'a Token,
+    secret: &'a str,
 }
 
 // === impl TokenCommand ===
@@ -92,9 +85,8 @@ impl TokenAction {
                     .user(Some(user))
                     .expires_at(expires.map(chrono::DateTime::from));
                 let created = admin.create_token().body(new).send().await?;
-                let token: TokenView = view(&created.token)?;
-                let role = admin.retrieve_user().id(&token.user).send().await?.role.to_string();
-                token.with_secret(created.secret.expose()).print_new(&role, json)
+                let role = admin.retrieve_user().id(&created.token.user).send().await?.role.to_string();
+                print_new(&created, &role, json)
             }
             Self::List => print_list(&list(gateway).await?, json),
             Self::Delete { id, .. } => {
@@ -102,57 +94,42 @@ impl TokenAction {
                 let token = tokens.into_iter().find(|token| token.id == id || token.public_id == id);
                 let token = token.ok_or_else(|| anyhow!("the token {id} does not exist"))?;
                 admin.delete_token().id(&token.id).send().await?;
-                token.print_deleted(json)
+                Ok(if json { print_json(&token) } else { print(&format!("{} deleted\n", token.id)) }?)
             }
         }
     }
 }
 
 /// Returns all tokens, oldest first.
-async fn list(gateway: &ManagedGateway) -> Result<Vec<TokenView>, CommandFailure> {
-    let tokens = gateway.admin.list_tokens().send().await?;
-    tokens.data.iter().rev().map(view).collect()
+async fn list(gateway: &ManagedGateway) -> Result<Vec<Token>, Error> {
+    let mut tokens = gateway.admin.list_tokens().send().await?.data;
+    tokens.reverse();
+    Ok(tokens)
 }
 
-// === impl TokenView ===
-
-impl TokenView {
-    /// Adds the secret of a new token.
-    fn with_secret(self, secret: &str) -> Self {
-        Self { secret: Some(secret.to_owned()), ..self }
+/// Prints a new token.
+fn print_new(created: &CreatedToken, role: &str, json: bool) -> Result<(), CommandFailure> {
+    let (token, secret) = (&created.token, created.secret.expose());
+    if json {
+        return Ok(print_json(&NewTokenLine { token, secret })?);
     }
-
-    /// Prints a new token. `role` is that of its user.
-    fn print_new(&self, role: &str, json: bool) -> Result<(), CommandFailure> {
-        if json {
-            return Ok(print_json(self)?);
-        }
-        // The secret is alone on its line, so that a script can read the line unchanged.
-        print(&format!("{}\n", self.secret.as_deref().unwrap_or_default()))?;
-        print_message(&format!("token {} of {role} {}; it is shown only once", self.id, self.user_name));
-        Ok(())
-    }
-
-    fn print_deleted(&self, json: bool) -> Result<(), CommandFailure> {
-        if json {
-            print_json(self)?;
-        } else {
-            print(&format!("{} deleted\n", self.id))?;
-        }
-        Ok(())
-    }
-
-    fn table_row(&self) -> [String; 7] {
-        let [id, name, user, public_id] = [&self.id, &self.name, &self.user_name, &self.public_id].map(Clone::clone);
-        [id, name, user, public_id, self.created_at.to_string(), cell(self.expires_at), cell(self.last_used_at)]
-    }
+    // The secret is alone on its line, so that a script can read the line unchanged.
+    print(&format!("{secret}\n"))?;
+    print_message(&format!("token {} of {role} {}; it is shown only once", token.id, token.user_name));
+    Ok(())
 }
 
-fn print_list(tokens: &[TokenView], json: bool) -> Result<(), CommandFailure> {
+fn table_row(token: &Token) -> [String; 7] {
+    let [id, name, user, public_id] = [&token.id, &token.name, &token.user_name, &token.public_id].map(Clone::clone);
+    let [expires, used] = [token.expires_at, token.last_used_at].map(|at| cell(at.map(moment)));
+    [id, name, user, public_id, moment(token.created_at), expires, used]
+}
+
+fn print_list(tokens: &[Token], json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(&tokens)?);
     }
-    let rows: Vec<[String; 7]> = tokens.iter().map(TokenView::table_row).collect();
+    let rows: Vec<[String; 7]> = tokens.iter().map(table_row).collect();
     let [name, user] = ["NAME", "USER"].map(Column::name);
     let [created, expires, used] = ["CREATED", "EXPIRES", "LAST USED"].map(Column::moment);
     Ok(print(&table(["ID".into(), name, user, "PUBLIC ID".into(), created, expires, used], &rows))?)

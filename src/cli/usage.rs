@@ -199,15 +199,6 @@ impl UsageGrouping {
     }
 }
 
-fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_json::Result<String> {
-    let mut text = String::new();
-    for row in rows {
-        text.push_str(&serde_json::to_string(&row)?);
-        text.push('\n');
-    }
-    Ok(text)
-}
-
 fn parse_state(word: &str) -> Result<JobState, String> {
     word.parse().map_err(|_| format!("`{word}` is not the state of a record"))
 }

@@ -1,14 +1,13 @@
 //! The command `imagate user list|invite|setup-link|reset|reset-factor|disconnect|limit|disable|enable|groups|role`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::failure::CommandFailure;
 use super::installation::{InstallationArgs, pages_base_url};
 use super::limit_arg::{LimitArg, all_request_limits, request_limits};
-use super::managed_gateway::{GatewayArgs, ManagedGateway, limits_view, page_size, view};
-use super::output::{Column, cell, print, print_json, print_message, table};
+use super::managed_gateway::{GatewayArgs, ManagedGateway, page_size};
+use super::output::{Column, cell, moment, print, print_json, print_message, table};
 use crate::client::admin::Error;
 use crate::client::admin::types::{NewUser, OneTimeLink, Role, User, UserName, UserUpdate, builder};
 use crate::gateway::config::DEFAULT_GROUP;
@@ -104,25 +103,6 @@ enum RoleArg {
     Member,
 }
 
-/// A user. Scripts rely on the fields and their order.
-#[derive(Serialize, Deserialize)]
-struct UserView {
-    id: String,
-    name: String,
-    role: String,
-    groups: Vec<String>,
-    has_password: bool,
-    #[serde(default)]
-    has_second_factor: bool,
-    #[serde(default)]
-    has_identity: bool,
-    created_at: Timestamp,
-    disabled_at: Option<Timestamp>,
-    last_sign_in_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits_view")]
-    limits: Option<Value>,
-}
-
 /// A one-time link; one for the first admin has no user.
 #[derive(Serialize)]
 struct LinkView<'a> {
@@ -193,11 +173,11 @@ impl UserAction {
             }
             Self::ResetFactor { name } => {
                 let user = admin.reset_user_factor().id(name).send().await?;
-                return view::<UserView>(&user)?.print_change("has no second factor", json);
+                return print_change(&user, "has no second factor", json);
             }
             Self::Disconnect { name } => {
                 let user = admin.disconnect_user().id(name).send().await?;
-                return view::<UserView>(&user)?.print_change("is not connected with the provider any more", json);
+                return print_change(&user, "is not connected with the provider any more", json);
             }
             Self::Groups { name, group } => {
                 let change = UserUpdate::builder().groups(Some(group));
@@ -212,7 +192,7 @@ impl UserAction {
             Self::Role { name, role: RoleArg::Member } => (name, with_role(Role::Member), "is a member"),
         };
         let user = admin.update_user().id(name).body(change).send().await?;
-        view::<UserView>(&user)?.print_change(outcome, json)
+        print_change(&user, outcome, json)
     }
 }
 
@@ -221,8 +201,8 @@ fn with_role(role: Role) -> builder::UserUpdate {
 }
 
 fn print_groups(user: &User, json: bool) -> Result<(), CommandFailure> {
-    let changed: UserView = view(user)?;
-    changed.print_change(&changed.groups_outcome(), json)?;
+    let groups = if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") };
+    print_change(user, &format!("is in {groups}"), json)?;
     for key in &user.stopped_keys {
         print_stopped_key(&key.id, &key.name, &key.group, &user.name);
     }
@@ -240,7 +220,7 @@ fn print_link(gateway: &ManagedGateway, user: &User, link: &OneTimeLink, json: b
 }
 
 /// Returns all users, oldest first.
-async fn list(gateway: &ManagedGateway) -> Result<Vec<UserView>, CommandFailure> {
+async fn list(gateway: &ManagedGateway) -> Result<Vec<User>, CommandFailure> {
     let mut users: Vec<User> = Vec::new();
     loop {
         let mut request = gateway.admin.list_users().limit(page_size()?);
@@ -254,37 +234,25 @@ async fn list(gateway: &ManagedGateway) -> Result<Vec<UserView>, CommandFailure>
             break;
         }
     }
-    users.iter().rev().map(view).collect()
+    users.reverse();
+    Ok(users)
 }
 
-// === impl UserView ===
+/// Prints a user after a change.
+fn print_change(user: &User, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+    let name = names::escape_hidden(&user.name);
+    Ok(if json { print_json(user) } else { print(&format!("{name} {outcome}\n")) }?)
+}
 
-impl UserView {
-    /// Prints the user after a change.
-    fn print_change(&self, outcome: &str, json: bool) -> Result<(), CommandFailure> {
-        if json {
-            print_json(self)?;
-        } else {
-            print(&format!("{} {outcome}\n", names::escape_hidden(&self.name)))?;
-        }
-        Ok(())
-    }
-
-    /// The outcome of a change of the groups.
-    fn groups_outcome(&self) -> String {
-        format!("is in {}", if self.groups.is_empty() { "no group".to_owned() } else { self.groups.join(", ") })
-    }
-
-    fn table_row(&self) -> [String; 6] {
-        let state = match (self.disabled_at, self.has_password || self.has_identity) {
-            (Some(_), _) => "disabled",
-            (None, true) => "active",
-            (None, false) => "no password",
-        };
-        let groups = cell(Some(self.groups.join(",")).filter(|groups| !groups.is_empty()));
-        let [id, name, role] = [&self.id, &self.name, &self.role].map(Clone::clone);
-        [id, name, role, groups, state.to_owned(), cell(self.last_sign_in_at)]
-    }
+fn table_row(user: &User) -> [String; 6] {
+    let state = match (user.disabled_at, user.has_password || user.has_identity == Some(true)) {
+        (Some(_), _) => "disabled",
+        (None, true) => "active",
+        (None, false) => "no password",
+    };
+    let groups = cell(Some(user.groups.join(",")).filter(|groups| !groups.is_empty()));
+    let (id, name, role) = (user.id.clone(), user.name.clone(), user.role.to_string());
+    [id, name, role, groups, state.to_owned(), cell(user.last_sign_in_at.map(moment))]
 }
 
 // === impl LinkView ===
@@ -302,11 +270,11 @@ impl LinkView<'_> {
     }
 }
 
-fn print_list(users: &[UserView], json: bool) -> Result<(), CommandFailure> {
+fn print_list(users: &[User], json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(&users)?);
     }
-    let rows: Vec<[String; 6]> = users.iter().map(UserView::table_row).collect();
+    let rows: Vec<[String; 6]> = users.iter().map(table_row).collect();
     let (name, groups) = (Column::from("NAME"), Column::name("GROUPS"));
     let (state, signed_in) = (Column::state("STATE"), Column::moment("LAST SIGN-IN"));
     Ok(print(&table(["ID".into(), name, "ROLE".into(), groups, state, signed_in], &rows))?)

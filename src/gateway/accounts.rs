@@ -39,7 +39,6 @@ mod waiter_kinds;
 mod tests;
 
 pub(crate) use account::{AccountEndpoint, ResponsesEndpoint, UpstreamAccount, UpstreamAddress, need_tls};
-pub(crate) use explanation::{AccountAvailability, AccountExplanation};
 pub(crate) use feedback::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
 pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
@@ -66,7 +65,7 @@ use super::keys::Caller;
 use super::rules::TaskRef;
 use super::store::{AccountStore, NodeId, StoreError, TokenStore, Vault};
 use super::telemetry::AccountSnapshot;
-use crate::wire::admin::types::RecordReason;
+use crate::wire::admin::types::{AccountExplanation, RecordReason};
 use account::AccountAuth;
 use lease::AccountSlot;
 use pool::{AccountPool, AccountRequirements};

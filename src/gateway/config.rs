@@ -323,10 +323,13 @@ impl Config {
     /// Returns the problems of absent secrets of this account, without which it cannot be called.
     pub(crate) fn absent_secrets_of(&self, account: &str) -> Vec<ConfigProblem> {
         let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);
-        let Some(account_prefix) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
-        let is_of_account =
-            |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(&account_prefix));
-        self.absent_secrets.iter().filter(is_of_account).cloned().collect()
+        index.map(|index| self.absent_secrets_below(&format!("accounts[{index}]."))).unwrap_or_default()
+    }
+
+    /// Returns the problems of absent secrets of the settings whose names begin with `prefix`.
+    pub(crate) fn absent_secrets_below(&self, prefix: &str) -> Vec<ConfigProblem> {
+        let is_below = |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(prefix));
+        self.absent_secrets.iter().filter(is_below).cloned().collect()
     }
 
     /// The path of the settings file, if there is one.

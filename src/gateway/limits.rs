@@ -36,7 +36,7 @@ mod tests;
 
 pub(crate) use budget::BUDGET;
 pub(crate) use counters::first_day_of_budgets;
-pub(crate) use limit_usage::{LimitAmounts, LimitState, LimitUsage};
+pub(crate) use limit_usage::{LimitAmounts, LimitUsage};
 pub(crate) use limiter::RequestLimiter;
 pub(crate) use reservation::{
     BoundKind, ChangedBudget, JobDemand, LimitError, LimitReservation, LimitSubject, SettlingGuard, SubjectLimits,

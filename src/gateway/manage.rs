@@ -16,12 +16,11 @@ mod inspection;
 mod model_probe;
 mod service_gaps;
 
-pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
 pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change, delete, revise};
 pub(crate) use account_status::AccountStatus;
 pub(crate) use first_key::{disable_first_key, first_key_expiry, is_billable, is_first_key_active};
 pub(crate) use group_policy::{PolicyEnvironment, check_policy, configured_policy, policy_in_force, with_store_groups};
-pub(crate) use inspection::{ProbeOutcome, explain, probe, probe_model};
+pub(crate) use inspection::{OpenAccounts, ProbeOutcome, ensure_row, open_accounts, probe, probe_model};
 pub(crate) use model_probe::ProbeStop;
 pub(crate) use service_gaps::{ServiceGap, service_gaps};
 
@@ -97,9 +96,9 @@ pub(crate) enum ManageError {
     /// The account cannot be used with its stored settings or secrets.
     #[error("the account {0} cannot be used: {1}")]
     Unusable(String, String),
-    /// The account cannot be used now, with the reason if it is known.
+    /// The account cannot be used now.
     #[error("the account {0} cannot be used now")]
-    Unavailable(String, Option<AccountAvailability>),
+    Unavailable(String),
     /// The upstream was called and gave no answer.
     #[error("the account {0} cannot be used: {1}")]
     NoAnswer(String, ServiceCallError),

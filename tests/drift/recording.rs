@@ -34,7 +34,7 @@ const POSTS: [(&str, &str); 4] = [
     ("create_response", "/v1/responses"),
 ];
 /// The operations that need no body, and their paths.
-const GETS: [(&str, &str); 15] = [
+const GETS: [(&str, &str); 17] = [
     ("list_image_models", "/v1/images/models"),
     ("list_models", "/v1/models"),
     ("retrieve_model", "/v1/models/gpt-image-2"),
@@ -48,8 +48,10 @@ const GETS: [(&str, &str); 15] = [
     ("retrieve_usage", "/admin/v1/usage"),
     ("list_audit", "/admin/v1/audit"),
     ("list_alerts", "/admin/v1/alerts"),
+    ("list_limits", "/admin/v1/limits"),
     ("list_prices", "/admin/v1/prices"),
     ("list_accounts", "/admin/v1/accounts"),
+    ("explain_accounts", "/admin/v1/account-order"),
 ];
 
 /// An answer of the program.

@@ -25,21 +25,22 @@ macro_rules! components {
 
 components! {
     admin_reader of admin_types:
-    Account AccountActivity AccountChange AccountConcurrency AccountFailure AccountHeaders AccountImageUrls
-    AccountKind AccountList AccountName AccountPriority AccountProtocol AccountSecretHeaders AccountSettings
-    AccountSource AccountState AccountTest AccountTestResult AccountTier ActorKind Alert AlertData AlertDelivery
-    AlertDeliveryState AlertList AlertMessage AlertSubject AmountLimit AuditDetails AuditEntry AuditList
-    AuditSeq BudgetMode BudgetPeriod CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount
-    DeletedGroup DeletedKey DeletedPrice DeletedToken DeliveryPolicy Dialect DisabledReason ErrorCode
-    ErrorDetail ErrorReason ErrorResponse ErrorType FallbackPolicy FilterFilePolicy GraceSeconds Group
-    GroupFilter GroupList GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList KeyLock
-    KeyName KeyRotation KeySort KeyState KeyUpdate LimitUsage LimitUsageState LinkAddress LinkPurpose ListObject
-    Me MinuteLimit ModelTokens ModerationErrorPolicy NewAccount NewGroup NewKey NewPrice NewSecret NewToken
-    NewUser OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceFactors PriceList PriceOrigin
-    QualityLimit Record RecordAttempt AttemptClass RecordImage RecordList RecordOutcome RecordReason RecordSort
-    RecordState RecordTokens RecordUsage RequestLimits Role Secret SecretSource StoredContextPolicy Token
-    TokenList ToolPrices Usage UsageCounts UsageDay UsageGroup UsageGrouping UsageKey UsageMeasure User UserList
-    UserName UserSort UserUpdate
+    Account AccountActivity AccountAvailability AccountChange AccountConcurrency AccountExplanation
+    AccountExplanationList AccountFailure AccountHeaders AccountImageUrls AccountKind AccountList AccountName
+    AccountPriority AccountProtocol AccountSecretHeaders AccountSettings AccountSource AccountState AccountTest
+    AccountTestResult AccountTier ActorKind Alert AlertData AlertDelivery AlertDeliveryState AlertList
+    AlertMessage AlertTest AlertTestList AmountLimit AuditDetails AuditEntry AuditList AuditSeq BudgetMode
+    BudgetPeriod CostBasis CostReason CreatedKey CreatedToken CreatedUser DeletedAccount DeletedGroup DeletedKey
+    DeletedPrice DeletedToken DeliveryPolicy Dialect DisabledReason ErrorCode ErrorDetail ErrorReason
+    ErrorResponse ErrorType FallbackPolicy FilterFilePolicy GraceSeconds Group GroupFilter GroupList
+    GroupModeration GroupName GroupPolicy GroupSource GroupUpdate Key KeyList KeyLock KeyName KeyRotation
+    KeySort KeyState KeyUpdate LimitSubject LimitUsage LimitUsageState LinkAddress LinkPurpose ListObject Me
+    MinuteLimit ModelTokens ModerationErrorPolicy NewAccount NewGroup NewKey NewPrice NewSecret NewToken NewUser
+    OauthClientAuth OauthGrant OneTimeLink PageLimit Price PriceFactors PriceList PriceOrigin QualityLimit
+    Record RecordAttempt AttemptClass RecordImage RecordList RecordOutcome RecordReason RecordSort RecordState
+    RecordTokens RecordUsage RequestLimits Role Secret SecretSource StoredContextPolicy SubjectLimits
+    SubjectLimitsList Token TokenList ToolPrices Usage UsageCounts UsageDay UsageGroup UsageGrouping UsageKey
+    UsageMeasure User UserList UserName UserSort UserUpdate
 }
 
 components! {

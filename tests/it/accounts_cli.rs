@@ -383,7 +383,7 @@ fn explain_lists_accounts_in_the_order_of_selection() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|account| (account["account"].as_str(), account["chosen"].as_bool(), account["state"]["is"].as_str()))
+        .map(|account| (account["name"].as_str(), account["chosen"].as_bool(), account["state"].as_str()))
         .collect();
     assert_eq!(found[0], (Some("paid"), Some(true), Some("free")), "{explained}");
     assert_eq!(found[1], (Some("free"), Some(false), Some("free")), "{explained}");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::print_change;
 use super::secrets::AccountSecretArgs;
-use super::view::account_view;
 use crate::cli::failure::CommandFailure;
 use crate::cli::managed_gateway::{LocalInstallation, ManagedGateway};
 use crate::cli::output::print_message;
@@ -162,7 +162,7 @@ pub(super) async fn add(pending: PendingAccount, gateway: &ManagedGateway, json:
         None => false,
     };
     let account = gateway.admin.create_account().body(pending.into_request()?).send().await?;
-    account_view(&account)?.print_change("added", json)?;
+    print_change(&account, "added", json)?;
     let Some(local) = &gateway.local else { return Ok(()) };
     if ends_first_key {
         print_message(&format!(

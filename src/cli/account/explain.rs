@@ -1,13 +1,13 @@
 //! The command `imagate account explain`.
 
 use clap::Args;
-use serde_json::{Value, json};
 
+use super::state_text;
 use crate::cli::failure::CommandFailure;
-use crate::cli::managed_gateway::{LocalInstallation, ManagedGateway, only_local};
+use crate::cli::managed_gateway::ManagedGateway;
 use crate::cli::output::{Column, print, print_json, print_message, table};
+use crate::client::admin::types::AccountExplanation;
 use crate::gateway::config::DEFAULT_GROUP;
-use crate::gateway::manage::{self, AccountAvailability, AccountExplanation};
 use crate::image::Size;
 
 /// Arguments of `account explain`.
@@ -24,23 +24,29 @@ pub(super) struct AccountExplainCommand {
     session: Option<String>,
 }
 
+/// The order of the accounts, as a sentence.
+const ORDER: &str = "of the accounts that can serve it, paid comes before free, oauth before api_key, higher priority before lower, then the account that the conversation is bound to, and then the account with the most free slots";
+
 // === impl AccountExplainCommand ===
 
 impl AccountExplainCommand {
     pub(super) async fn run(self, gateway: &ManagedGateway, json: bool) -> Result<(), CommandFailure> {
-        let Some(LocalInstallation { config, store }) = &gateway.local else {
-            return Err(only_local("account explain", "the admin API does not say which account would be used"));
-        };
-        let is_large = self.size.is_some_and(Size::is_large);
-        let explanations = manage::explain(config, store, &self.group, is_large, self.session.as_deref()).await?;
-        if json {
-            return Ok(print_json(&explanations.iter().map(to_json).collect::<Vec<_>>())?);
+        let mut request = gateway.admin.explain_accounts().group(&self.group);
+        if let Some(size) = self.size {
+            request = request.size(size.to_string());
         }
-        let rows: Vec<[String; 6]> = explanations.iter().map(table_row).collect();
-        let [tier, kind, priority, places] = ["TIER", "KIND", "PRIORITY", "PLACES"].map(Column::from);
-        print(&table(["NAME".into(), Column::state("STATE"), tier, kind, priority, places], &rows))?;
-        print_message(&match explanations.iter().find(|explanation| explanation.chosen) {
-            Some(explanation) => format!("{} would be used: {}", explanation.account, ORDER),
+        if let Some(session) = &self.session {
+            request = request.session(session);
+        }
+        let accounts = request.send().await?.data;
+        if json {
+            return Ok(print_json(&accounts)?);
+        }
+        let [tier, kind, priority, slots] = ["TIER", "KIND", "PRIORITY", "SLOTS"].map(Column::from);
+        let rows: Vec<[String; 6]> = accounts.iter().map(table_row).collect();
+        print(&table(["NAME".into(), Column::state("STATE"), tier, kind, priority, slots], &rows))?;
+        print_message(&match accounts.iter().find(|account| account.chosen) {
+            Some(account) => format!("{} would be used: {}", account.name, ORDER),
             None if self.session.is_some() => format!("no account can serve the group {} now", self.group),
             None => format!("no account can make an image for the group {} now", self.group),
         });
@@ -48,40 +54,13 @@ impl AccountExplainCommand {
     }
 }
 
-/// The order of the accounts, as a sentence.
-const ORDER: &str = "of the accounts that can serve it, paid comes before free, oauth before api_key, higher priority before lower, then the account that the conversation is bound to, and then the account with the most free slots";
-
-fn to_json(explanation: &AccountExplanation) -> Value {
-    let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explanation;
-    json!({
-        "account": account, "chosen": chosen, "state": state, "tier": tier(*paid), "kind": kind, "priority": priority,
-        "places": places,
-    })
-}
-
-fn table_row(explanation: &AccountExplanation) -> [String; 6] {
+fn table_row(account: &AccountExplanation) -> [String; 6] {
     [
-        explanation.account.clone(),
-        availability_text(&explanation.state),
-        tier(explanation.paid).to_owned(),
-        explanation.kind.as_str().to_owned(),
-        explanation.priority.to_string(),
-        explanation.places.to_string(),
+        account.name.clone(),
+        state_text(&account.state, (account.cooling_until, &account.cooling_cause), &account.disabled_reason),
+        account.tier.to_string(),
+        account.kind.to_string(),
+        account.priority.to_string(),
+        account.slots.to_string(),
     ]
-}
-
-pub(super) fn availability_text(state: &AccountAvailability) -> String {
-    match state {
-        AccountAvailability::Free => "free".to_owned(),
-        AccountAvailability::Full => "full".to_owned(),
-        AccountAvailability::Ejected { seconds } => format!("not used for {seconds}s, because it failed too often"),
-        AccountAvailability::Resting { cause, seconds } => format!("in cooldown for {seconds}s: {}", cause.as_str()),
-        AccountAvailability::Disabled { reason } => format!("disabled: {reason}"),
-        AccountAvailability::OtherGroup => "serves other groups".to_owned(),
-        AccountAvailability::OtherProtocol => "uses another protocol".to_owned(),
-    }
-}
-
-const fn tier(paid: bool) -> &'static str {
-    if paid { "paid" } else { "free" }
 }

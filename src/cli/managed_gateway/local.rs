@@ -71,7 +71,7 @@ fn explained(failure: CommandFailure, capture: &ErrorCapture) -> CommandFailure 
 
 /// Returns the message of an answer in the form of the other messages of commands: no sentence, names without quotes, and
 /// no name of a field of the API.
-fn clause(message: &str, param: Option<&str>) -> String {
+pub(in crate::cli) fn clause(message: &str, param: Option<&str>) -> String {
     let field = param.map(|param| format!("Invalid '{param}': ")).unwrap_or_default();
     let message = message.strip_prefix(&field).unwrap_or(message);
     let message = format!("{} ", message.strip_suffix('.').unwrap_or(message)).replace(" '", " ").replace("' ", " ");

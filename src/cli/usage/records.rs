@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::{UsageFormat, json_lines};
+use super::UsageFormat;
 use crate::cli::failure::CommandFailure;
 use crate::cli::managed_gateway::{ManagedGateway, page_size};
-use crate::cli::output::{Column, cell, print, print_message, table};
+use crate::cli::output::{Column, cell, json_lines, print, print_message, table};
 use crate::client::admin::types;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{RecordFilter, Timestamp};

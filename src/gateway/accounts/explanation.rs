@@ -1,70 +1,17 @@
-//! Explains which account would be chosen: all accounts in their order, as data for users and for `--json`.
+//! Explains which account would be chosen: all accounts in their order, as the admin API shows them.
 
 use std::time::Duration;
 
-use serde::Serialize;
+use chrono::Utc;
 use tokio::time::Instant;
 
-use super::cooldown::CooldownCause;
 use super::health::HealthStatus;
 use super::pool::{AccountPool, AccountRequirements};
 use super::pool_member::PoolMember;
 use super::selection::AccountCandidate;
 use crate::gateway::config::AccountProtocol;
 use crate::gateway::telemetry::AccountSnapshot;
-use crate::wire::admin::types::AccountKind;
-
-/// One account in an explanation, which lists the accounts in the order in which they would be tried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct AccountExplanation {
-    /// The name of the account.
-    pub(crate) account: String,
-    /// True if the account would be chosen.
-    pub(crate) chosen: bool,
-    /// The availability of the account at this moment.
-    pub(crate) state: AccountAvailability,
-    /// True if the account is paid for.
-    pub(crate) paid: bool,
-    /// The kind of its credentials.
-    pub(crate) kind: AccountKind,
-    /// The priority that the operator has set.
-    pub(crate) priority: i32,
-    /// The number of calls in flight.
-    pub(crate) taken: usize,
-    /// The number of slots.
-    pub(crate) places: usize,
-}
-
-/// The availability of an account.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "is")]
-pub(crate) enum AccountAvailability {
-    /// The account can serve at once.
-    Free,
-    /// The account can serve after a call has ended.
-    Full,
-    /// The account is used only if no other can serve: it has failed too often lately.
-    Ejected {
-        /// The time that is left.
-        seconds: u64,
-    },
-    /// The account is not used until its cooldown ends.
-    Resting {
-        /// The cause of the cooldown.
-        cause: CooldownCause,
-        /// The time that is left.
-        seconds: u64,
-    },
-    /// The account is not used until it is enabled.
-    Disabled {
-        /// The reason, for operators.
-        reason: String,
-    },
-    /// The account does not serve this group.
-    OtherGroup,
-    /// The account does not serve the requested endpoint.
-    OtherProtocol,
-}
+use crate::wire::admin::types::{AccountAvailability, AccountExplanation, AccountTier};
 
 /// Lists all accounts in the order in which a request would choose them. Among equal accounts, each request chooses at
 /// random, unless a conversation prefers one of them.
@@ -88,44 +35,58 @@ pub(super) fn explain(
         .collect();
     ranked.sort_by_key(|(index, _, candidate)| candidate.rank(*index, 0));
     let first = ranked.first().filter(|(.., candidate)| candidate.is_eligible).map(|(index, ..)| *index);
-    let explanations = ranked.into_iter().map(|(index, member, candidate)| AccountExplanation {
-        account: member.account.name().to_owned(),
-        chosen: first == Some(index),
-        state: availability(member, &candidate, &requirements, now),
-        paid: candidate.is_paid,
-        kind: candidate.auth_kind,
-        priority: candidate.priority,
-        taken: member.taken_slots,
-        places: member.account.slot_limits().all,
+    let explanations = ranked.into_iter().map(|(index, member, candidate)| {
+        let explanation = AccountExplanation {
+            name: member.account.name().to_owned(),
+            chosen: first == Some(index),
+            state: AccountAvailability::Free,
+            disabled_reason: None,
+            cooling_until: None,
+            cooling_cause: None,
+            tier: if candidate.is_paid { AccountTier::Paid } else { AccountTier::Free },
+            kind: candidate.auth_kind,
+            priority: candidate.priority,
+            slots_in_use: member.taken_slots as u64,
+            slots: member.account.slot_limits().all as u64,
+        };
+        with_state(explanation, member, candidate.has_free_slot, &requirements, now)
     });
     explanations.collect()
 }
 
-fn availability(
+/// Adds the state of the account for this request, and the fields that belong to it.
+fn with_state(
+    explanation: AccountExplanation,
     member: &PoolMember,
-    candidate: &AccountCandidate,
+    has_free_slot: bool,
     requirements: &AccountRequirements,
     now: Instant,
-) -> AccountAvailability {
+) -> AccountExplanation {
+    let in_state = |state| AccountExplanation { state, ..explanation };
+    let until = |left: Duration| Some(Utc::now() + left);
     if let Some(reason) = &member.disabled_reason {
-        return AccountAvailability::Disabled { reason: reason.clone() };
+        let disabled_reason = Some(reason.clone());
+        return AccountExplanation { disabled_reason, ..in_state(AccountAvailability::Disabled) };
     }
     if !member.account.supports_protocol(requirements.protocol) {
-        return AccountAvailability::OtherProtocol;
+        return in_state(AccountAvailability::OtherProtocol);
     }
     if !member.may_serve(requirements) {
-        return AccountAvailability::OtherGroup;
+        return in_state(AccountAvailability::OtherGroup);
     }
     if let Some(cooldown) = member.cooldown_of(requirements.work(), now) {
-        return AccountAvailability::Resting {
-            cause: cooldown.cause,
-            seconds: whole_seconds(cooldown.until.saturating_duration_since(now)),
+        return AccountExplanation {
+            cooling_until: until(cooldown.until.saturating_duration_since(now)),
+            cooling_cause: Some(cooldown.cause.as_str().to_owned()),
+            ..in_state(AccountAvailability::CoolingDown)
         };
     }
     match member.health.status(now) {
-        HealthStatus::Ejected { remaining: left } => AccountAvailability::Ejected { seconds: whole_seconds(left) },
-        HealthStatus::Good | HealthStatus::HalfOpen if candidate.has_free_slot => AccountAvailability::Free,
-        HealthStatus::Good | HealthStatus::HalfOpen => AccountAvailability::Full,
+        HealthStatus::Ejected { remaining } => {
+            AccountExplanation { cooling_until: until(remaining), ..in_state(AccountAvailability::Failing) }
+        }
+        HealthStatus::Good | HealthStatus::HalfOpen if has_free_slot => in_state(AccountAvailability::Free),
+        HealthStatus::Good | HealthStatus::HalfOpen => in_state(AccountAvailability::Full),
     }
 }
 
@@ -149,9 +110,4 @@ impl AccountPool {
     pub(super) fn is_stopped(&self) -> bool {
         self.lock().is_stopped()
     }
-}
-
-/// Returns the duration in whole seconds, rounded up.
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }

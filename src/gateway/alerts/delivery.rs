@@ -9,6 +9,7 @@ use super::detection::new_alert;
 use super::{AlertState, email, webhook};
 use crate::gateway::config::AlertConfig;
 use crate::gateway::store::{DeliveryOutcome, DueDelivery, StoreError, Timestamp};
+use crate::wire::admin::types;
 
 const WEBHOOK: &str = "webhook";
 const EMAIL: &str = "email";
@@ -22,6 +23,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for which a delivery is kept from other nodes (our choice): longer than an attempt can take. If the process
 /// is killed meanwhile, the delivery is repeated after that time.
 const CLAIM: Duration = Duration::from_secs(120);
+/// The longest wait for each channel of a test (our choice): a client of the admin API waits for 30 seconds.
+const TEST_TIMEOUT: Duration = Duration::from_secs(13);
 /// The waits after each failed attempt, in seconds (our choice): 12 attempts in about 29 hours.
 const WAITS: [u64; 11] = [2, 10, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200];
 
@@ -100,21 +103,22 @@ fn outcome(result: SendResult, attempt: u32, now: Timestamp) -> DeliveryOutcome 
     }
 }
 
-/// Sends a test by each configured channel, and returns the error of each that failed.
+/// Sends a test by each configured channel.
 ///
 /// # Errors
 ///
 /// Returns an error if the system has no random bytes.
-pub(crate) async fn send_test(config: &AlertConfig) -> Result<Vec<(&'static str, Option<String>)>, StoreError> {
+pub(crate) async fn send_test(config: &AlertConfig) -> Result<Vec<types::AlertTest>, StoreError> {
     let alert = new_alert(TEST, String::new(), "{}".to_owned())?;
     let mut results = Vec::new();
     for channel in configured(config) {
         let delivery = DueDelivery { alert: alert.clone(), channel: channel.to_owned(), attempt: 1 };
-        let error = match send(config, &delivery).await {
-            SendResult::Delivered => None,
-            SendResult::Retry(reason) | SendResult::Failed(reason) => Some(reason),
+        let error = match timeout(TEST_TIMEOUT, send(config, &delivery)).await {
+            Ok(SendResult::Delivered) => None,
+            Ok(SendResult::Retry(reason) | SendResult::Failed(reason)) => Some(reason),
+            Err(_) => Some("the service did not answer in time".to_owned()),
         };
-        results.push((channel, error));
+        results.push(types::AlertTest { channel: channel.to_owned(), delivered: error.is_none(), error });
     }
     Ok(results)
 }

@@ -57,7 +57,7 @@ impl BudgetEvent {
     pub(super) fn into_alert(self, subject: &LimitSubject, name: Option<&str>) -> Result<NewAlert, StoreError> {
         let (kind, id) = subject.kind_and_id();
         let name = name.map(str::to_owned);
-        let subject = types::AlertSubject { kind: kind.as_str().to_owned(), id: id.to_owned(), name };
+        let subject = types::LimitSubject { kind: kind.as_str().to_owned(), id: id.to_owned(), name };
         let data = types::AlertData {
             subject: Some(subject),
             limit: Some("budget_usd".to_owned()),
@@ -88,7 +88,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::gateway::limits::LimitState;
 
     fn usd(dollars: f64) -> Usd {
         Usd::from_dollars(dollars).unwrap()
@@ -98,7 +97,7 @@ mod tests {
         let amounts =
             LimitAmounts::Money { limit: usd(limit), used: usd(used), reserved: Usd::ZERO, alert: usd(alert) };
         let resets_at = Some("2026-12-01T00:00:00Z".parse().unwrap());
-        let usage = [LimitUsage { name: "budget_usd", amounts, state: LimitState::Free, resets_at }];
+        let usage = [LimitUsage { name: "budget_usd", amounts, state: types::LimitUsageState::Free, resets_at }];
         let events = budget_events(&LimitSubject::Key("key_1".into()), &usage, has_refused);
         events.into_iter().map(|event| (event.event, event.identity)).collect()
     }
@@ -135,7 +134,7 @@ mod tests {
     fn an_alert_names_the_subject_and_the_amounts() {
         let amounts = LimitAmounts::Money { limit: usd(1.0), used: usd(1.5), reserved: Usd::ZERO, alert: usd(0.8) };
         let resets_at = Some("2026-12-01T00:00:00Z".parse().unwrap());
-        let usage = [LimitUsage { name: "budget_usd", amounts, state: LimitState::Reached, resets_at }];
+        let usage = [LimitUsage { name: "budget_usd", amounts, state: types::LimitUsageState::Reached, resets_at }];
         let subject = LimitSubject::Group("a:b\r\nc".to_owned());
         let event = budget_events(&subject, &usage, false).pop().unwrap();
         let alert = event.into_alert(&subject, Some("a:b\r\nc")).unwrap();

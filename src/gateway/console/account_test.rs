@@ -2,10 +2,13 @@
 
 use tokio::time::Instant;
 
+use super::error_conversion::from_store_error;
 use super::{Console, require_admin};
 use crate::error::Error;
+use crate::gateway::accounts::Accounts;
+use crate::gateway::manage::{self, ManagedAccount, OpenAccounts};
 use crate::gateway::people::Actor;
-use crate::gateway::upstream::ServiceCallError;
+use crate::gateway::upstream::{ServiceCallError, UpstreamClient};
 use crate::wire::admin::types::{self, AccountTestResult};
 
 /// The result of a test before it is put into words.
@@ -26,9 +29,12 @@ impl Console {
     pub(crate) async fn test_account(&self, actor: &Actor, handle: &str) -> Result<types::AccountTest, Error> {
         require_admin(actor)?;
         let managed = self.find_account(handle).await?;
-        let outcome = match &managed.account {
-            Ok(_) => self.ask_upstream(&managed.name).await,
-            Err(_) => TestOutcome::without_call(AccountTestResult::Unusable),
+        // A command may have been started without the secrets that the settings refer to.
+        let is_usable = managed.account.is_ok() && self.config.absent_secrets_of(&managed.name).is_empty();
+        let outcome = if is_usable {
+            self.ask_upstream(&managed).await?
+        } else {
+            TestOutcome::without_call(AccountTestResult::Unusable)
         };
         tracing::info!(account = managed.name, status = outcome.status, "an account was tested through the console");
         Ok(types::AccountTest {
@@ -40,29 +46,40 @@ impl Console {
         })
     }
 
-    async fn ask_upstream(&self, name: &str) -> TestOutcome {
-        let Some(server) = &self.server else { return TestOutcome::without_call(AccountTestResult::Unusable) };
-        // Another process may have added the account a moment ago.
-        server.accounts.apply_stored_changes().await;
-        let Some(check) = server.accounts.account_for_check(name).await else {
-            return TestOutcome::without_call(AccountTestResult::Unusable);
-        };
-        let Ok(authorization) = check.authorization else {
-            return TestOutcome::without_call(AccountTestResult::NoToken);
-        };
-        let Some(address) = check.account.endpoint().address() else {
-            return TestOutcome::without_call(AccountTestResult::Simulator);
-        };
-        let start = Instant::now();
-        match server.upstream.probe(address, authorization.as_ref()).await {
-            Ok(status) => TestOutcome {
-                result: meaning(status),
-                status: Some(status),
-                latency_ms: u64::try_from(start.elapsed().as_millis()).ok(),
-            },
-            Err(ServiceCallError::Timeout) => TestOutcome::without_call(AccountTestResult::Timeout),
-            Err(_) => TestOutcome::without_call(AccountTestResult::Unreachable),
+    async fn ask_upstream(&self, managed: &ManagedAccount) -> Result<TestOutcome, Error> {
+        if self.server.is_none() {
+            manage::ensure_row(&*self.store, managed).await.map_err(from_store_error)?;
         }
+        let OpenAccounts { accounts, upstream } = self.accounts_in_use().await?;
+        let outcome = probe(&accounts, &upstream, &managed.name).await;
+        if self.server.is_none() {
+            // A token may have been fetched for the call.
+            accounts.finish().await;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Asks the upstream of an account.
+async fn probe(accounts: &Accounts, upstream: &UpstreamClient, name: &str) -> TestOutcome {
+    let Some(check) = accounts.account_for_check(name).await else {
+        return TestOutcome::without_call(AccountTestResult::Unusable);
+    };
+    let Ok(authorization) = check.authorization else {
+        return TestOutcome::without_call(AccountTestResult::NoToken);
+    };
+    let Some(address) = check.account.endpoint().address() else {
+        return TestOutcome::without_call(AccountTestResult::Simulator);
+    };
+    let start = Instant::now();
+    match upstream.probe(address, authorization.as_ref()).await {
+        Ok(status) => TestOutcome {
+            result: meaning(status),
+            status: Some(status),
+            latency_ms: u64::try_from(start.elapsed().as_millis()).ok(),
+        },
+        Err(ServiceCallError::Timeout) => TestOutcome::without_call(AccountTestResult::Timeout),
+        Err(_) => TestOutcome::without_call(AccountTestResult::Unreachable),
     }
 }
 

@@ -1,19 +1,24 @@
 //! The operations on upstream accounts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::account_view::{AccountsActivity, stored_settings, to_wire_account};
-use super::error_conversion::{ErrorSubject, from_identity_error, from_store_error};
+use super::error_conversion::{ErrorSubject, field_rejection, from_identity_error, from_store_error};
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 use crate::gateway::config::{self, ConfigProblem};
-use crate::gateway::manage::{self, AccountDraft, AccountRevision, ManageError, ManagedAccount, ServiceGap};
+use crate::gateway::manage::{
+    self, AccountDraft, AccountRevision, ManageError, ManagedAccount, OpenAccounts, ServiceGap,
+};
 use crate::gateway::people::Actor;
 use crate::gateway::rules::{check_fields, read_object};
 use crate::gateway::store::{AccountChange, Timestamp};
+use crate::image::Size;
 use crate::tables::{ACCOUNT_CHANGE_FIELDS, ACCOUNT_SETTINGS_FIELDS, NEW_ACCOUNT_FIELDS};
+use crate::wire::admin::server::ExplainAccountsQuery;
 use crate::wire::admin::types;
 
 /// The fields that hold a secret.
@@ -67,6 +72,26 @@ impl Console {
     pub(crate) async fn retrieve_account(&self, actor: &Actor, handle: &str) -> Result<types::Account, Error> {
         require_admin(actor)?;
         self.account_with_activity(&self.find_account(handle).await?)
+    }
+
+    /// Returns all accounts in the order in which a request would ask them now. A command does not know the running calls
+    /// of a server.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a size that no image can have.
+    pub(crate) async fn explain_accounts(
+        &self,
+        actor: &Actor,
+        query: &ExplainAccountsQuery,
+    ) -> Result<types::AccountExplanationList, Error> {
+        require_admin(actor)?;
+        let size = query.size.as_deref().map(str::parse::<Size>).transpose();
+        let size = size.map_err(|error| field_rejection("size", &error.to_string()))?;
+        let group = query.group.as_deref().unwrap_or(config::DEFAULT_GROUP);
+        let accounts = self.accounts_in_use().await?.accounts;
+        let data = accounts.explain(group, size.is_some_and(Size::is_large), query.session.as_deref());
+        Ok(types::AccountExplanationList { object: list_object(), data })
     }
 
     /// Returns the account with its settings exactly as they are stored; `None` for an account of the settings file.
@@ -197,6 +222,16 @@ impl Console {
         manage::find(&self.config, &*self.store, handle).await.map_err(from_manage_error)
     }
 
+    /// Returns the accounts as this process uses them. A command opens them for one operation.
+    pub(super) async fn accounts_in_use(&self) -> Result<OpenAccounts, Error> {
+        let Some(server) = &self.server else {
+            return manage::open_accounts(&self.config, &self.store).await.map_err(from_manage_error);
+        };
+        // Another process may have changed them a moment ago.
+        server.accounts.apply_stored_changes().await;
+        Ok(OpenAccounts { accounts: Arc::clone(&server.accounts), upstream: Arc::clone(&server.upstream) })
+    }
+
     fn account_with_activity(&self, managed: &ManagedAccount) -> Result<types::Account, Error> {
         to_wire_account(managed, self.account_activity().as_ref())
     }
@@ -300,7 +335,7 @@ fn from_manage_error(error: ManageError) -> Error {
         ManageError::InvalidSettings(problems) => account_rejection("", &problems, &[]).into(),
         ManageError::SecretNeeded(secret) => secret_rejection(&secret).into(),
         ManageError::Store(error) => from_store_error(error),
-        // Only a call to the upstream returns these errors, and the operations of this module make no such call.
+        // Only a command that opens accounts returns these errors.
         other @ (ManageError::Unusable(..)
         | ManageError::Unavailable(..)
         | ManageError::NoAnswer(..)

@@ -1,10 +1,10 @@
-//! The operation on alerts.
+//! The operations on alerts.
 
 use super::error_conversion::from_store_error;
 use super::request_fields::page_size;
 use super::{Console, list_object, require_admin};
 use crate::error::Error;
-use crate::gateway::alerts::alert_data;
+use crate::gateway::alerts::{self, alert_data};
 use crate::gateway::people::Actor;
 use crate::gateway::store::{AlertRow, DeliveryRow};
 use crate::wire::admin::server::ListAlertsQuery;
@@ -23,6 +23,17 @@ impl Console {
         let rows = self.store.list_alerts(page_size(query.limit)).await.map_err(from_store_error)?;
         let data = rows.into_iter().map(to_wire_alert).collect();
         Ok(types::AlertList { object: list_object(), data })
+    }
+
+    /// Sends a test by each channel of the settings, and stores nothing. For admins.
+    ///
+    /// # Errors
+    ///
+    /// 403 for members.
+    pub(crate) async fn test_alerts(&self, actor: &Actor) -> Result<types::AlertTestList, Error> {
+        require_admin(actor)?;
+        let data = alerts::send_test(&self.config.alerts).await.map_err(from_store_error)?;
+        Ok(types::AlertTestList { object: list_object(), data })
     }
 
     /// True if alerts are delivered by at least one channel.

@@ -10,7 +10,7 @@ use super::counters::{SubjectCounters, next_day, period_begin, period_end};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 use crate::gateway::work::{WORK_PER_MINUTE, WORK_WINDOW};
-pub(crate) use crate::wire::admin::types::LimitUsageState as LimitState;
+use crate::wire::admin::types::LimitUsageState as LimitState;
 
 /// The share of a limit other than a budget from which it counts as nearly reached, in percent (our choice).
 const NEAR_PERCENT: u64 = 80;

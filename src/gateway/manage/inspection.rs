@@ -1,4 +1,4 @@
-//! Operations that do not change accounts: the order of selection, and probes of the credentials and of models.
+//! Operations that do not change accounts: opening them for a command, and probes of the credentials and of models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,40 +9,27 @@ use tokio::time::Instant;
 
 use super::model_probe::{self, RefusalSource};
 use super::{AccountSource, ManageError, ManagedAccount, find, list};
-use crate::gateway::accounts::{
-    AccountEndpoint, AccountExplanation, Accounts, CredentialService, Lease, UpstreamAddress,
-};
+use crate::gateway::accounts::{AccountEndpoint, Accounts, CredentialService, Lease, UpstreamAddress};
 use crate::gateway::admission::RequestBudgets;
 use crate::gateway::config::{self, AddressPolicy, Config};
 use crate::gateway::store::{NodeId, Store, StoreError, random_base62};
-use crate::gateway::upstream::{ServiceCallError, TransportError, UpstreamClient};
+use crate::gateway::upstream::{ServiceCallError, UpstreamClient};
 
 /// The result of a probe.
 #[derive(Debug)]
 pub(crate) struct ProbeOutcome {
-    /// The name of the account.
-    pub(crate) name: String,
     /// The status of the upstream's answer; `None` for a simulator, which needs no probe.
     pub(crate) status: Option<u16>,
     /// The duration of the call, without the time to fetch a token.
     pub(crate) latency: Duration,
 }
 
-/// Lists all accounts in the order of selection for a request of this group, size and session, as the store shows it.
-/// The running calls of a server are not considered.
-///
-/// # Errors
-///
-/// Returns an error if the store fails.
-pub(crate) async fn explain(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    group: &str,
-    large: bool,
-    session: Option<&str>,
-) -> Result<Vec<AccountExplanation>, ManageError> {
-    let upstream = upstream_client(config)?;
-    Ok(open_accounts(config, store, &upstream).await?.explain(group, large, session))
+/// The accounts of the file and the store, and the client of their upstreams.
+pub(crate) struct OpenAccounts {
+    /// The accounts.
+    pub(crate) accounts: Arc<Accounts>,
+    /// Makes the calls.
+    pub(crate) upstream: Arc<UpstreamClient>,
 }
 
 /// Probes an account: requests the upstream's list of models with the credentials of the account. A probe makes no
@@ -61,7 +48,7 @@ pub(crate) async fn probe(config: &Config, store: &Arc<dyn Store>, handle: &str)
         (status, start.elapsed())
     });
     match outcome.await? {
-        (name, (Ok(status), latency)) => Ok(ProbeOutcome { name, status, latency }),
+        (_, (Ok(status), latency)) => Ok(ProbeOutcome { status, latency }),
         (name, (Err(error), _)) => Err(ManageError::NoAnswer(name, error)),
     }
 }
@@ -114,54 +101,63 @@ async fn with_lease<T>(
     handle: &str,
     call: impl AsyncFnOnce(&UpstreamClient, &Lease) -> T,
 ) -> Result<(String, T), ManageError> {
-    let ManagedAccount { name, account, row, .. } = find(config, &**store, handle).await?;
+    let managed = find(config, &**store, handle).await?;
+    ensure_row(&**store, &managed).await?;
+    let ManagedAccount { name, account, .. } = managed;
     let account = account.map_err(|problem| ManageError::Unusable(name.clone(), problem))?;
     // A command may have been started without the secrets that the settings refer to.
     let missing_secrets = config.absent_secrets_of(&name);
     if !missing_secrets.is_empty() {
         return Err(ManageError::InvalidSettings(missing_secrets));
     }
-    if row.is_none() {
-        store.sync_account(super::account_spec(&account)).await?;
-    }
-    let upstream = upstream_client(config)?;
-    let accounts = open_accounts(config, store, &upstream).await?;
+    let OpenAccounts { accounts, upstream } = open_accounts(config, store).await?;
     let group = account.groups.first().map_or(config::DEFAULT_GROUP, String::as_str);
     let result = match accounts.lease_account(&name, group).await {
-        Ok(lease) => Ok(call(&upstream, &lease).await),
+        Ok(lease) => Some(call(&upstream, &lease).await),
         // The account is disabled or in a cooldown, or the token endpoint has just caused one.
-        Err(_) => Err(accounts.explain(group, false, None).into_iter().find(|explanation| explanation.account == name)),
+        Err(_) => None,
     };
     // `finish` stores a token that was fetched for the call.
     accounts.finish().await;
     match result {
-        Ok(result) => Ok((name, result)),
-        Err(explanation) => Err(ManageError::Unavailable(name, explanation.map(|explanation| explanation.state))),
+        Some(result) => Ok((name, result)),
+        None => Err(ManageError::Unavailable(name)),
     }
 }
 
-fn upstream_client(config: &Config) -> Result<Arc<UpstreamClient>, TransportError> {
-    // The client reads the certificates of the machine when it needs them.
-    let (addresses, budgets) =
-        (AddressPolicy::for_services(config.allow_link_local), RequestBudgets::new(&config.uploads));
-    UpstreamClient::new(config.deadlines.connect, addresses, budgets).map(Arc::new)
+/// Writes the row of an account of the file with which no server has started yet, because tokens are stored with it.
+///
+/// # Errors
+///
+/// Returns an error if the store fails.
+pub(crate) async fn ensure_row(store: &dyn Store, managed: &ManagedAccount) -> Result<(), StoreError> {
+    match (&managed.row, &managed.account) {
+        (None, Ok(account)) => store.sync_account(super::account_spec(account)).await.map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// Opens the accounts of the file and the store as a server does, but without background tasks, because a command ends
-/// soon.
-async fn open_accounts(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    upstream: &Arc<UpstreamClient>,
-) -> Result<Arc<Accounts>, StoreError> {
-    let endpoint = Arc::clone(upstream) as Arc<dyn CredentialService>;
+/// soon. The running calls of a server are not known.
+///
+/// # Errors
+///
+/// Returns an error if no call can be sent from this machine, or if the store fails.
+pub(crate) async fn open_accounts(config: &Config, store: &Arc<dyn Store>) -> Result<OpenAccounts, ManageError> {
+    // The client reads the certificates of the machine when it needs them.
+    let (addresses, budgets) =
+        (AddressPolicy::for_services(config.allow_link_local), RequestBudgets::new(&config.uploads));
+    let upstream = UpstreamClient::new(config.deadlines.connect, addresses, budgets).map(Arc::new)?;
+    let endpoint = Arc::clone(&upstream) as Arc<dyn CredentialService>;
     let file_accounts =
         list(config, &**store).await?.into_iter().filter(|account| account.origin == AccountSource::File);
     let file_accounts: Vec<config::AccountConfig> = file_accounts.filter_map(|account| account.account.ok()).collect();
     // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.
     let suffix = random_base62::<12>()?;
     let node = NodeId::from(format!("command-{}", String::from_utf8_lossy(&suffix)));
-    Accounts::open(&file_accounts, Arc::clone(store) as _, store.vault().clone(), endpoint, node).await
+    let accounts =
+        Accounts::open(&file_accounts, Arc::clone(store) as _, store.vault().clone(), endpoint, node).await?;
+    Ok(OpenAccounts { accounts, upstream })
 }
 
 // === impl ProbeOutcome ===

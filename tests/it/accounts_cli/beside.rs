@@ -63,7 +63,10 @@ fn an_account_is_tested_without_making_an_image() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream)]);
     let output = gateway.run_command(&["account", "test", "first", "--json"]).json();
-    assert_eq!((&output["account"], &output["ok"], &output["status"]), (&json!("first"), &json!(true), &json!(200)));
+    assert_eq!(
+        (&output["name"], &output["result"], &output["status"]),
+        (&json!("first"), &json!("accepted"), &json!(200))
+    );
     assert!(output["latency_ms"].is_u64(), "{output}");
     let [attempt] = &upstream.received_attempts()[..] else { panic!("exactly one call is expected") };
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("GET", "/v1/models"));
@@ -72,24 +75,28 @@ fn an_account_is_tested_without_making_an_image() {
         gateway
             .run_command(&["account", "test", "first"])
             .ok_stdout()
-            .starts_with("first: the upstream accepts its credentials (status 200 after ")
+            .starts_with("first: the upstream accepts the credentials (status 200 after ")
     );
     upstream.always_for_token("sk-upstream-first", "status=401");
     let refused = gateway.run_command(&["account", "test", "first"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
-    assert!(refused.stderr.contains("does not accept its credentials (status 401"), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("does not accept the credentials") && refused.stderr.contains("(status 401"),
+        "{refused:#?}"
+    );
     let refused = gateway.run_command(&["account", "test", "first", "--json"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
-    assert!(refused.stdout.contains("\"ok\":false") && refused.stdout.contains("\"status\":401"), "{refused:#?}");
+    assert!(
+        refused.stdout.contains("\"result\":\"refused\"") && refused.stdout.contains("\"status\":401"),
+        "{refused:#?}"
+    );
     gateway.run_command(&["account", "disable", "first", "--reason", "on holiday"]).ok_stdout();
     let calls = upstream.attempt_count();
     let refused = gateway.run_command(&["account", "test", "first"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
-    assert!(
-        refused.stderr.contains("disabled: on holiday") && refused.stderr.contains("account enable first"),
-        "{refused:#?}"
-    );
-    assert_eq!(upstream.attempt_count(), calls);
+    assert_eq!(upstream.attempt_count(), calls + 1, "a disabled account is tested, too");
+    let listed = gateway.run_command(&["account", "list", "--json"]).json();
+    assert_eq!(listed[0]["disabled_reason"], "on holiday", "a test does not enable an account");
     assert!(gateway.records().is_empty(), "a test makes no record");
 }
 
@@ -125,7 +132,7 @@ fn testing_an_account_with_a_revoked_refresh_token_disables_it() {
     let gateway = Gateway::with("", &[Account::oauth("a", &upstream, &tokens)]);
     let output = gateway.run_command(&["account", "test", "a"]);
     assert_eq!(output.code, FAILED, "{output:#?}");
-    assert!(output.stderr.contains("the account a is disabled"), "{output:#?}");
+    assert!(output.stderr.contains("a: the token endpoint gave no token"), "{output:#?}");
     assert!(!output.stderr.contains("refresh-a-"), "{output:#?}");
     let listed = gateway.run_command(&["account", "list", "--json"]).json();
     assert_eq!(listed[0]["state"], "disabled", "{listed}");

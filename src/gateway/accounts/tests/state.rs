@@ -5,6 +5,7 @@ use super::*;
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::StoreError;
 use crate::gateway::store::testing::replace_credentials;
+use crate::wire::admin::types::AccountAvailability;
 
 const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 
@@ -111,9 +112,10 @@ async fn a_refresh_applies_disabling_and_enabling() {
     change(&store, "a", AccountChange::Disable { reason: "by hand".to_owned() }).await;
     refresh(&accounts).await;
     assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
+    let explained = &accounts.explain("default", false, None)[0];
     assert_eq!(
-        accounts.explain("default", false, None)[0].state,
-        AccountAvailability::Disabled { reason: "by hand".to_owned() }
+        (explained.state, explained.disabled_reason.as_deref()),
+        (AccountAvailability::Disabled, Some("by hand"))
     );
     let restarted = start(&store, "one", &[with_key("a")], &FakeCredentialService::rotating()).await;
     assert_eq!(lease(&restarted).await.err(), Some(LeaseRefusal::NoneLeft));
@@ -363,7 +365,7 @@ async fn accounts_are_explained_in_the_order_of_selection() {
     all[4].groups = vec!["elsewhere".to_owned()];
     let accounts = start(&store, "one", &all, &FakeCredentialService::rotating()).await;
     let explained = accounts.explain("default", false, None);
-    let names: Vec<&str> = explained.iter().map(|explanation| explanation.account.as_str()).collect();
+    let names: Vec<&str> = explained.iter().map(|explanation| explanation.name.as_str()).collect();
     assert_eq!(names, ["token", "liked", "plain", "free", "far"]);
     assert_eq!(
         explained.iter().map(|explanation| explanation.chosen).collect::<Vec<_>>(),
@@ -373,8 +375,8 @@ async fn accounts_are_explained_in_the_order_of_selection() {
     assert_eq!(
         json,
         serde_json::json!({
-            "account": "far", "chosen": false, "state": {"is": "other_group"}, "paid": true, "kind": "simulator",
-            "priority": 0, "taken": 0, "places": 64,
+            "name": "far", "chosen": false, "state": "other_group", "tier": "paid", "kind": "simulator",
+            "priority": 0, "slots_in_use": 0, "slots": 64,
         })
     );
     assert!(accounts.explain("nobody", true, None).iter().all(|explanation| !explanation.chosen));
