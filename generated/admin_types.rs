@@ -12,10 +12,10 @@ pub struct Account {
     /// The member `concurrency`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub concurrency: ::std::option::Option<crate::wire::Bounded<1, 10000>>,
-    /// With `resting` or `failing`: the reason for it.
+    /// With `cooling_down` or `failing`: the reason for it.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_cause: ::std::option::Option<::std::string::String>,
-    /// With `resting` or `failing`: the end of that state.
+    /// With `cooling_down` or `failing`: the end of that state.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub cooling_until: ::std::option::Option<::chrono::DateTime<::chrono::offset::Utc>>,
     /// The time at which this installation first had the account.
@@ -58,7 +58,7 @@ pub struct Account {
     /// |---|---|
     /// | `enabled` | It gets requests. |
     /// | `disabled` | It gets none until it is enabled. |
-    /// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
+    /// | `cooling_down` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
     /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
     /// | `unusable` | Its settings or its stored credentials cannot be used. |
     pub state: AccountState,
@@ -141,7 +141,7 @@ pub struct AccountFailure {
     /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
     /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
     /// | `quota` | The usage window of every account is used up, or no account has been paid for. |
-    /// | `throttled` | Every account was asked too fast, or no account has a free place. |
+    /// | `throttled` | Every account was asked too fast, or no account has a free slot. |
     /// | `credentials` | The upstream refused the credentials of the account. |
     /// | `missing` | The upstream does not offer the model or the endpoint to the account. |
     /// | `no_accounts` | No account may serve the group now. |
@@ -500,7 +500,7 @@ impl ::std::str::FromStr for AccountSource {
 /// |---|---|
 /// | `enabled` | It gets requests. |
 /// | `disabled` | It gets none until it is enabled. |
-/// | `resting` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
+/// | `cooling_down` | It gets none until a limit of the upstream has passed; with a `cooling_cause` that begins with `text_`, it gets none for text models, and images as before. |
 /// | `failing` | Its calls have failed several times in a row: for now it gets requests only if no other account can take them. Without `cooling_until`, the next request tests it. |
 /// | `unusable` | Its settings or its stored credentials cannot be used. |
 #[derive(
@@ -523,9 +523,9 @@ pub enum AccountState {
     /// The word `disabled`.
     #[serde(rename = "disabled")]
     Disabled,
-    /// The word `resting`.
-    #[serde(rename = "resting")]
-    Resting,
+    /// The word `cooling_down`.
+    #[serde(rename = "cooling_down")]
+    CoolingDown,
     /// The word `failing`.
     #[serde(rename = "failing")]
     Failing,
@@ -546,7 +546,7 @@ impl ::std::str::FromStr for AccountState {
         match value {
             "enabled" => Ok(Self::Enabled),
             "disabled" => Ok(Self::Disabled),
-            "resting" => Ok(Self::Resting),
+            "cooling_down" => Ok(Self::CoolingDown),
             "failing" => Ok(Self::Failing),
             "unusable" => Ok(Self::Unusable),
             _ => Err("invalid value".into()),
@@ -3373,7 +3373,7 @@ impl ::std::str::FromStr for RecordOutcome {
 /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
 /// | `quota` | The usage window of every account is used up, or no account has been paid for. |
-/// | `throttled` | Every account was asked too fast, or no account has a free place. |
+/// | `throttled` | Every account was asked too fast, or no account has a free slot. |
 /// | `credentials` | The upstream refused the credentials of the account. |
 /// | `missing` | The upstream does not offer the model or the endpoint to the account. |
 /// | `no_accounts` | No account may serve the group now. |
@@ -4493,7 +4493,7 @@ impl AccountState {
         match self {
             Self::Enabled => "enabled",
             Self::Disabled => "disabled",
-            Self::Resting => "resting",
+            Self::CoolingDown => "cooling_down",
             Self::Failing => "failing",
             Self::Unusable => "unusable",
         }

@@ -271,7 +271,7 @@ fn an_account_in_cooldown_shows_its_end_and_cause() {
     gateway.generate(json!({}));
     let account = eventually("the cooldown is stored", || {
         let account = good(&gateway, Call::get(&account_path("only")), "Account");
-        (account["state"] == "resting").then_some(account)
+        (account["state"] == "cooling_down").then_some(account)
     });
     assert!(account["cooling_until"].is_string() && account["cooling_cause"].is_string(), "{account}");
     let enabled = good(&gateway, Call::patch(&account_path("only")).json(&json!({"enabled": true})), "Account");

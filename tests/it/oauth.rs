@@ -298,7 +298,7 @@ fn another_account_serves_while_a_token_endpoint_is_down() {
     assert!(used_tokens(&upstream).iter().all(|token| token == "sk-upstream-spare"), "{:?}", used_tokens(&upstream));
     let account = gateway.account("a");
     // The account may be in a short cooldown, but it is not disabled: nothing shows that its credentials are invalid.
-    assert!(account["state"] == "cooling" || account["state"] == "enabled", "{account}");
+    assert!(account["state"] == "cooling_down" || account["state"] == "enabled", "{account}");
     assert_eq!(account["disabled_reason"], Value::Null, "{account}");
     tokens.set_down(false);
     // When the token endpoint is up again, the account serves without an operator's action.

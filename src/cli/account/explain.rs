@@ -75,7 +75,9 @@ pub(super) fn availability_text(state: &AccountAvailability) -> String {
         AccountAvailability::Free => "free".to_owned(),
         AccountAvailability::Full => "full".to_owned(),
         AccountAvailability::Ejected { seconds } => format!("not used for {seconds}s, because it failed too often"),
-        AccountAvailability::Resting { cause, seconds } => format!("in cooldown for {seconds}s: {}", cause.as_str()),
+        AccountAvailability::CoolingDown { cause, seconds } => {
+            format!("in cooldown for {seconds}s: {}", cause.as_str())
+        }
         AccountAvailability::Disabled { reason } => format!("disabled: {reason}"),
         AccountAvailability::OtherGroup => "serves other groups".to_owned(),
         AccountAvailability::OtherProtocol => "uses another protocol".to_owned(),

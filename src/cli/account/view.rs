@@ -73,13 +73,9 @@ impl AccountView {
     }
 }
 
-/// Returns the account as it is printed. The admin API calls a cooldown "resting", and an account of the settings file with
-/// which no server has started has no id.
+/// Returns the account as it is printed. An account of the settings file with which no server has started has no id.
 pub(super) fn account_view(account: &Account) -> Result<AccountView, CommandFailure> {
     let mut account: AccountView = view(account)?;
-    if account.state == "resting" {
-        account.state = "cooling".to_owned();
-    }
     account.id = account.id.filter(|id| !id.is_empty());
     Ok(account)
 }

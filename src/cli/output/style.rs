@@ -23,7 +23,7 @@ pub(in crate::cli) fn has_color() -> bool {
 pub(in crate::cli) fn paint_state(text: &str) -> String {
     let style = match text.split([' ', ':']).next().unwrap_or_default() {
         "active" | "enabled" | "succeeded" | "ok" | "free" => GOOD,
-        "cooling" | "expired" | "near" | "warning" | "running" | "no" => NOTABLE,
+        "cooling_down" | "expired" | "near" | "warning" | "running" | "no" => NOTABLE,
         "disabled" | "failed" | "failing" | "unusable" | "reached" | "problem" | "error" | "lost" | "interrupted" => {
             BAD
         }

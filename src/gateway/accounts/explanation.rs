@@ -49,7 +49,7 @@ pub(crate) enum AccountAvailability {
         seconds: u64,
     },
     /// The account is not used until its cooldown ends.
-    Resting {
+    CoolingDown {
         /// The cause of the cooldown.
         cause: CooldownCause,
         /// The time that is left.
@@ -117,7 +117,7 @@ fn availability(
         return AccountAvailability::OtherGroup;
     }
     if let Some(cooldown) = member.cooldown_of(requirements.work(), now) {
-        return AccountAvailability::Resting {
+        return AccountAvailability::CoolingDown {
             cause: cooldown.cause,
             seconds: whole_seconds(cooldown.until.saturating_duration_since(now)),
         };

@@ -118,7 +118,7 @@ fn with_status(account: types::Account, state: AccountStatus<'_>) -> types::Acco
             ..account
         },
         AccountStatus::Cooling(until, cause) => types::Account {
-            state: types::AccountState::Resting,
+            state: types::AccountState::CoolingDown,
             cooling_until: Some(until.into()),
             cooling_cause: Some(cause.to_owned()),
             ..account
@@ -143,7 +143,7 @@ fn with_live_state(account: types::Account, state: &LiveAccountState) -> types::
     let (state, until, cause) = match state {
         LiveAccountState::Serving | LiveAccountState::Disabled => (types::AccountState::Enabled, None, None),
         LiveAccountState::Cooling { until, cause } => {
-            (types::AccountState::Resting, Some(*until), Some(cause.as_str().to_owned()))
+            (types::AccountState::CoolingDown, Some(*until), Some(cause.as_str().to_owned()))
         }
         LiveAccountState::Ejected { until } => (types::AccountState::Failing, Some(*until), account.cooling_cause),
         LiveAccountState::Testing => (types::AccountState::Failing, None, account.cooling_cause),

@@ -24,7 +24,7 @@ impl AccountAvailability {
         let serves_group = |account: &&Account| account.groups.iter().any(|name| name == group);
         let availabilities = accounts.iter().filter(serves_group).map(|account| match account.state {
             AccountState::Enabled => Self::Now,
-            AccountState::Resting | AccountState::Failing => match account.cooling_until {
+            AccountState::CoolingDown | AccountState::Failing => match account.cooling_until {
                 Some(until) if until > now => Self::From(until),
                 _ => Self::Now,
             },
@@ -63,13 +63,14 @@ mod tests {
         };
         let of = |accounts: &[Account]| AccountAvailability::of_group("default", accounts, now);
         let (off, elsewhere) = (account("disabled", "default", None), account("enabled", "other", None));
-        let (later, soon) = (account("resting", "default", Some(at(9))), account("failing", "default", Some(at(5))));
+        let (later, soon) =
+            (account("cooling_down", "default", Some(at(9))), account("failing", "default", Some(at(5))));
         assert_eq!(of(std::slice::from_ref(&elsewhere)), None);
         assert_eq!(of(&[off.clone(), elsewhere]), Some(AccountAvailability::Never));
         assert_eq!(of(&[off, later.clone(), soon.clone()]), Some(AccountAvailability::From(at(5).parse().unwrap())));
         assert_eq!(of(&[later, soon, account("enabled", "default", None)]), Some(AccountAvailability::Now));
         assert_eq!(
-            of(&[account("resting", "default", Some("2026-11-21T02:00:00Z".to_owned()))]),
+            of(&[account("cooling_down", "default", Some("2026-11-21T02:00:00Z".to_owned()))]),
             Some(AccountAvailability::Now)
         );
     }

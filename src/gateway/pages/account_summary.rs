@@ -91,8 +91,8 @@ impl AccountSummary {
 
     /// True if enabling the account ends its state.
     pub(super) fn can_be_enabled(&self) -> bool {
-        use types::AccountState::{Disabled, Failing, Resting};
-        self.is_disabled() || matches!(self.account.state, Disabled | Failing | Resting)
+        use types::AccountState::{CoolingDown, Disabled, Failing};
+        self.is_disabled() || matches!(self.account.state, Disabled | Failing | CoolingDown)
     }
 }
 
@@ -133,11 +133,11 @@ fn state_text(account: &types::Account) -> StateText {
             let reason = account.disabled_reason.clone().filter(|reason| reason != DEFAULT_DISABLED_REASON);
             StateText { detail: reason, ..text("bad", "state.disabled") }
         }
-        types::AccountState::Resting => {
+        types::AccountState::CoolingDown => {
             let cause = account.cooling_cause.as_deref().unwrap_or_default();
             let note = Some(word_key("cause", cause)).filter(|key| !key.is_empty());
             let label =
-                if [EXHAUSTED, TEXT_EXHAUSTED].contains(&cause) { "accounts.quota_used" } else { "state.resting" };
+                if [EXHAUSTED, TEXT_EXHAUSTED].contains(&cause) { "accounts.quota_used" } else { "state.cooling_down" };
             let detail = account.cooling_cause.clone().filter(|_| note.is_none());
             StateText { note, detail, ..text("warn", label) }
         }
@@ -200,13 +200,13 @@ mod tests {
     fn every_temporary_state_states_its_cause_and_its_end() {
         let until = json!("2026-11-21T03:30:00Z");
         let text = |fields: Value| AccountSummary::new(account(&fields)).state;
-        let quota = text(json!({"state": "resting", "cooling_cause": "exhausted", "cooling_until": until}));
+        let quota = text(json!({"state": "cooling_down", "cooling_cause": "exhausted", "cooling_until": until}));
         assert_eq!((quota.label, quota.until.is_some()), ("accounts.quota_used", true));
         for cause in ["throttled", "text_exhausted", "text_throttled", "unauthorized", "token"] {
-            let state = text(json!({"state": "resting", "cooling_cause": cause, "cooling_until": until}));
+            let state = text(json!({"state": "cooling_down", "cooling_cause": cause, "cooling_until": until}));
             assert!(state.note.is_some() && state.detail.is_none(), "{cause}");
         }
-        let unknown = text(json!({"state": "resting", "cooling_cause": "new", "cooling_until": until}));
+        let unknown = text(json!({"state": "cooling_down", "cooling_cause": "new", "cooling_until": until}));
         assert_eq!((unknown.note, unknown.detail.as_deref()), (None, Some("new")));
         let ejected = text(json!({"state": "failing", "cooling_cause": "3 failed", "cooling_until": until}));
         let testing = text(json!({"state": "failing"}));

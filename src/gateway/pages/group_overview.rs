@@ -104,8 +104,8 @@ impl GroupOverview {
 
 /// True if the account is enabled. A cooldown ends by itself.
 fn can_serve(summary: &AccountSummary) -> bool {
-    use types::AccountState::{Enabled, Failing, Resting};
-    matches!(summary.account.state, Enabled | Resting | Failing)
+    use types::AccountState::{CoolingDown, Enabled, Failing};
+    matches!(summary.account.state, Enabled | CoolingDown | Failing)
 }
 
 // === impl AccountAssignment ===

@@ -130,7 +130,7 @@ impl ExpectedOutcome {
         let (state, left) = (&account["state"], seconds_until(&account["cooling_until"], now));
         let is_right = match (self.word, self.stated_wait()) {
             ("exhausted" | "throttled", Some(stated)) => {
-                state == "resting" && left.is_some_and(|left| (stated - LATENESS..=stated + 1).contains(&left))
+                state == "cooling_down" && left.is_some_and(|left| (stated - LATENESS..=stated + 1).contains(&left))
             }
             // The short cooldown may have ended, and a check of the credentials may have begun.
             ("exhausted" | "throttled" | "credentials" | "forbidden", _) => true,
