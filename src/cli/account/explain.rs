@@ -37,8 +37,8 @@ impl AccountExplainCommand {
             return Ok(print_json(&explanations.iter().map(to_json).collect::<Vec<_>>())?);
         }
         let rows: Vec<[String; 6]> = explanations.iter().map(table_row).collect();
-        let [tier, kind, priority, places] = ["TIER", "KIND", "PRIORITY", "PLACES"].map(Column::from);
-        print(&table(["NAME".into(), Column::state("STATE"), tier, kind, priority, places], &rows))?;
+        let [tier, kind, priority, slots] = ["TIER", "KIND", "PRIORITY", "SLOTS"].map(Column::from);
+        print(&table(["NAME".into(), Column::state("STATE"), tier, kind, priority, slots], &rows))?;
         print_message(&match explanations.iter().find(|explanation| explanation.chosen) {
             Some(explanation) => format!("{} would be used: {}", explanation.account, ORDER),
             None if self.session.is_some() => format!("no account can serve the group {} now", self.group),
@@ -52,10 +52,10 @@ impl AccountExplainCommand {
 const ORDER: &str = "of the accounts that can serve it, paid comes before free, oauth before api_key, higher priority before lower, then the account that the conversation is bound to, and then the account with the most free slots";
 
 fn to_json(explanation: &AccountExplanation) -> Value {
-    let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explanation;
+    let AccountExplanation { account, chosen, state, paid, kind, priority, slots, .. } = explanation;
     json!({
         "account": account, "chosen": chosen, "state": state, "tier": tier(*paid), "kind": kind, "priority": priority,
-        "places": places,
+        "slots": slots,
     })
 }
 
@@ -66,7 +66,7 @@ fn table_row(explanation: &AccountExplanation) -> [String; 6] {
         tier(explanation.paid).to_owned(),
         explanation.kind.as_str().to_owned(),
         explanation.priority.to_string(),
-        explanation.places.to_string(),
+        explanation.slots.to_string(),
     ]
 }
 

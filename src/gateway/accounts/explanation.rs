@@ -32,7 +32,7 @@ pub(crate) struct AccountExplanation {
     /// The number of calls in flight.
     pub(crate) taken: usize,
     /// The number of slots.
-    pub(crate) places: usize,
+    pub(crate) slots: usize,
 }
 
 /// The availability of an account.
@@ -96,7 +96,7 @@ pub(super) fn explain(
         kind: candidate.auth_kind,
         priority: candidate.priority,
         taken: member.taken_slots,
-        places: member.account.slot_limits().all,
+        slots: member.account.slot_limits().all,
     });
     explanations.collect()
 }

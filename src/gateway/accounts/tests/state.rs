@@ -374,7 +374,7 @@ async fn accounts_are_explained_in_the_order_of_selection() {
         json,
         serde_json::json!({
             "account": "far", "chosen": false, "state": {"is": "other_group"}, "paid": true, "kind": "simulator",
-            "priority": 0, "taken": 0, "places": 64,
+            "priority": 0, "taken": 0, "slots": 64,
         })
     );
     assert!(accounts.explain("nobody", true, None).iter().all(|explanation| !explanation.chosen));
