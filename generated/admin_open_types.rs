@@ -2306,9 +2306,9 @@ pub enum FilterFilePolicy {
     /// The word `refuse`.
     #[serde(rename = "refuse")]
     Refuse,
-    /// The word `pass`.
-    #[serde(rename = "pass")]
-    Pass,
+    /// The word `allow`.
+    #[serde(rename = "allow")]
+    Allow,
 }
 impl ::std::fmt::Display for FilterFilePolicy {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -2322,7 +2322,7 @@ impl ::std::str::FromStr for FilterFilePolicy {
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         match value {
             "refuse" => Ok(Self::Refuse),
-            "pass" => Ok(Self::Pass),
+            "allow" => Ok(Self::Allow),
             _ => Err("invalid value".into()),
         }
     }
@@ -8852,7 +8852,7 @@ impl FilterFilePolicy {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
-            Self::Pass => "pass",
+            Self::Allow => "allow",
         }
     }
 }
