@@ -259,7 +259,7 @@ pub struct AccountFailure {
     /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
     /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
     /// | `quota` | The usage window of every account is used up, or no account has been paid for. |
-    /// | `throttled` | Every account was asked too fast, or no account has a free place. |
+    /// | `throttled` | Every account was asked too fast, or no account has a free slot. |
     /// | `credentials` | The upstream refused the credentials of the account. |
     /// | `missing` | The upstream does not offer the model or the endpoint to the account. |
     /// | `no_accounts` | No account may serve the group now. |
@@ -1992,9 +1992,9 @@ pub enum FilterFilePolicy {
     /// The word `refuse`.
     #[serde(rename = "refuse")]
     Refuse,
-    /// The word `pass`.
-    #[serde(rename = "pass")]
-    Pass,
+    /// The word `allow`.
+    #[serde(rename = "allow")]
+    Allow,
 }
 impl ::std::fmt::Display for FilterFilePolicy {
     fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -2008,7 +2008,7 @@ impl ::std::str::FromStr for FilterFilePolicy {
     ) -> ::std::result::Result<Self, self::error::ConversionError> {
         match value {
             "refuse" => Ok(Self::Refuse),
-            "pass" => Ok(Self::Pass),
+            "allow" => Ok(Self::Allow),
             _ => Err("invalid value".into()),
         }
     }
@@ -3512,7 +3512,7 @@ impl ::std::str::FromStr for RecordOutcome {
 /// | `delivery_mismatch` | The image had another size or format than requested, and the group does not accept that. |
 /// | `outcome_unknown` | The gateway stopped before the upstream had answered. |
 /// | `quota` | The usage window of every account is used up, or no account has been paid for. |
-/// | `throttled` | Every account was asked too fast, or no account has a free place. |
+/// | `throttled` | Every account was asked too fast, or no account has a free slot. |
 /// | `credentials` | The upstream refused the credentials of the account. |
 /// | `missing` | The upstream does not offer the model or the endpoint to the account. |
 /// | `no_accounts` | No account may serve the group now. |
@@ -4895,7 +4895,7 @@ impl FilterFilePolicy {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
-            Self::Pass => "pass",
+            Self::Allow => "allow",
         }
     }
 }

@@ -65,9 +65,6 @@ mod values;
 #[path = "drift/wire.rs"]
 mod wire;
 
-// `errors` compiles `src/error/code.rs` into this test; that file refers to `crate::tables`.
-use imagate::tables;
-
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;

@@ -31,7 +31,7 @@ pub enum RetryReason {
     /// The service answered with this status.
     Answer(u16),
     /// The answer broke off. The service pays for the idempotency key of the call once.
-    LostAnswer,
+    BrokenAnswer,
 }
 
 // === impl RetryReason ===
@@ -41,14 +41,14 @@ impl RetryReason {
         match outcome {
             SendOutcome::NeverSent => Self::NotSent,
             SendOutcome::Answer(head) => Self::Answer(head.status),
-            SendOutcome::Unknown => Self::LostAnswer,
+            SendOutcome::Unknown => Self::BrokenAnswer,
         }
     }
 
     pub(super) fn of_error(error: &Error) -> Self {
         match error.status() {
             Some(status) if error.kind() == ErrorKind::Answer => Self::Answer(status),
-            _ => Self::LostAnswer,
+            _ => Self::BrokenAnswer,
         }
     }
 }
@@ -58,7 +58,7 @@ impl fmt::Display for RetryReason {
         match self {
             Self::NotSent => f.write_str("the service could not be reached"),
             Self::Answer(status) => write!(f, "the service answered with status {status}"),
-            Self::LostAnswer => f.write_str("the answer broke off"),
+            Self::BrokenAnswer => f.write_str("the answer broke off"),
         }
     }
 }

@@ -20,7 +20,7 @@
 //! | it is running | the same answer, while it arrives |
 //! | it ended with an answer, a refusal, or a failure that may have been charged | the same, also after a restart |
 //! | it ended without cost | a job of its own |
-//! | its process died; its answer broke off, had no disk space, or was evicted | [`ClaimOutcome::AnswerLost`] |
+//! | its process died; its answer broke off, had no disk space, or was evicted | [`ClaimOutcome::AnswerUnavailable`] |
 //! | any, but the request with this key was a different one | [`ClaimOutcome::Conflict`] |
 //!
 //! # Requests without an idempotency key
@@ -93,9 +93,9 @@
 //!         spawn(async move { claim.record(run(task).await).await });
 //!         reader
 //!     }
-//!     ClaimOutcome::Follow(reader) => reader,
+//!     ClaimOutcome::Answer(reader) => reader,
 //!     ClaimOutcome::Conflict => return Err(/* 400 */),
-//!     ClaimOutcome::AnswerLost => return Err(/* 502, must not be retried */),
+//!     ClaimOutcome::AnswerUnavailable => return Err(/* 502, must not be retried */),
 //! };
 //! let head = reader.head().await?; // and the reader is the body
 //!
@@ -236,7 +236,7 @@ impl AnswerStore {
         task: &SharedTask,
         registration: JobRegistration,
     ) -> JobRegistration {
-        let is_needed = registration.marks_retries || self.sharing.is_some() || fingerprint::is_in_memory(task);
+        let is_needed = registration.announces_retries || self.sharing.is_some() || fingerprint::is_in_memory(task);
         if !self.adopts_jobs || !is_needed {
             return registration;
         }

@@ -58,7 +58,7 @@ pub(crate) struct SpoolWriter {
     is_upload: bool,
     /// The bytes that the disk takes.
     #[cfg(test)]
-    room: u64,
+    disk_bytes: u64,
 }
 
 /// A complete upload or answer. Its file returns to the pool when the last reference to it is dropped.
@@ -201,7 +201,7 @@ impl Spool {
             length: 0,
             is_upload: self.admission.is_some(),
             #[cfg(test)]
-            room: u64::MAX,
+            disk_bytes: u64::MAX,
         }
     }
 
@@ -248,7 +248,7 @@ impl SpoolWriter {
         #[cfg(test)]
         pool.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         #[cfg(test)]
-        if end > self.room {
+        if end > self.disk_bytes {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.pooled_file.share.set_bytes(end)?;
@@ -329,7 +329,7 @@ impl Spool {
 
     /// Returns a writer that accepts no more than this number of bytes.
     pub(crate) fn writer_with_room(&self, room: u64) -> io::Result<SpoolWriter> {
-        Ok(SpoolWriter { room, ..self.create_writer_blocking()? })
+        Ok(SpoolWriter { disk_bytes: room, ..self.create_writer_blocking()? })
     }
 }
 

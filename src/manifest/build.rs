@@ -62,7 +62,7 @@ pub struct BuildOutput {
     /// The packages that are new or changed, by path.
     pub packages: Vec<(String, Vec<u8>)>,
     /// The number of packages that stay as they are.
-    pub kept: usize,
+    pub unchanged: usize,
     /// The files and folders of skills that are not packed.
     pub left_out: Vec<String>,
     /// The skills of the previous manifest that no longer exist.

@@ -71,7 +71,7 @@ pub fn verify_package(
     let mut package = None;
     let report = check_source(source, &options, scope, |manifest, _, findings| {
         verify_manifest(manifest, findings);
-        let checker = package::RepositoryChecker::new(files, options.shown_root, scope);
+        let checker = package::RepositoryChecker::new(files, options.display_root, scope);
         package = manifest.skills().nth(index).and_then(|skill| checker.verified_package(&skill, findings));
     });
     let package = package.filter(|_| !report.has_errors());
@@ -120,7 +120,7 @@ fn run_checks(
     findings: &mut FindingCollector,
 ) {
     let files = options.files.map(FileReadCounter::new);
-    let checker = files.as_ref().map(|files| package::RepositoryChecker::new(files, options.shown_root, scope));
+    let checker = files.as_ref().map(|files| package::RepositoryChecker::new(files, options.display_root, scope));
     let skills: Vec<LocatedNode<'_>> = checker.iter().flat_map(|_| manifest.skills()).collect();
     let mut items: Vec<CheckWorkItem<'_, '_>> =
         manifest_checks.iter().copied().map(CheckWorkItem::ManifestOnly).collect();

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use imagate::tables;
 use serde_json::{Map, Value, json};
 
 use crate::facts::words;
 use crate::values::{admin_values, expand, values};
-use crate::{admin_document, assert_mentions, assert_no_difference, document, root, tables};
+use crate::{admin_document, assert_mentions, assert_no_difference, document, root};
 
 /// The requests whose fields need test cases: the component, and the word for its operation in the `on` of a case.
 const REQUESTS: [(&str, &str); 3] =

@@ -34,7 +34,7 @@ fn metrics_agree_with_records() {
         "imagate_answers_total{operation=\"create_image\",status=\"401\"} 1",
         "imagate_answers_total{operation=\"create_image\",status=\"502\"} 1",
         "imagate_answers_total{operation=\"none\",status=\"404\"} 1",
-        "imagate_account_places{account=\"only\"} 3",
+        "imagate_account_slots{account=\"only\"} 3",
         "imagate_account_calls{account=\"only\"} 0",
         "imagate_account_disabled{account=\"only\"} 0",
         "imagate_waiting_requests 0",

@@ -76,6 +76,7 @@ fn a_failure_keeps_its_reason() {
     for (script, reason, detail) in [
         ("status=500", "upstream_failed", Some("provider-canary: internal trouble")),
         ("status=401", "credentials", Some("provider-canary: internal trouble")),
+        ("status=400 body=revoked", "credentials", Some("provider-canary: the account is gone")),
         ("status=402", "quota", Some("provider-canary: internal trouble")),
         ("status=429", "throttled", Some("provider-canary: internal trouble")),
         ("status=429 body=usage-limit resets-in=60", "quota", Some("provider-canary: limit")),

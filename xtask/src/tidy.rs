@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
 //! It compares the code with ARCHITECTURE.md and docs/modules.md (the modules and their layers), with the size limits and
-//! rules of the project (also that what a caller chooses is allocated through the admission), and with the vocabulary of
+//! rules of the project (also that what a caller chooses is allocated through the admission), and its names with the words of
 //! docs/glossary.md. It checks that the tests and files that docs/specification.md names exist, that every path in a
 //! Markdown page exists, and that every generated type is read or written. Every check is a pure function from texts to
 //! findings.
@@ -9,8 +9,10 @@
 mod allocations;
 mod architecture;
 mod code_lines;
+mod declarations;
 mod forbidden_text;
 mod generated_types;
+mod glossary;
 mod imports;
 mod page_paths;
 mod sizes;
@@ -90,7 +92,8 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
         message,
     }));
     let vocabulary_findings = vocabulary::check_vocabulary(sources).into_iter();
-    findings.extend(vocabulary_findings.map(|(path, line, message)| Finding { path, line, message }));
+    let names = glossary::check_names(sources).into_iter();
+    findings.extend(vocabulary_findings.chain(names).map(|(path, line, message)| Finding { path, line, message }));
     let dead_paths = page_paths::dead_paths(sources).into_iter();
     findings.extend(dead_paths.map(|(path, line, message)| Finding { path: path.to_owned(), line, message }));
     let unused_types = generated_types::unused(sources).into_iter();
@@ -144,7 +147,7 @@ mod tests {
             source(ARCHITECTURE, DOCUMENT),
             source(MODULES, DOCUMENT),
             source(specification::PAGE, &(1..=specification::DEMANDS).map(row).collect::<String>()),
-            source(vocabulary::GLOSSARY, "# Glossary\n"),
+            source(glossary::GLOSSARY, "# Glossary\n"),
             source("src/image.rs", image),
             source("src/wire.rs", "use crate::image::Size;\n"),
         ]

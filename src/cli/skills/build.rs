@@ -156,5 +156,5 @@ impl BuildCommand {
 }
 
 fn print_counts(built: &BuildOutput) {
-    print_message(&format!("packages: new {}, unchanged {}", built.packages.len(), built.kept));
+    print_message(&format!("packages: new {}, unchanged {}", built.packages.len(), built.unchanged));
 }

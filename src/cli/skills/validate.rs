@@ -7,7 +7,7 @@ use chrono::Utc;
 use clap::{Args, ValueEnum};
 
 use super::manifest_input::ManifestInput;
-use super::verify::{shown_root, thread_count};
+use super::verify::{display_root, thread_count};
 use super::web_client::{HostPolicy, WebClient};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
@@ -85,14 +85,14 @@ impl ValidateCommand {
             .online
             .then(|| WebClient::new(HostPolicy::from_allow_private(self.allow_private_hosts)))
             .transpose()?;
-        let shown_root = self.root.as_deref().map(shown_root).unwrap_or_default();
+        let display_root = self.root.as_deref().map(display_root).unwrap_or_default();
         let options = CheckOptions {
             strict: self.strict,
             overrides,
             now: Some(Utc::now()),
             previous: previous.as_ref(),
             files: checkout.as_ref().map(|checkout| checkout as &dyn RepositoryFiles),
-            shown_root: &shown_root,
+            display_root: &display_root,
             web: online.as_ref().map(|online| online as &dyn WebFetcher),
             allow_private_hosts: self.allow_private_hosts,
             threads: thread_count(),

@@ -35,10 +35,10 @@ impl VerifyCommand {
         let source = ManifestInput::File(self.manifest.clone()).read(false)?;
         let root = self.root.unwrap_or_else(|| folder_of(&self.manifest));
         let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
-        let shown_root = shown_root(&root);
+        let display_root = display_root(&root);
         let options = CheckOptions {
             files: Some(&checkout),
-            shown_root: &shown_root,
+            display_root: &display_root,
             threads: thread_count(),
             ..CheckOptions::default()
         };
@@ -66,7 +66,7 @@ pub(super) fn thread_count() -> usize {
 }
 
 /// Returns a folder as it precedes the paths of its files in reports; nothing for the current folder.
-pub(super) fn shown_root(root: &Path) -> String {
+pub(super) fn display_root(root: &Path) -> String {
     if root == Path::new(".") { String::new() } else { root.display().to_string() }
 }
 

@@ -40,7 +40,7 @@ fn a_lost_answer_and_an_unreachable_service_have_their_own_reasons() {
     let reasons = |notices: Vec<(usize, RetryNotice)>| -> Vec<_> {
         notices.into_iter().map(|(_, notice)| (notice.attempt, notice.reason)).collect()
     };
-    assert_eq!(reasons(noticed(&server, 3)), [(2, RetryReason::LostAnswer), (2, RetryReason::Answer(500))]);
+    assert_eq!(reasons(noticed(&server, 3)), [(2, RetryReason::BrokenAnswer), (2, RetryReason::Answer(500))]);
     let base_url = serve([]).base_url();
     let notices = Arc::<Mutex<Vec<_>>>::default();
     let kept = Arc::clone(&notices);

@@ -19,7 +19,7 @@ pub(super) struct RequesterId {
 #[derive(Debug)]
 pub(super) struct FairQueue<W> {
     /// The users that have a request waiting, in the order of their turns.
-    turns: VecDeque<UserId>,
+    order: VecDeque<UserId>,
     users: HashMap<UserId, UserQueue<W>>,
     total: usize,
     next_ticket: u64,
@@ -29,7 +29,7 @@ pub(super) struct FairQueue<W> {
 #[derive(Debug)]
 struct UserQueue<W> {
     /// The keys that have a request waiting, in the order of their turns.
-    turns: VecDeque<KeyId>,
+    order: VecDeque<KeyId>,
     /// The requests of each key, in order of arrival.
     keys: HashMap<KeyId, BTreeMap<u64, W>>,
     total: usize,
@@ -64,7 +64,7 @@ impl RequesterId {
 
 impl<W> Default for FairQueue<W> {
     fn default() -> Self {
-        Self { turns: VecDeque::new(), users: HashMap::new(), total: 0, next_ticket: 0 }
+        Self { order: VecDeque::new(), users: HashMap::new(), total: 0, next_ticket: 0 }
     }
 }
 
@@ -85,7 +85,7 @@ impl<W> FairQueue<W> {
         self.total += 1;
         let RequesterId { user, key } = requester;
         if !self.users.contains_key(&user) {
-            self.turns.push_back(user.clone());
+            self.order.push_back(user.clone());
         }
         self.users.entry(user).or_default().push(key, ticket, waiter);
         QueueTicket(ticket)
@@ -98,7 +98,7 @@ impl<W> FairQueue<W> {
         self.total -= 1;
         if user.total == 0 {
             self.users.remove(&requester.user);
-            self.turns.retain(|other| *other != requester.user);
+            self.order.retain(|other| *other != requester.user);
         }
         Some(waiter)
     }
@@ -106,13 +106,13 @@ impl<W> FairQueue<W> {
     /// Takes out the request whose turn it is among those for which `is_servable` returns true. The other users, and
     /// the other keys of this user, then have their turns before this user and this key.
     pub(super) fn take_next(&mut self, mut is_servable: impl FnMut(&W) -> bool) -> Option<W> {
-        let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
+        let found = self.order.iter().enumerate().find_map(|(turn, user)| {
             let (key, ticket) = self.users.get(user)?.first_servable(&mut is_servable)?;
             Some((turn, RequesterId { user: user.clone(), key }, ticket))
         });
         let (turn, requester, ticket) = found?;
-        self.turns.remove(turn);
-        self.turns.push_back(requester.user.clone());
+        self.order.remove(turn);
+        self.order.push_back(requester.user.clone());
         if let Some(user) = self.users.get_mut(&requester.user) {
             user.end_turn(&requester.key);
         }
@@ -128,7 +128,7 @@ impl<W> FairQueue<W> {
     /// Takes out all requests for which `matches` returns true, for each user and key in order of arrival.
     pub(super) fn take_matching(&mut self, mut matches: impl FnMut(&W) -> bool) -> Vec<W> {
         let mut found = Vec::new();
-        for user in &self.turns {
+        for user in &self.order {
             let waiting = self.users.get(user).into_iter().flat_map(UserQueue::iter);
             let matching = waiting.filter(|(.., waiter)| matches(waiter));
             found.extend(
@@ -162,7 +162,7 @@ impl<W> FairQueue<W> {
 
 impl<W> Default for UserQueue<W> {
     fn default() -> Self {
-        Self { turns: VecDeque::new(), keys: HashMap::new(), total: 0 }
+        Self { order: VecDeque::new(), keys: HashMap::new(), total: 0 }
     }
 }
 
@@ -171,7 +171,7 @@ impl<W> UserQueue<W> {
         self.total += 1;
         let entries = self.keys.entry(key.clone()).or_default();
         if entries.is_empty() {
-            self.turns.push_back(key);
+            self.order.push_back(key);
         }
         entries.insert(ticket, waiter);
     }
@@ -182,7 +182,7 @@ impl<W> UserQueue<W> {
         self.total -= 1;
         if entries.is_empty() {
             self.keys.remove(key);
-            self.turns.retain(|other| other != key);
+            self.order.retain(|other| other != key);
         }
         Some(waiter)
     }
@@ -194,12 +194,12 @@ impl<W> UserQueue<W> {
     }
 
     fn end_turn(&mut self, key: &KeyId) {
-        self.turns.retain(|other| other != key);
-        self.turns.push_back(key.clone());
+        self.order.retain(|other| other != key);
+        self.order.push_back(key.clone());
     }
 
     fn iter(&self) -> impl Iterator<Item = (&KeyId, QueueTicket, &W)> {
-        let entries = self.turns.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
+        let entries = self.order.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
         entries
             .flat_map(|(key, entries)| entries.iter().map(move |(ticket, waiter)| (key, QueueTicket(*ticket), waiter)))
     }
@@ -277,14 +277,14 @@ mod tests {
         assert_eq!(queue.remove(&requester_of("a1"), first), None);
         assert_eq!((queue.len(), queue.user_len(&requester_of("a1"))), (1, 1));
         assert_eq!(queue.remove(&requester_of("a2"), second), Some(2));
-        assert_eq!((queue.turns.len(), queue.users.len(), queue.len()), (0, 0, 0));
+        assert_eq!((queue.order.len(), queue.users.len(), queue.len()), (0, 0, 0));
     }
 
     #[test]
     fn take_matching_removes_all_matching_requests() {
         let mut queue = queue(&[("a", 1), ("b", 2), ("a", 3), ("b", 4)]);
         assert_eq!(queue.take_matching(|(_, number)| number % 2 == 1), [("a", 1), ("a", 3)]);
-        assert_eq!((queue.len(), queue.turns.len()), (2, 1));
+        assert_eq!((queue.len(), queue.order.len()), (2, 1));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) struct AccountRows {
 /// the result of the read.
 pub(super) struct PoolSnapshot {
     /// The id and version of each account that had no unsaved change.
-    marks: Vec<(u64, u64)>,
+    versions: Vec<(u64, u64)>,
     origins: HashMap<String, Option<AccountRowContent>>,
 }
 
@@ -57,7 +57,7 @@ impl PoolSnapshot {
         let known = inner.members.iter().map(|member| (member.account.name().to_owned(), member.origin.clone()));
         let unusable = inner.unusable_rows.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
         Self {
-            marks: inner.members.iter().filter_map(PoolMember::version_mark).collect(),
+            versions: inner.members.iter().filter_map(PoolMember::version_mark).collect(),
             origins: known.chain(unusable).collect(),
         }
     }
@@ -113,7 +113,7 @@ impl AccountRows {
             };
             // If this process has changed the state since the snapshot, or has not stored it yet, the state is newer
             // than the row and stays.
-            if is_new || member.version_mark().is_some_and(|mark| before.marks.contains(&mark)) {
+            if is_new || member.version_mark().is_some_and(|version| before.versions.contains(&version)) {
                 member.apply_stored_state(&StoredAccountState::from_row(row), now, utc_now);
             }
         }

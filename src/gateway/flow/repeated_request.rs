@@ -109,9 +109,9 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             Ok(read_stored_answer(&services, reader, &admission).await?.with_replay_mark(false))
         }
-        ClaimOutcome::Follow(reader) => read_repeated_answer(&context, reader).await,
+        ClaimOutcome::Answer(reader) => read_repeated_answer(&context, reader).await,
         ClaimOutcome::Conflict => count_if_refused(&context.services.keys, &context.caller, Err(reused_key_error())),
-        ClaimOutcome::AnswerLost => Err(Error::Upstream(UpstreamFault::Unknown)),
+        ClaimOutcome::AnswerUnavailable => Err(Error::Upstream(UpstreamFault::Unknown)),
     }
 }
 
@@ -153,12 +153,12 @@ async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Resu
 /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
 /// called before the job begins. A stream is never stored while its caller reads it.
 async fn job_registration(context: &JobContext) -> JobRegistration {
-    let (request_id, marks_retries) = (context.options.request_id.clone(), context.options.marks_retries());
+    let (request_id, announces_retries) = (context.options.request_id.clone(), context.options.announces_retries());
     let link_window = context.wants_links().then_some(LINK_LIFETIME);
-    let registration = JobRegistration { request_id, marks_retries, fingerprint: None, link_window };
+    let registration = JobRegistration { request_id, announces_retries, fingerprint: None, link_window };
     let registration = context.services.replay.with_fingerprint(&context.caller, &context.task, registration).await;
-    let marks_retries = marks_retries && !context.task.is_stream();
-    context.set_registration(JobRegistration { marks_retries, ..registration })
+    let announces_retries = announces_retries && !context.task.is_stream();
+    context.set_registration(JobRegistration { announces_retries, ..registration })
 }
 
 /// Reserves disk space for the answer, if it is delivered from the disk. An answer whose links cannot be kept has its

@@ -79,7 +79,7 @@ pub(super) async fn refusal_of_a_job(services: &ImageServices, caller: &Caller) 
             Ok(Some(refusal).filter(|refusal| refusal.is_quota || refusal.limit != BUDGET))
         }
         Err(LimitError::Store(error)) => Err(unread_usage(&error)),
-        Ok(()) | Err(LimitError::NoRoom(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown) => {
+        Ok(()) | Err(LimitError::FullyReserved(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown) => {
             Ok(None)
         }
     }
@@ -95,7 +95,9 @@ pub(super) async fn count_repeat(limiter: &RequestLimiter, caller: &Caller, requ
     counted.map_err(|error| match error {
         LimitError::Reached(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::Store(error) => unread_usage(&error),
-        LimitError::NoRoom(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown => Error::Internal,
+        LimitError::FullyReserved(_) | LimitError::ImagesAboveLimit { .. } | LimitError::PriceUnknown => {
+            Error::Internal
+        }
     })
 }
 
@@ -141,7 +143,7 @@ fn requested_work(task: TaskRef<'_>) -> Vec<RequestedWork<'_>> {
 
 fn to_error(error: LimitError, cost: &CostEstimate) -> Error {
     match error {
-        LimitError::Reached(refusal) | LimitError::NoRoom(refusal) => Error::LimitReached(Box::new(refusal)),
+        LimitError::Reached(refusal) | LimitError::FullyReserved(refusal) => Error::LimitReached(Box::new(refusal)),
         LimitError::ImagesAboveLimit { name, limit } => {
             let message = format!("Invalid 'n': the limit '{name}' allows at most {limit} images.");
             Rejection::new("n", RejectionReason::IntegerAboveMax, message).into()

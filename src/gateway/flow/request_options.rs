@@ -126,7 +126,7 @@ impl RequestOptions {
 
     /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat
     /// requests.
-    pub(super) fn marks_retries(&self) -> bool {
+    pub(super) fn announces_retries(&self) -> bool {
         self.agent_turn.is_some() || self.retry_count.is_some()
     }
 
@@ -236,8 +236,8 @@ mod tests {
         );
         assert!(options.may_be_retry());
         let first = read(&[("x-stainless-retry-count", "0")]).expect("the headers are valid");
-        assert!(first.marks_retries() && !first.may_be_retry());
-        assert!(!read(&[]).expect("the headers are valid").marks_retries());
+        assert!(first.announces_retries() && !first.may_be_retry());
+        assert!(!read(&[]).expect("the headers are valid").announces_retries());
     }
 
     #[test]

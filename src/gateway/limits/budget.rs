@@ -67,17 +67,17 @@ pub(super) fn check(
         return Err(exhausted());
     }
     if is_queued || open.unbounded > 0 {
-        return Err(LimitError::NoRoom(no_room(budget.usd)));
+        return Err(LimitError::FullyReserved(fully_reserved(budget.usd)));
     }
     match amount.filter(|amount| spent.plus(open.sum()).plus(*amount) <= budget.usd) {
         Some(amount) => Ok(HeldMoney { amount: Some(amount), is_ceiling }),
         None if is_ceiling && open.is_nothing() => Ok(HeldMoney { amount: None, is_ceiling }),
-        None => Err(LimitError::NoRoom(no_room(budget.usd))),
+        None => Err(LimitError::FullyReserved(fully_reserved(budget.usd))),
     }
 }
 
 /// The refusal of a job that has found no room, although the budget is not spent.
-pub(super) fn no_room(budget: Usd) -> LimitRefusal {
+pub(super) fn fully_reserved(budget: Usd) -> LimitRefusal {
     let value = budget.to_string();
     LimitRefusal { scope: "", limit: BUDGET, value, resets_at: None, wait_seconds: ROOM_WAIT_SECONDS, is_quota: false }
 }

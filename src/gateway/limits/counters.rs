@@ -219,7 +219,7 @@ pub(super) fn check_all(
     for (index, of) in subjects.iter().enumerate() {
         match check(index, of).map_err(|error| error.with_scope(of.subject.scope())) {
             Ok(money) => held.push(money),
-            Err(error @ LimitError::NoRoom(_)) => full = full.or(Some(error)),
+            Err(error @ LimitError::FullyReserved(_)) => full = full.or(Some(error)),
             Err(error) => return Err(error),
         }
     }

@@ -10,7 +10,7 @@ use tokio::sync::RwLock;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
-use super::budget::{BUDGET, no_room};
+use super::budget::{BUDGET, fully_reserved};
 use super::counters::{StoredUsage, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage, work_usage};
 use super::memory::LimitCounters;
@@ -79,10 +79,10 @@ impl RequestLimiter {
         let mut place: Option<QueuePlace<'_>> = None;
         loop {
             let reserved = match self.queued_refusal(&subjects, place.as_ref()) {
-                Some(refusal) => Err(LimitError::NoRoom(refusal)),
+                Some(refusal) => Err(LimitError::FullyReserved(refusal)),
                 None => self.try_reserve(request_id, &subjects, demand, place.is_some()).await,
             };
-            let Err(LimitError::NoRoom(refusal)) = reserved else { return reserved };
+            let Err(LimitError::FullyReserved(refusal)) = reserved else { return reserved };
             let now = Instant::now();
             let full = subjects.iter().find(|of| of.subject.scope() == refusal.scope).filter(|_| now < deadline);
             let Some(full) = full else { return Err(LimitError::Reached(refusal)) };
@@ -94,7 +94,7 @@ impl RequestLimiter {
     /// Returns the refusal of a job before which another one of this process waits for room.
     fn queued_refusal(&self, subjects: &[SubjectLimits], place: Option<&QueuePlace<'_>>) -> Option<LimitRefusal> {
         let of = self.queues.queued_at(subjects, place)?;
-        Some(LimitRefusal { scope: of.subject.scope(), ..no_room(of.limits.budget?.usd) })
+        Some(LimitRefusal { scope: of.subject.scope(), ..fully_reserved(of.limits.budget?.usd) })
     }
 
     async fn try_reserve(
@@ -198,7 +198,7 @@ impl RequestLimiter {
             self.lock().check(subjects, demand, (Instant::now(), today)).map(drop)
         };
         checked.map_err(|error| match error {
-            LimitError::NoRoom(refusal) => LimitError::Reached(refusal),
+            LimitError::FullyReserved(refusal) => LimitError::Reached(refusal),
             error => error,
         })
     }

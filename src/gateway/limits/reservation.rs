@@ -79,7 +79,7 @@ pub(crate) enum LimitError {
     Reached(LimitRefusal),
     /// The budget is not spent, but running jobs hold what is left of it, or others wait for it. Only the limiter sees it.
     #[error("the limit {} has no room", .0.limit)]
-    NoRoom(LimitRefusal),
+    FullyReserved(LimitRefusal),
     /// The job asks for more images than the limit ever allows.
     #[error("the request is above the limit {name}")]
     ImagesAboveLimit {
@@ -236,7 +236,7 @@ impl LimitError {
     pub(super) fn with_scope(self, scope: &'static str) -> Self {
         match self {
             Self::Reached(refusal) => Self::Reached(LimitRefusal { scope, ..refusal }),
-            Self::NoRoom(refusal) => Self::NoRoom(LimitRefusal { scope, ..refusal }),
+            Self::FullyReserved(refusal) => Self::FullyReserved(LimitRefusal { scope, ..refusal }),
             other => other,
         }
     }

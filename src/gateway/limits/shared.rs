@@ -51,7 +51,7 @@ pub(super) async fn reserve(
         outcome = check_and_count(subjects, &usages, job.demand, today);
         let decision = match &outcome {
             Ok((held, _)) => ReservationDecision::Reserve(held.clone()),
-            Err(LimitError::NoRoom(refusal)) => subjects
+            Err(LimitError::FullyReserved(refusal)) => subjects
                 .iter()
                 .position(|of| of.subject.scope() == refusal.scope)
                 .map_or(ReservationDecision::Refuse, ReservationDecision::Wait),

@@ -307,7 +307,7 @@ mod tests {
                     "model": "m", "on_error": "closed", "timeout": "3s",
                 },
             },
-            "filter_files": "pass",
+            "filter_files": "allow",
             "limits": {
                 "requests_per_minute": 60, "images_per_minute": 30, "concurrent_jobs": 8, "work_per_minute": 9000, "images_per_day": 1000,
                 "max_size": "2560x1440", "max_quality": "medium", "models": ["gpt-image-2"], "budget_usd": 12.5,

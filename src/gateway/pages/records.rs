@@ -53,7 +53,7 @@ struct RecordPage {
     /// The time at which the accounts of the group can be asked again, if the failure depended on them.
     availability: Option<AccountAvailability>,
     /// The images, for the user whose request it was.
-    kept: StoredImages,
+    stored_images: StoredImages,
     calls: Vec<TimelineCall>,
     images: String,
     /// The tokens of the image model, with input and output each split into images and text.
@@ -112,12 +112,12 @@ pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<P
         host_tokens: record.host_usage.as_ref().map(TokenBreakdown::from_usage),
         availability: availability(context, &record, explanation.as_ref()).await?,
         calls: attempt_timeline::calls(&record),
-        kept: stored_images::of_record(context, &record).await?,
+        stored_images: stored_images::of_record(context, &record).await?,
         explanation,
         record,
     };
     let response = render(StatusCode::OK, &template);
-    Ok(if template.kept.is_running { response.with_header(REFRESH, LOOK_AGAIN_SECONDS) } else { response })
+    Ok(if template.stored_images.is_running { response.with_header(REFRESH, LOOK_AGAIN_SECONDS) } else { response })
 }
 
 /// Returns the time at which the accounts of the group can be asked again, if the request failed because of them. Only

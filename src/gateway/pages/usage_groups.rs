@@ -22,7 +22,7 @@ const CARD_ROWS: usize = 5;
 pub(super) struct GroupRow {
     pub(super) group: UsageGroup,
     /// The value in words.
-    pub(super) shown: String,
+    pub(super) label: String,
     /// The name of the key's owner.
     pub(super) owner: Option<String>,
     /// The address of the records of the group; `None` if the list of records cannot be filtered by it.
@@ -74,7 +74,7 @@ pub(super) fn group_rows(
         // The days and hours of the period before are others.
         let earlier = before.groups.iter().find(|earlier| !view.grouping.is_time() && earlier.value == group.value);
         GroupRow {
-            shown: shown_value(context, view.grouping, group),
+            label: shown_value(context, view.grouping, group),
             owner: group.user_name.as_deref().map(|name| names::escape_hidden(name).into_owned()),
             records: records_of_group(view, &group.value, filters),
             share: amount(group).saturating_mul(100) / largest,

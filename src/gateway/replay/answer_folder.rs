@@ -49,7 +49,7 @@ struct AnswerFolderState {
     /// The answers of each API key, by its id.
     owners: HashMap<String, KeyAnswers>,
     /// The fingerprints of answers that an earlier process was delivering when it died, and when these entries expire.
-    lost_answers: HashMap<String, Timestamp>,
+    interrupted_answers: HashMap<String, Timestamp>,
 }
 
 /// The answers of one API key.
@@ -88,7 +88,7 @@ enum StoredFile {
     /// The file holds a complete answer.
     Complete,
     /// An answer with this fingerprint was being delivered.
-    Lost(String),
+    Interrupted(String),
 }
 
 // === impl AnswerFolder ===
@@ -142,7 +142,7 @@ impl AnswerFolder {
         let LeftoverFile { modified_at, file_name: file, contents, length } = leftover;
         let retention = match contents {
             StoredFile::Complete => windows.replay.max(windows.retry).max(LEFTOVER_WINDOW_MIN),
-            StoredFile::Lost(_) => windows.retry,
+            StoredFile::Interrupted(_) => windows.retry,
         };
         let expires_at = Timestamp::from(DateTime::<Utc>::from(modified_at)) + retention;
         let path = self.folder.join(&file);
@@ -155,7 +155,7 @@ impl AnswerFolder {
                 Ok(reservation) => self.add_finished(file, expires_at, Some(reservation)),
                 Err(_) => remove(&path),
             },
-            StoredFile::Lost(fingerprint) => {
+            StoredFile::Interrupted(fingerprint) => {
                 // The emptied file shows the loss to later processes too.
                 let lost_path = path.with_extension(LOST_EXTENSION);
                 let result = fs::rename(&path, &lost_path)
@@ -163,14 +163,14 @@ impl AnswerFolder {
                 if let Err(error) = result {
                     tracing::warn!(%error, "the file of an interrupted answer could not be emptied");
                 }
-                self.state().lost_answers.insert(fingerprint, expires_at);
+                self.state().interrupted_answers.insert(fingerprint, expires_at);
             }
         }
     }
 
     /// True if an earlier process was delivering the answer with this fingerprint when it died.
     pub(super) fn has_lost_answer(&self, fingerprint: &ReplayDigest, now: Timestamp) -> bool {
-        self.state().lost_answers.get(&hex(fingerprint)).is_some_and(|expires_at| *expires_at > now)
+        self.state().interrupted_answers.get(&hex(fingerprint)).is_some_and(|expires_at| *expires_at > now)
     }
 
     fn state(&self) -> MutexGuard<'_, AnswerFolderState> {
@@ -312,7 +312,7 @@ impl AnswerFolder {
                 key_answers.recount_bytes();
             }
             state.owners.retain(|_, key_answers| !key_answers.answers.is_empty());
-            state.lost_answers.retain(|_, expires_at| *expires_at > now);
+            state.interrupted_answers.retain(|_, expires_at| *expires_at > now);
         }
         expired.iter().for_each(|answer| remove(&self.folder.join(&answer.file_name)));
     }
@@ -332,7 +332,7 @@ impl StoredFile {
         }
         // Only a plain job has a fingerprint between the owner and the random part.
         let [_, fingerprint, _] = name.split('-').collect::<Vec<_>>().try_into().ok()?;
-        Some(Self::Lost(fingerprint.to_owned()))
+        Some(Self::Interrupted(fingerprint.to_owned()))
     }
 }
 

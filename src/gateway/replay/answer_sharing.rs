@@ -50,7 +50,7 @@ pub(super) struct AnswerSharing {
     max_bytes: u64,
     queue: mpsc::Sender<FinishedFile>,
     /// Requests that read pieces take turns: repeats of one request then find the file that the first of them has read.
-    fetch_turn: Mutex<()>,
+    fetch_lock: Mutex<()>,
 }
 
 /// A file whose bytes are to be written to the database.
@@ -88,7 +88,7 @@ impl AnswerSharing {
         let (task_store, task_folder) = (Arc::clone(&store), Arc::clone(&folder));
         let task = SharingTask { store: task_store, folder: task_folder, max_bytes, unchecked_bytes: 0 };
         drop(tokio::runtime::Handle::current().spawn(task.run(finished_files)));
-        Some(Self { store, folder, max_bytes, queue, fetch_turn: Mutex::default() })
+        Some(Self { store, folder, max_bytes, queue, fetch_lock: Mutex::default() })
     }
 
     /// Returns a place in the queue for an answer of this size; `None` if too many answers wait already, or if the
@@ -113,7 +113,7 @@ impl AnswerSharing {
         if !wait_until_complete(answers, &row.file).await? {
             return Ok(false);
         }
-        let _turn = self.fetch_turn.lock().await;
+        let _guard = self.fetch_lock.lock().await;
         let length = sealed_length(row.size);
         // Another request of this node may have read it meanwhile.
         if self.folder.has_file(&row.file, length).await? {

@@ -109,12 +109,12 @@ pub(crate) enum ClaimOutcome {
     /// The request is the first: run the job.
     Claimed(Box<ClaimGuard>),
     /// The answer is complete or in progress.
-    Follow(AnswerReader),
+    Answer(AnswerReader),
     /// The idempotency key was used for a different request.
     Conflict,
     /// The job was started, or may have been, and this request cannot get its answer. The gateway must not run the job
     /// again, because it could be charged twice.
-    AnswerLost,
+    AnswerUnavailable,
 }
 
 /// The claim of an idempotency key in this process: registered by this request, or by an earlier one.
@@ -228,11 +228,13 @@ impl AnswerStore {
                 .await
                 .is_ok_and(|phase| *phase == ClaimPhase::Held);
             match is_held {
-                true if live.request_digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
+                true if live.request_digest == digest && live.answer.has_gap() => {
+                    return Ok(ClaimOutcome::AnswerUnavailable);
+                }
                 true if live.request_digest == digest => {
                     let reader = AnswerReader::new(&live.answer)
                         .with_id(AnswerId { scope, request_id: live.request_id.clone() });
-                    return Ok(ClaimOutcome::Follow(reader));
+                    return Ok(ClaimOutcome::Answer(reader));
                 }
                 true => return Ok(ClaimOutcome::Conflict),
                 // The claim has ended in the meantime: the next pass looks it up again.
@@ -322,7 +324,7 @@ impl AnswerStore {
             ReplayState::Stored(row) => Some(self.reopen(claim, row).await),
             ReplayState::Running => match self.unstored.find(claim) {
                 Some(answer) => Some(follow(&answer, claim)),
-                None => self.is_answer_lost(claim).await?.then_some(ClaimOutcome::AnswerLost),
+                None => self.is_answer_lost(claim).await?.then_some(ClaimOutcome::AnswerUnavailable),
             },
         })
     }
@@ -360,12 +362,12 @@ impl AnswerStore {
             ReplayState::Running if claim.node == self.node => is_held,
             ReplayState::Running => !self.is_answer_lost(&claim).await?,
         };
-        Ok(Some(AnswerView { id: (&claim).into(), kept_until: claim.expires_at, is_running, answer }))
+        Ok(Some(AnswerView { id: (&claim).into(), expires_at: claim.expires_at, is_running, answer }))
     }
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {
         let answer = self.load_answer(claim, row).await;
-        answer.map_or(ClaimOutcome::AnswerLost, |answer| follow(&Arc::new(answer), claim))
+        answer.map_or(ClaimOutcome::AnswerUnavailable, |answer| follow(&Arc::new(answer), claim))
     }
 
     /// Deletes the row of a claim. Returns true if that succeeds; otherwise the next sweep tries again.
@@ -392,7 +394,7 @@ impl AnswerStore {
 }
 
 fn follow(answer: &Arc<StoredAnswer>, claim: &ReplayClaim) -> ClaimOutcome {
-    ClaimOutcome::Follow(AnswerReader::new(answer).with_id(claim.into()))
+    ClaimOutcome::Answer(AnswerReader::new(answer).with_id(claim.into()))
 }
 
 /// Returns the context in which the key of a file is sealed: the scope and the length of the answer. It binds the key

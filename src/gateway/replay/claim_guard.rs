@@ -35,9 +35,9 @@ pub(crate) struct ClaimGuard {
     /// The disk space that was reserved for the answer.
     space: Option<AnswerSpace>,
     /// True if the answer is kept in memory for a while if it cannot be written.
-    is_kept_in_memory: bool,
+    may_stay_in_memory: bool,
     /// The longest time for which a reason keeps the answer.
-    kept_for: Duration,
+    keep_window: Duration,
     /// Keeps the store open until the claim is completed or released.
     _pending: PendingGuard,
 }
@@ -46,8 +46,8 @@ pub(crate) struct ClaimGuard {
 
 impl ClaimGuard {
     pub(super) fn new(answers: Arc<AnswerStore>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
-        let (_pending, kept_for) = (answers.begin_work(), answers.windows.replay);
-        Self { answers, live, row, space: None, is_kept_in_memory: false, kept_for, _pending }
+        let (_pending, keep_window) = (answers.begin_work(), answers.windows.replay);
+        Self { answers, live, row, space: None, may_stay_in_memory: false, keep_window, _pending }
     }
 
     /// Makes the claim, or reads the existing claim, and sends the outcome to `reply`. A claim whose request no longer
@@ -65,12 +65,14 @@ impl ClaimGuard {
                 Ok(RowWriteOutcome::Done) => break Ok(ClaimOutcome::Claimed(Box::new(self))),
                 Ok(RowWriteOutcome::AlreadyClaimed(existing)) => existing,
                 // The owner of the claim is unknown, so the job does not run.
-                Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),
+                Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerUnavailable),
                 Err(error) => break Err(error.into()),
             };
             match self.answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await {
                 Ok(Some(outcome)) => break Ok(outcome),
-                Ok(None) if Instant::now() >= deadline || reply.is_closed() => break Ok(ClaimOutcome::AnswerLost),
+                Ok(None) if Instant::now() >= deadline || reply.is_closed() => {
+                    break Ok(ClaimOutcome::AnswerUnavailable);
+                }
                 Ok(None) => sleep(OTHER_NODE_PAUSE).await,
                 Err(error) => break Err(error),
             }
@@ -102,17 +104,17 @@ impl ClaimGuard {
     /// Uses space that was reserved before anything was spent. The answer is then kept until it is fetched, even if it
     /// cannot be written.
     pub(crate) fn use_space(&mut self, space: AnswerSpace) {
-        (self.space, self.is_kept_in_memory) = (Some(space), true);
+        (self.space, self.may_stay_in_memory) = (Some(space), true);
     }
 
     /// Adds a reason to keep the answer, which ends this long after the answer.
     pub(crate) fn keep_for(&mut self, window: Duration) {
-        self.kept_for = self.kept_for.max(window);
+        self.keep_window = self.keep_window.max(window);
     }
 
     /// Keeps the answer in memory for a while if it cannot be written: it was paid for, and its caller may have left.
     pub(crate) const fn keep_in_memory(&mut self) {
-        self.is_kept_in_memory = true;
+        self.may_stay_in_memory = true;
     }
 
     /// Reports the outcome of the job. An answer, a refusal and an error that may have been charged are stored. After
@@ -153,7 +155,7 @@ impl ClaimGuard {
     {
         let (folder, answer) = (&self.answers.folder, &self.live.answer);
         let mut recorder = AnswerRecorder::begin(folder, answer, (&self.live.owner, None), head).await;
-        if self.is_kept_in_memory {
+        if self.may_stay_in_memory {
             recorder.keep_all(self.space.take(), &self.answers.unstored);
         }
         if let Err(error) = recorder.record_body(body).await {
@@ -162,14 +164,14 @@ impl ClaimGuard {
             return;
         }
         // The time for which the answer is kept begins now: the job may have taken longer than that.
-        let expires_at = Timestamp::now() + self.kept_for;
+        let expires_at = Timestamp::now() + self.keep_window;
         let claim = ReplayClaim { expires_at, ..self.row.clone() };
         let is_stored = match recorder.finish_file().await {
             Some(file) => self.answers.commit(&claim, file, answer).await,
             None => false,
         };
         if !is_stored {
-            self.answers.keep_unstored(self.row.request_id.clone(), answer, self.is_kept_in_memory);
+            self.answers.keep_unstored(self.row.request_id.clone(), answer, self.may_stay_in_memory);
         }
         self.answers.end_live_claim(&self.row.scope, &self.live);
         recorder.mark_complete();

@@ -42,7 +42,7 @@ pub(super) enum RowAnswer {
     /// It is claimed: a node makes it or is about to store it, or has died before that.
     Claimed(ReplayClaim),
     /// It is stored, but cannot be read.
-    Lost,
+    Unreadable,
     /// It is stored.
     Stored(AnswerReader),
 }
@@ -51,11 +51,11 @@ pub(super) enum RowAnswer {
 
 impl RowAnswer {
     fn or_claimed(self, claim: ReplayClaim) -> Self {
-        if let Self::None | Self::Lost = self { Self::Claimed(claim) } else { self }
+        if let Self::None | Self::Unreadable = self { Self::Claimed(claim) } else { self }
     }
 
     fn or_lost(self, is_lost: bool) -> Self {
-        if let (Self::None, true) = (&self, is_lost) { Self::Lost } else { self }
+        if let (Self::None, true) = (&self, is_lost) { Self::Unreadable } else { self }
     }
 }
 
@@ -102,7 +102,7 @@ impl AnswerStore {
                 {
                     sleep(RUNNING_PAUSE).await;
                 }
-                (RowAnswer::Claimed(_) | RowAnswer::Lost, _)
+                (RowAnswer::Claimed(_) | RowAnswer::Unreadable, _)
                 | (RowAnswer::None, EarlierRequest::Running | EarlierRequest::Unknown) => {
                     return Ok(Some(Self::unknown_outcome()));
                 }
@@ -231,7 +231,7 @@ impl AnswerStore {
             let claim = match self.find_row(request, true).await? {
                 RowAnswer::None => return Ok(None),
                 RowAnswer::Stored(reader) => return Ok(Some(reader)),
-                RowAnswer::Lost => return Ok(Some(Self::unknown_outcome())),
+                RowAnswer::Unreadable => return Ok(Some(Self::unknown_outcome())),
                 RowAnswer::Claimed(claim) => claim,
             };
             let state = self.store.job_progress(&claim.request_id).await?.map(|progress| progress.state);

@@ -80,7 +80,7 @@ pub(super) enum AnswerChunk {
     /// The end of a complete answer.
     End,
     /// The answer broke off, or this reader can no longer get the rest of it.
-    Lost,
+    BrokenOff,
 }
 
 // === impl StoredAnswer ===
@@ -255,7 +255,7 @@ impl StoredAnswer {
     }
 
     /// Lets the reader read only bytes that it can read again: those in the file and, after the end of the answer, those
-    /// in memory. If the answer cannot be stored, [`StoredAnswer::poll_next`] returns [`AnswerChunk::Lost`] to it, and
+    /// in memory. If the answer cannot be stored, [`StoredAnswer::poll_next`] returns [`AnswerChunk::BrokenOff`] to it, and
     /// the other bytes wait for [`StoredAnswer::restart_reader`].
     pub(super) fn make_restartable(&self, reader_id: u64) {
         if let Some(reader) = self.state().readers.get_mut(&reader_id) {
@@ -301,7 +301,7 @@ impl StoredAnswer {
         let (offset, is_restartable) =
             state.readers.get(&reader_id).map_or((0, false), |reader| (reader.offset, reader.is_restartable));
         if offset < state.bytes_in_file.min(state.tail_offset) {
-            let Some(frames) = state.frames.clone() else { return Poll::Ready(AnswerChunk::Lost) };
+            let Some(frames) = state.frames.clone() else { return Poll::Ready(AnswerChunk::BrokenOff) };
             let frame_bytes = FRAME_BYTES as u64;
             let number = offset / frame_bytes;
             let length = (state.bytes_in_file - number * frame_bytes).min(frame_bytes);
@@ -310,9 +310,13 @@ impl StoredAnswer {
             return Poll::Ready(AnswerChunk::Frame { frames, number, length, skip });
         }
         if is_restartable && state.end.is_none() {
-            return if state.is_unstored { Poll::Ready(AnswerChunk::Lost) } else { state.wait_reader(cx, reader_id) };
+            return if state.is_unstored {
+                Poll::Ready(AnswerChunk::BrokenOff)
+            } else {
+                state.wait_reader(cx, reader_id)
+            };
         }
-        let Some(position) = offset.checked_sub(state.tail_offset) else { return Poll::Ready(AnswerChunk::Lost) };
+        let Some(position) = offset.checked_sub(state.tail_offset) else { return Poll::Ready(AnswerChunk::BrokenOff) };
         let unread = usize::try_from(position).ok().and_then(|position| state.tail.get(position..)).unwrap_or_default();
         if !unread.is_empty() {
             let bytes = Bytes::copy_from_slice(&unread[..unread.len().min(PIECE_MAX_BYTES)]);
@@ -321,7 +325,7 @@ impl StoredAnswer {
         }
         match state.end {
             Some(StoredAnswerEnd::Complete) => Poll::Ready(AnswerChunk::End),
-            Some(StoredAnswerEnd::Broken) => Poll::Ready(AnswerChunk::Lost),
+            Some(StoredAnswerEnd::Broken) => Poll::Ready(AnswerChunk::BrokenOff),
             None => state.wait_reader(cx, reader_id),
         }
     }

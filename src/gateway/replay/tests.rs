@@ -59,13 +59,13 @@ impl AnswerStore {
     /// Returns the answer of an earlier request, as a request gets it that is marked as a retry.
     async fn adopt_job(self: &Arc<Self>, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
         let task = task.into();
-        let marked = JobRegistration { marks_retries: true, ..registration() };
+        let marked = JobRegistration { announces_retries: true, ..registration() };
         let registration = self.with_fingerprint(caller, &task, marked).await;
         self.find_earlier_answer(caller, &task, &registration).await.unwrap()
     }
 
-    async fn fingerprint(&self, caller: &Caller, task: &SharedTask, marks_retries: bool) -> Option<[u8; 32]> {
-        self.with_fingerprint(caller, task, JobRegistration { marks_retries, ..registration() }).await.fingerprint
+    async fn fingerprint(&self, caller: &Caller, task: &SharedTask, announces_retries: bool) -> Option<[u8; 32]> {
+        self.with_fingerprint(caller, task, JobRegistration { announces_retries, ..registration() }).await.fingerprint
     }
 }
 

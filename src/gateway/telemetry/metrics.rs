@@ -294,8 +294,8 @@ impl Metrics {
 impl AccountGauges {
     fn register(&self, registry: &mut Registry) {
         registry.register("account_calls", "Running calls of an account", self.used_slots.clone());
-        registry.register("account_places", "Maximum number of concurrent calls of an account", self.slots.clone());
-        registry.register("account_resting", "1 while the account is in cooldown", self.cooling_down.clone());
+        registry.register("account_slots", "Maximum number of concurrent calls of an account", self.slots.clone());
+        registry.register("account_cooling_down", "1 while the account is in cooldown", self.cooling_down.clone());
         registry.register("account_disabled", "1 while the account is disabled", self.disabled.clone());
     }
 

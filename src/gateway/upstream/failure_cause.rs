@@ -167,7 +167,7 @@ impl FailureCause {
         match self {
             Self::NoConnection => row(NothingDone, idle, failed, Some(Reason::Network)),
             Self::CredentialsRefused => row(NothingDone, idle, Certain(unauthorized), Some(Reason::Credentials)),
-            Self::AccountFault => row(NothingDone, idle, neutral, Some(Reason::Network)),
+            Self::AccountFault => row(NothingDone, idle, neutral, Some(Reason::Credentials)),
             Self::AccountUnpaid => row(NothingDone, idle, Certain(unavailable(402)), Some(Reason::Quota)),
             Self::Exhausted { wait } => row(NothingDone, idle, exhausted(*wait), Some(Reason::Quota)),
             Self::Throttled { wait } => row(NothingDone, idle, throttled(*wait), Some(Reason::Throttled)),

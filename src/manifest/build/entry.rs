@@ -211,7 +211,7 @@ fn find_or_build_package(
         let sum = Sha256Sum::of(&bytes);
         let matches_published = published_sum.is_none_or(|stated| stated.eq_ignore_ascii_case(&sum.to_string()));
         if matches_published && package_has_files(&bytes, files) {
-            built.kept += 1;
+            built.unchanged += 1;
             return Ok(PackageDescriptor { bytes, sum });
         }
         if !input.overwrite {

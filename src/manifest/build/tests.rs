@@ -73,14 +73,14 @@ fn problems(files: &MemoryFiles, previous: Option<&SourceFile>) -> Vec<String> {
 fn a_build_has_no_findings_and_a_second_build_changes_nothing() {
     let mut files = tree();
     let built = build(&build_input(&files, None)).expect("it builds");
-    assert_eq!((built.packages.len(), built.kept), (2, 0));
+    assert_eq!((built.packages.len(), built.unchanged), (2, 0));
     let source = store_output(&mut files, &built);
     assert_eq!(findings(&source, &files), Vec::<String>::new());
     let mut later = build_input(&files, Some(&source));
     later.now = at("2027-01-01T00:00:00Z");
     later.timestamp = ZipTimestamp::from_epoch(1_800_000_000);
     let again = build(&later).expect("it builds again");
-    assert_eq!((again.manifest, again.packages.len(), again.kept), (built.manifest, 0, 2));
+    assert_eq!((again.manifest, again.packages.len(), again.unchanged), (built.manifest, 0, 2));
 }
 
 /// Folders with a `SKILL.md` inside the folder of a skill are not skills: they are packed with it.
@@ -94,7 +94,7 @@ fn skills_inside_a_skill_are_packed_as_ordinary_files() {
     let source = store_output(&mut files, &built);
     assert_eq!(findings(&source, &files), Vec::<String>::new());
     let again = build(&build_input(&files, Some(&source))).expect("it builds again");
-    assert_eq!((again.packages.len(), again.kept), (0, 2));
+    assert_eq!((again.packages.len(), again.unchanged), (0, 2));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn an_existing_package_with_the_same_files_is_kept() {
     assert_ne!(&foreign, own);
     files.insert("packages/other-one-0.2.0.zip", foreign.clone());
     let kept = build(&build_input(&files, None)).expect("it builds");
-    assert!(kept.manifest.contains(&Sha256Sum::of(&foreign).to_string()) && kept.kept == 1);
+    assert!(kept.manifest.contains(&Sha256Sum::of(&foreign).to_string()) && kept.unchanged == 1);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub struct CheckOptions<'a> {
     pub files: Option<&'a dyn RepositoryFiles>,
     /// The folder of the checkout as reports show it: it precedes the paths of its files. If it is empty, the paths are
     /// shown relative to the checkout.
-    pub shown_root: &'a str,
+    pub display_root: &'a str,
     /// The fetcher that requests the addresses of the manifest. Without it no address is requested.
     pub web: Option<&'a dyn WebFetcher>,
     /// True if addresses may name hosts that are not publicly reachable.

@@ -58,7 +58,7 @@ impl CheckScope {
 /// once.
 pub(in crate::manifest) struct RepositoryChecker<'a> {
     tree: CheckoutCache<'a>,
-    shown_root: &'a str,
+    display_root: &'a str,
     limits: PackageLimits,
     scope: CheckScope,
 }
@@ -67,7 +67,7 @@ pub(in crate::manifest) struct RepositoryChecker<'a> {
 struct CheckWorker<'l, 'f> {
     tree: &'l CheckoutCache<'l>,
     /// The folder that precedes the names of files in the report.
-    shown_root: &'l str,
+    display_root: &'l str,
     limits: &'l PackageLimits,
     scope: CheckScope,
     findings: &'f mut FindingCollector,
@@ -79,8 +79,8 @@ type FolderFileSizes = BTreeMap<String, u64>;
 // === impl RepositoryChecker ===
 
 impl<'a> RepositoryChecker<'a> {
-    pub(in crate::manifest) fn new(files: &'a dyn RepositoryFiles, shown_root: &'a str, scope: CheckScope) -> Self {
-        Self { tree: CheckoutCache::new(files), shown_root, limits: PackageLimits::default(), scope }
+    pub(in crate::manifest) fn new(files: &'a dyn RepositoryFiles, display_root: &'a str, scope: CheckScope) -> Self {
+        Self { tree: CheckoutCache::new(files), display_root, limits: PackageLimits::default(), scope }
     }
 
     /// Checks the packages that these skills name and, in the scope `Everything`, their folders.
@@ -111,8 +111,8 @@ impl<'a> RepositoryChecker<'a> {
     }
 
     fn worker<'l, 'f>(&'l self, findings: &'f mut FindingCollector) -> CheckWorker<'l, 'f> {
-        let Self { tree, shown_root, limits, scope } = self;
-        CheckWorker { tree, shown_root, limits, scope: *scope, findings }
+        let Self { tree, display_root, limits, scope } = self;
+        CheckWorker { tree, display_root, limits, scope: *scope, findings }
     }
 }
 

@@ -22,7 +22,7 @@ fn check(limited: RequestKind, other: RequestKind, cause: &str) {
     };
     assert_eq!(send(&gateway, limited).error_object(429)["code"], "usage_limit_reached");
     let account = gateway.account("only");
-    assert_eq!((&account["state"], &account["cooling_cause"]), (&json!("cooling"), &json!(cause)), "{account}");
+    assert_eq!((&account["state"], &account["cooling_cause"]), (&json!("cooling_down"), &json!(cause)), "{account}");
     for step in ["at once", "after a restart"] {
         if step == "after a restart" {
             gateway.terminate();

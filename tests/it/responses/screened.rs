@@ -132,7 +132,7 @@ fn what_a_filter_cannot_see_is_refused_unless_the_group_lets_it_pass() {
     }
     let image = part(json!({"type": "input_image", "image_url": "data:image/png;base64,QUJD"}));
     assert_eq!(send(&start_gateway(&upstream, &words()), &image).status, 200);
-    let passing = start_gateway(&upstream, &format!("filter_files = \"pass\"\n{}", words()));
+    let passing = start_gateway(&upstream, &format!("filter_files = \"allow\"\n{}", words()));
     let unfiltered = start_gateway(&upstream, "");
     for (patch, _) in &hidden[..7] {
         assert_eq!(send(&passing, patch).status, 200, "{patch}");

@@ -3,14 +3,12 @@
 //! `cargo xtask vocabulary` prints the counts; `cargo xtask tidy` compares them with the bounds below. A type is a
 //! `struct`, `enum`, `union`, `trait` or `type` outside of braces; a comment is a sequence of comment lines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Source;
 use super::tokens::{Token, TokenKind, tokens};
 
-/// The page with the words that are not used for a concept.
-pub(super) const GLOSSARY: &str = "docs/glossary.md";
 /// The maximum number of types with the same name (our choice).
 const MAX_TYPES_PER_NAME: usize = 2;
 /// Names that any number of modules may use, because code always names them together with their module.
@@ -103,20 +101,7 @@ pub(super) fn check_vocabulary(sources: &[Source]) -> Vec<(String, usize, String
     let vocabulary = Vocabulary::from_sources(sources);
     let mut found = vocabulary.repeated_names();
     found.extend(vocabulary.headless_comments());
-    let glossary = sources.iter().find(|source| source.path == GLOSSARY);
-    match glossary.map(|source| unused_words(&source.text)) {
-        Some(words) => found.extend(vocabulary.names_with_unused_words(&words)),
-        None => found.push((GLOSSARY.to_owned(), 1, "the page is missing".to_owned())),
-    }
     found
-}
-
-/// The words of the last column of the glossary that are in backticks and begin with a capital letter.
-fn unused_words(page: &str) -> BTreeSet<&str> {
-    let rows = page.lines().filter(|line| line.starts_with('|'));
-    let cells = rows.filter_map(|row| row.trim().trim_matches('|').rsplit('|').next());
-    let words = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    words.filter(|word| word.starts_with(|letter: char| letter.is_uppercase())).collect()
 }
 
 /// The words of a name in camel case.
@@ -240,15 +225,6 @@ impl<'a> Vocabulary<'a> {
         });
         findings.collect()
     }
-
-    fn names_with_unused_words(&self, unused: &BTreeSet<&str>) -> Vec<(String, usize, String)> {
-        let findings = self.types.iter().filter_map(|definition| {
-            let word = words(definition.name).into_iter().find(|word| unused.contains(word))?;
-            let message = format!("`{}`: the glossary has another name for `{word}`", definition.name);
-            Some((definition.path.to_owned(), definition.line, message))
-        });
-        findings.collect()
-    }
 }
 
 impl fmt::Display for Vocabulary<'_> {
@@ -276,9 +252,6 @@ mod tests {
         texts.iter().map(|(path, text)| Source { path: (*path).to_owned(), text: (*text).to_owned() }).collect()
     }
 
-    const PAGE: (&str, &str) =
-        (GLOSSARY, "| word | meaning | place | not |\n|---|---|---|---|\n| cache | x | y | `Shelf`, book |\n");
-
     #[test]
     fn types_and_comments_are_counted_without_tests() {
         let code = "//! Why a module is.\n//! What more.\nstruct Told;\nimpl A for Told {\n    type Item = u8;\n}\n\
@@ -297,17 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_three_types_and_an_unused_word_are_found() {
+    fn a_name_of_three_types_is_found() {
         let state = "struct State;\nenum Error {}\n";
-        let all = sources(&[PAGE, ("src/a.rs", state), ("src/b.rs", state), ("src/c.rs", state)]);
+        let all = sources(&[("src/a.rs", state), ("src/b.rs", state), ("src/c.rs", state)]);
         let found = check_vocabulary(&all);
         assert_eq!(found.len(), 3);
         assert_eq!(found[2], ("src/c.rs".to_owned(), 1, "3 types are called `State`; at most 2 may be".to_owned()));
-        assert_eq!(check_vocabulary(&all[..3]), []);
-        let all = sources(&[PAGE, ("src/a.rs", "struct ModelShelf;\nstruct Shelves;\n")]);
-        let message = "`ModelShelf`: the glossary has another name for `Shelf`".to_owned();
-        assert_eq!(check_vocabulary(&all), [("src/a.rs".to_owned(), 1, message)]);
-        assert_eq!(check_vocabulary(&all[1..])[0].0, GLOSSARY);
+        assert_eq!(check_vocabulary(&all[..2]), []);
     }
 
     #[test]
@@ -315,8 +284,8 @@ mod tests {
         let good = "/// A subject.\nconst A: u8 = 1;\n".repeat(98);
         let two = format!("{good}{}", "/// Whether it is.\nconst B: u8 = 1;\n".repeat(2));
         let three = format!("{good}{}", "/// Whether it is.\nconst B: u8 = 1;\n".repeat(3));
-        assert_eq!(check_vocabulary(&sources(&[PAGE, ("src/a.rs", &two)])), []);
-        let all = sources(&[PAGE, ("src/a.rs", &three)]);
+        assert_eq!(check_vocabulary(&sources(&[("src/a.rs", &two)])), []);
+        let all = sources(&[("src/a.rs", &three)]);
         let message = "the comment begins with \"Whether\"; more than 2 % do".to_owned();
         assert_eq!(check_vocabulary(&all)[0], ("src/a.rs".to_owned(), 197, message));
     }

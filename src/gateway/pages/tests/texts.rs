@@ -86,7 +86,7 @@ const NOTICES: [&str; 30] = [
     "price-deleted",
 ];
 
-/// The keys of the texts of words, of the causes for which an account rests, and of completed changes.
+/// The keys of the texts of words, of the causes of a cooldown, and of completed changes.
 fn word_keys() -> BTreeSet<String> {
     let document: Value = serde_json::from_str(crate::tables::ADMIN_OPENAPI).unwrap();
     let mut keys: BTreeSet<String> =

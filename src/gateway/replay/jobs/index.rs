@@ -56,7 +56,7 @@ pub(crate) struct JobRegistration {
     /// The id of the request.
     pub(crate) request_id: String,
     /// True if the client marks its retries, as the official SDKs do.
-    pub(crate) marks_retries: bool,
+    pub(crate) announces_retries: bool,
     /// The keyed hash by which a retry of this request is recognized after a restart, if it is known.
     pub(crate) fingerprint: Option<ReplayDigest>,
     /// The time for which links lead to the stored answer; `None` if its caller gets no links.
@@ -201,7 +201,7 @@ impl JobIndex {
 impl JobEntry {
     /// Makes the entry of a running job, whose caller waits for it.
     pub(in super::super) fn new(key: &KeyId, identity: RequestIdentity, registration: JobRegistration) -> Self {
-        let is_shared = registration.marks_retries || registration.link_window.is_some();
+        let is_shared = registration.announces_retries || registration.link_window.is_some();
         let request_id = registration.request_id.as_str();
         Self {
             key: key.clone(),

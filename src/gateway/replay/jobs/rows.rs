@@ -42,7 +42,7 @@ impl EarlyClaim {
         let has_left = answers.jobs().entries.get(&job_id).is_some_and(is_orphan);
         // A caller that waits gets its answer soon, even if the store has failed.
         let max_wait = if has_left { STORAGE_WAIT_MAX } else { ANNOUNCEMENT_TIME_MAX };
-        let is_needed = |entry: &JobEntry| is_orphan(entry) || entry.registration.marks_retries;
+        let is_needed = |entry: &JobEntry| is_orphan(entry) || entry.registration.announces_retries;
         if answers.sharing.is_some() && !answers.claim_job(job_id, max_wait, false, is_needed).await {
             tracing::warn!("other nodes may not find an answer until it is stored: it could not be claimed");
         }

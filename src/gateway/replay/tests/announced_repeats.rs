@@ -25,7 +25,7 @@ impl AnnouncedJob {
         let record = record! { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
         nodes.fixture.store.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
         let registration =
-            JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint, ..registration() };
+            JobRegistration { request_id: "req_1".to_owned(), announces_retries: false, fingerprint, ..registration() };
         let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
         assert_eq!(receiver.answer(Instant::now()).await.err(), Some(Error::InProgress));
         Self { nodes, job, record, sender }
@@ -40,7 +40,7 @@ impl AnnouncedJob {
 /// Looks up the earlier request on a node, as a request with or without a retry mark does.
 async fn find(node: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>, is_marked: bool) -> Option<AnswerReader> {
     let task = SharedTask::from(job);
-    let registration = JobRegistration { marks_retries: is_marked, ..registration() };
+    let registration = JobRegistration { announces_retries: is_marked, ..registration() };
     let registration = node.with_fingerprint(caller, &task, registration).await;
     match is_marked {
         true => node.find_earlier_answer(caller, &task, &registration).await.unwrap(),
@@ -112,7 +112,7 @@ async fn a_job_whose_caller_left_without_the_error_is_not_announced() {
     let (job, ada) = (job("red"), &nodes.fixture.ada);
     let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), false).await;
     let registration =
-        JobRegistration { request_id: "req_1".to_owned(), marks_retries: false, fingerprint, ..registration() };
+        JobRegistration { request_id: "req_1".to_owned(), announces_retries: false, fingerprint, ..registration() };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registration);
     drop(receiver);
     sender.complete(Ok(ChannelAnswer::complete(b"an image"))).await;

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns the registration of a client that marks its retries.
 fn marked_retries() -> JobRegistration {
-    JobRegistration { marks_retries: true, ..registration() }
+    JobRegistration { announces_retries: true, ..registration() }
 }
 
 /// Returns a running job whose caller has left.

@@ -21,7 +21,7 @@ pub(super) async fn claim(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<
 
 pub(super) async fn follow(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
     match claim_in_store(replay, caller, job).await {
-        ClaimOutcome::Follow(reader) => reader,
+        ClaimOutcome::Answer(reader) => reader,
         outcome => panic!("{}", outcome_name(&outcome)),
     }
 }
@@ -29,9 +29,9 @@ pub(super) async fn follow(replay: &Arc<AnswerStore>, caller: &Caller, job: &Arc
 pub(super) fn outcome_name(outcome: &ClaimOutcome) -> &'static str {
     match outcome {
         ClaimOutcome::Claimed(_) => "claimed",
-        ClaimOutcome::Follow(_) => "follow",
+        ClaimOutcome::Answer(_) => "follow",
         ClaimOutcome::Conflict => "conflict",
-        ClaimOutcome::AnswerLost => "lost",
+        ClaimOutcome::AnswerUnavailable => "lost",
     }
 }
 
@@ -51,8 +51,8 @@ async fn run(outcome: ClaimOutcome, answer: &[u8]) -> (u32, AnswerReader) {
             guard.record(Ok(ChannelAnswer::complete(answer))).await;
             (1, reader)
         }
-        ClaimOutcome::Follow(reader) => (0, reader),
-        outcome @ (ClaimOutcome::Conflict | ClaimOutcome::AnswerLost) => panic!("{}", outcome_name(&outcome)),
+        ClaimOutcome::Answer(reader) => (0, reader),
+        outcome @ (ClaimOutcome::Conflict | ClaimOutcome::AnswerUnavailable) => panic!("{}", outcome_name(&outcome)),
     }
 }
 

@@ -65,7 +65,7 @@ async fn an_answer_that_is_larger_than_its_space_is_kept_in_memory_if_the_disk_i
     let (found_head, reader) = found.answer.expect("the answer");
     assert_eq!((found_head, read(reader).await.unwrap()), (head(), answer.clone()));
     match replay.claim_or_follow(&fixture.ada, &job("first"), "first", "req_again").await.unwrap() {
-        ClaimOutcome::Follow(reader) => assert_eq!(read(reader).await.unwrap(), answer),
+        ClaimOutcome::Answer(reader) => assert_eq!(read(reader).await.unwrap(), answer),
         outcome => panic!("{}", outcome_name(&outcome)),
     }
     replay.unstored.remove_expired(Instant::now() + Duration::from_secs(3600));
@@ -97,7 +97,7 @@ async fn the_answer_of_a_request_that_reserves_space_is_stored_like_any_other() 
     guard.expect("space").record(Ok(ChannelAnswer::complete(&answer))).await;
     let replay = fixture.open().await;
     match replay.claim_or_follow(&fixture.ada, &job("first"), "first", "req_again").await.unwrap() {
-        ClaimOutcome::Follow(reader) => assert_eq!(read(reader).await.unwrap(), answer),
+        ClaimOutcome::Answer(reader) => assert_eq!(read(reader).await.unwrap(), answer),
         outcome => panic!("{}", outcome_name(&outcome)),
     }
     check(&replay, &fixture.ada, &job("other"), "claimed").await;

@@ -207,7 +207,7 @@ async fn a_retry_on_another_node_gets_the_answer_that_its_caller_left() {
     let task = SharedTask::from(&job);
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
     let registered =
-        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+        JobRegistration { request_id: "req_1".to_owned(), announces_retries: true, fingerprint, ..registration() };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     drop(receiver);
     sender.complete(Ok(ChannelAnswer::complete(&answer))).await;
@@ -248,7 +248,7 @@ async fn another_node_finds_an_orphan_between_the_end_of_its_record_and_its_answ
     let record = record! { fingerprint, created_at: Timestamp::now(), ..running_record("req_1") };
     nodes.fixture.double.write_rows(&NodeId::only(), &[RowWrite::Open(&record)]).await.unwrap();
     let registered =
-        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+        JobRegistration { request_id: "req_1".to_owned(), announces_retries: true, fingerprint, ..registration() };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     drop(receiver);
     let (body, output) = ChannelAnswer::new();
@@ -279,7 +279,7 @@ async fn a_claimed_orphan_that_is_read_on_its_own_node_leaves_no_claim() {
     let (job, ada) = (job("red"), &nodes.fixture.ada);
     let fingerprint = nodes.first.fingerprint(ada, &SharedTask::from(&job), true).await;
     let registered =
-        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+        JobRegistration { request_id: "req_1".to_owned(), announces_retries: true, fingerprint, ..registration() };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     drop(receiver);
     let (body, output) = ChannelAnswer::new();
@@ -304,7 +304,7 @@ async fn another_node_pays_for_no_answer_that_its_caller_may_not_have() {
     let task = SharedTask::from(&job);
     let fingerprint = nodes.first.fingerprint(ada, &task, true).await;
     let registered =
-        JobRegistration { request_id: "req_1".to_owned(), marks_retries: true, fingerprint, ..registration() };
+        JobRegistration { request_id: "req_1".to_owned(), announces_retries: true, fingerprint, ..registration() };
     let (receiver, sender) = nodes.first.register_job(ada, &job, registered.clone());
     // The end of the delivery: the record is closed, and the caller is still connected.
     sender.early_claim().unwrap().write().await;

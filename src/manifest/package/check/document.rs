@@ -58,7 +58,7 @@ impl CheckWorker<'_, '_> {
         if pending.is_empty() {
             return;
         }
-        let name = match self.shown_root {
+        let name = match self.display_root {
             "" => shown.to_owned(),
             root => format!("{}/{shown}", root.trim_end_matches('/')),
         };

@@ -313,8 +313,8 @@ fn a_finding_in_a_skill_has_a_location_in_its_file() {
     assert_eq!(source.name(), "skills/demo/SKILL.md");
     assert_eq!(source.position(span.start).line, 5);
     assert_eq!(finding.pointer(), "/skills/0");
-    for (shown_root, name) in [("some/folder", "some/folder/skills/demo/SKILL.md"), ("/", "/skills/demo/SKILL.md")] {
-        let options = CheckOptions { files: Some(&case.files), shown_root, ..CheckOptions::default() };
+    for (display_root, name) in [("some/folder", "some/folder/skills/demo/SKILL.md"), ("/", "/skills/demo/SKILL.md")] {
+        let options = CheckOptions { files: Some(&case.files), display_root, ..CheckOptions::default() };
         let github = render::github(&check(case.source(), &options));
         assert!(github.contains(&format!("file={name},line=5")), "{github}");
     }
