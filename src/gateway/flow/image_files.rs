@@ -56,7 +56,7 @@ pub(crate) fn link_paths(
     count: usize,
 ) -> Result<Vec<String>, Error> {
     let links = link_sealer(replay);
-    let expires_at = link_end(Timestamp::now(), view.kept_until);
+    let expires_at = link_end(Timestamp::now(), view.stored_until);
     let indices = (0..=u8::MAX).take(count);
     let paths = indices.map(|index| {
         let (AnswerId { scope, request_id }, key) = (view.id.clone(), caller.public_id().clone());
