@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
 use super::budget::{BUDGET, no_room};
-use super::counters::{StoredUsage, period_begin};
+use super::counters::{LimitTime, StoredUsage, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage, work_usage};
 use super::memory::LimitCounters;
 use super::queue::{BudgetQueues, QueuePlace};
@@ -88,7 +88,7 @@ impl RequestLimiter {
             let now = Instant::now();
             let full = subjects.iter().find(|of| of.subject.scope() == refusal.scope).filter(|_| now < deadline);
             let Some(full) = full else { return Err(LimitError::Reached(refusal)) };
-            let place = place.get_or_insert_with(|| self.queues.place());
+            let place = place.get_or_insert_with(|| self.queues.new_place());
             place.wait_for_room(&full.subject, deadline.min(now + poll)).await;
         }
     }
@@ -160,7 +160,7 @@ impl RequestLimiter {
         let begun_at = Timestamp::now();
         let today = UtcDay::from(begun_at).into();
         self.begin_all_periods(subjects, today).await?;
-        let at = (Instant::now(), today);
+        let at = LimitTime { now: Instant::now(), today };
         let mut counters = self.lock();
         let held = match counters.check(subjects, &demand, at) {
             Ok(held) => held,
@@ -197,7 +197,7 @@ impl RequestLimiter {
         } else {
             let today = UtcDay::from(begun_at).into();
             self.begin_all_periods(subjects, today).await?;
-            self.lock().check(subjects, demand, (Instant::now(), today)).map(drop)
+            self.lock().check(subjects, demand, LimitTime { now: Instant::now(), today }).map(drop)
         };
         checked.map_err(|error| match error {
             LimitError::NoRoom(refusal) => LimitError::Reached(refusal),
@@ -217,8 +217,10 @@ impl RequestLimiter {
         subjects: Vec<SubjectLimits>,
     ) -> Result<(), LimitError> {
         let limited: Vec<_> = subjects.into_iter().filter(|of| of.limits.requests_per_minute.is_some()).collect();
+        if limited.is_empty() {
+            return Ok(());
+        }
         match self.usage.shared_reservations() {
-            _ if limited.is_empty() => Ok(()),
             Some(reservations) => shared::count_repeat(reservations, request_id, &limited).await,
             None => {
                 let (now, mut counters) = (Instant::now(), self.lock());
@@ -226,7 +228,9 @@ impl RequestLimiter {
                     let checked = counters.of(subject).check_request(limits, now);
                     checked.map_err(|error| error.with_scope(subject.scope()))?;
                 }
-                limited.iter().for_each(|of| counters.of(&of.subject).requests.add(1, now));
+                for of in &limited {
+                    counters.of(&of.subject).requests.add(1, now);
+                }
                 Ok(())
             }
         }
@@ -291,7 +295,9 @@ impl RequestLimiter {
         }
         let filter = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
         let records = self.usage.list_records(&filter).await?;
-        records.iter().for_each(|record| self.lock().begin_record(record, Instant::now()));
+        for record in &records {
+            self.lock().begin_record(record, Instant::now());
+        }
         Ok(())
     }
 

@@ -71,7 +71,9 @@ impl PriceTable {
         if record.usage.is_some() || !record.delivered.is_empty() {
             self.add_images(&mut sum, record, day, uncounted);
         } else if record.host_usage.is_none() {
-            uncounted.into_iter().for_each(|most| sum.add_uncounted(most, &record.charges));
+            if let Some(most) = uncounted {
+                sum.add_uncounted(most, &record.charges);
+            }
         }
         if let Some(usage) = &record.host_usage {
             let model = record.host_model.as_deref().or(record.model.as_deref());
@@ -116,7 +118,7 @@ impl PriceTable {
             &default_model
         });
         let Some(price) = self.price(model, day) else { return sum.set_unknown(CostReason::NoPrice) };
-        let images = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
+        let images = record.delivered.len() as u64;
         let figures = &price.price.figures;
         let all_images = figures.per_image.map(|per_image| per_image.times(images));
         match (record.usage.as_ref().filter(|usage| figures.is_counted(usage, images)), uncounted) {

@@ -36,7 +36,7 @@ pub(crate) struct AnswerView {
     /// The id, under which [`super::AnswerStore::find_stored_answer`] finds the answer.
     pub(crate) id: AnswerId,
     /// The time from which the answer is not kept.
-    pub(crate) kept_until: Timestamp,
+    pub(crate) stored_until: Timestamp,
     /// True if the answer was not complete when it was looked up. It never is if the process that made it has died.
     pub(crate) is_running: bool,
     /// The answer with its head; `None` if it is not complete, or cannot be read any more.

@@ -360,7 +360,7 @@ impl AnswerStore {
             ReplayState::Running if claim.node == self.node => is_held,
             ReplayState::Running => !self.is_answer_lost(&claim).await?,
         };
-        Ok(Some(AnswerView { id: (&claim).into(), kept_until: claim.expires_at, is_running, answer }))
+        Ok(Some(AnswerView { id: (&claim).into(), stored_until: claim.expires_at, is_running, answer }))
     }
 
     async fn reopen(&self, claim: &ReplayClaim, row: &StoredAnswerRow) -> ClaimOutcome {

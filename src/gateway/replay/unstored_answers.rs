@@ -22,7 +22,7 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 /// The answers in memory.
 pub(super) struct UnstoredAnswers {
     budget: Arc<DiskBudget>,
-    kept: Mutex<VecDeque<UnstoredAnswer>>,
+    answers: Mutex<VecDeque<UnstoredAnswer>>,
 }
 
 struct UnstoredAnswer {
@@ -35,18 +35,18 @@ struct UnstoredAnswer {
 
 impl UnstoredAnswers {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { budget: DiskBudget::new(MEMORY_MAX_BYTES), kept: Mutex::default() })
+        Arc::new(Self { budget: DiskBudget::new(MEMORY_MAX_BYTES), answers: Mutex::default() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<UnstoredAnswer>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<UnstoredAnswer>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reserves memory. If `may_drop`, drops the oldest answers for it if necessary. `None` if there is none left.
     pub(super) fn reserve(&self, bytes: u64, may_drop: bool) -> Option<DiskReservation> {
         loop {
             let reservation = self.budget.try_reserve_blocks(bytes);
-            if reservation.is_some() || !may_drop || self.kept().pop_front().is_none() {
+            if reservation.is_some() || !may_drop || self.lock().pop_front().is_none() {
                 return reservation;
             }
         }
@@ -54,19 +54,20 @@ impl UnstoredAnswers {
 
     /// Keeps an answer that is complete but for its end.
     pub(super) fn keep(&self, request_id: RequestId, answer: Arc<StoredAnswer>) {
-        self.kept().push_back(UnstoredAnswer { request_id, answer, expires_at: Instant::now() + KEPT_FOR });
+        self.lock().push_back(UnstoredAnswer { request_id, answer, expires_at: Instant::now() + KEPT_FOR });
     }
 
     /// Returns the answer of the request that made this claim.
     pub(super) fn find(&self, claim: &ReplayClaim) -> Option<Arc<StoredAnswer>> {
         let now = Instant::now();
-        let kept = self.kept();
-        let found = kept.iter().find(|kept| kept.request_id == claim.request_id && kept.expires_at > now);
+        let answers = self.lock();
+        let found =
+            answers.iter().find(|unstored| unstored.request_id == claim.request_id && unstored.expires_at > now);
         found.map(|found| Arc::clone(&found.answer))
     }
 
     /// Drops the answers whose time is over.
     pub(super) fn remove_expired(&self, now: Instant) {
-        self.kept().retain(|kept| kept.expires_at > now);
+        self.lock().retain(|unstored| unstored.expires_at > now);
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn records<'a, R: Serialize + 'a>(
 ) -> serde_json::Result<String> {
     csv_table(&RECORD_COLUMNS, records, |record, column| {
         let nested = NESTED_COLUMNS.iter().find(|(name, _)| *name == column);
-        nested.map_or_else(|| record.get(column), |(_, place)| record.pointer(place))
+        nested.map_or_else(|| record.get(column), |(_, pointer)| record.pointer(pointer))
     })
 }
 

@@ -63,7 +63,7 @@ async fn an_answer_with_links_is_kept_when_it_was_delivered() {
         replay.drain().await;
         let restarted = fixture.open().await;
         let view = restarted.find_stored_answer(&id).await.unwrap().expect("its answer");
-        assert!(view.is_successful() && view.kept_until > Timestamp::now() + Duration::from_secs(3500));
+        assert!(view.is_successful() && view.stored_until > Timestamp::now() + Duration::from_secs(3500));
         assert!(restarted.adopt_job(&fixture.ada, &job).await.is_none(), "a request for images is another one");
         let task = SharedTask::from(&job);
         let retry = restarted.with_fingerprint(&fixture.ada, &task, linked()).await;
