@@ -53,8 +53,10 @@ async fn test_from_here(id: &str, local: &LocalInstallation, json: bool) -> Resu
         // The result is printed even if the upstream rejects the probe, because scripts read it.
         print_json(&json!({ "account": name, "ok": probed.is_accepted(), "status": status, "latency_ms": latency }))?;
     }
+    if json && probed.is_accepted() {
+        return Ok(());
+    }
     match status {
-        _ if json && probed.is_accepted() => {}
         None => print(&format!("{name} is the simulator, which has no upstream\n"))?,
         Some(status) if probed.is_accepted() => {
             print(&format!("{name}: the upstream accepts its credentials (status {status} after {latency} ms)\n"))?;
