@@ -244,7 +244,6 @@ fn is_in_data(bytes: &[u8], place: usize) -> bool {
 }
 
 /// Returns the bit of a gram in a table of this number of words, which is a power of two (Fibonacci hashing).
-#[expect(clippy::cast_possible_truncation, reason = "the hash has 24 bits")]
 fn gram_bit(gram: [u8; GRAM], words: usize) -> usize {
     let hash = u64::from(u32::from_le_bytes(gram)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     hash as usize & (words * 64 - 1)

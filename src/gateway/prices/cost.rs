@@ -70,10 +70,10 @@ impl PriceTable {
         let uncounted = has_whole_answer.then_some(most);
         if record.usage.is_some() || !record.delivered.is_empty() {
             self.add_images(&mut sum, record, day, uncounted);
-        } else if record.host_usage.is_none() {
-            if let Some(most) = uncounted {
-                sum.add_uncounted(most, &record.charges);
-            }
+        } else if record.host_usage.is_none()
+            && let Some(most) = uncounted
+        {
+            sum.add_uncounted(most, &record.charges);
         }
         if let Some(usage) = &record.host_usage {
             let model = record.host_model.as_deref().or(record.model.as_deref());
