@@ -105,8 +105,8 @@ pub(crate) fn open_keys(store: &Arc<dyn Store>) -> Arc<ApiKeys> {
 /// Returns the users of a store.
 pub(crate) fn open_people(config: &Config, store: &Arc<dyn Store>) -> Arc<IdentityService> {
     let people = Arc::clone(store) as Arc<dyn PeopleStore>;
-    let secrets = (Pepper::new(store.pepper_key()), store.vault().clone());
-    Arc::new(IdentityService::new(people, secrets, config.file_groups()))
+    let (pepper, vault) = (Pepper::new(store.pepper_key()), store.vault().clone());
+    Arc::new(IdentityService::new(people, pepper, vault, config.file_groups()))
 }
 
 // === impl Gateway ===

@@ -138,8 +138,10 @@ impl BatchCommand {
         } else {
             print_message(&summary.to_string());
         }
-        if summary.has_unknown_cost() {
-            prices.and_then(|prices| prices.fault()).into_iter().for_each(|note| print_message(&note));
+        if summary.has_unknown_cost()
+            && let Some(note) = prices.and_then(|prices| prices.fault())
+        {
+            print_message(&note);
         }
         summary.problem(total).map_or(printed, |problem| Err(CommandFailure::Incomplete(problem)))
     }
@@ -230,7 +232,6 @@ async fn write_images(images: Images, line: &BatchLine, folder: &Path) -> LineDe
     if let Some(path) = undecodable {
         unread_answer::keep_text(images.json().text(), &path);
     }
-    drop(free_paths);
     let missing = line.paths(folder).iter().filter(|path| !exists(path)).count();
     LineDelivery { images, cost: ImageCost::Unknown, files, missing, failure }
 }

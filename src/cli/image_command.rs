@@ -350,7 +350,8 @@ impl ImageArgs {
                 request.stream(client).await,
                 self.partials,
                 partials_target,
-                (&progress, delivery.preview),
+                &progress,
+                delivery.preview,
             )
             .await
         } else {

@@ -219,10 +219,10 @@ impl ManagedGateway {
         let Some(cause) = error.downcast_ref::<client::Error>() else { return CommandFailure::Failed(error) };
         let address = &self.address;
         let advised = |message: &str, advice: String| CommandFailure::Advised(anyhow!("{message}"), advice);
+        if cause.is_connect() {
+            return CommandFailure::Advised(error, format!("is `imagate serve` running at {address}?"));
+        }
         match cause.status() {
-            _ if cause.is_connect() => {
-                CommandFailure::Advised(error, format!("is `imagate serve` running at {address}?"))
-            }
             Some(401) => advised(
                 &format!("the gateway at {address} does not accept the admin token"),
                 format!(

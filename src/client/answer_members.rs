@@ -16,6 +16,15 @@ use crate::wire::types::{ImageUsage, OutputFormat, ResolvedBackground, ResolvedQ
 /// The members that belong to an image: of an element of `data`, or of an event.
 const IMAGE_MEMBERS: [&str; 3] = ["b64_json", "url", "revised_prompt"];
 
+/// The members of an answer or event, in the order in which [`AnswerMembers::read_object`] takes them: its own, then
+/// those of [`IMAGE_MEMBERS`], then those of [`AnswerFacts::new`].
+#[rustfmt::skip]
+const ANSWER_MEMBERS: [&str; 15] = [
+    "type", "error", "partial_image_index", "data",
+    "b64_json", "url", "revised_prompt",
+    "created", "created_at", "model", "size", "quality", "output_format", "background", "usage",
+];
+
 /// An image as the service sent it: its bytes, its address, or both.
 pub(super) struct ImageMembers {
     pub(super) base64: Option<Base64Text>,
@@ -75,25 +84,9 @@ impl AnswerMembers {
     /// Reads an answer or event, in one pass; the list of images of an answer takes a second one. Returns the text again
     /// if it is not a JSON object.
     fn read_object(text: String) -> Result<Self, UnreadableText> {
-        let names = [
-            "type",
-            "error",
-            "partial_image_index",
-            "data",
-            IMAGE_MEMBERS[0],
-            IMAGE_MEMBERS[1],
-            IMAGE_MEMBERS[2],
-            "created",
-            "created_at",
-            "model",
-            "size",
-            "quality",
-            "output_format",
-            "background",
-            "usage",
-        ];
-        let (json, members) = Json::read_object(text, names)?;
-        let [kind, error, partial_index, data, base64, url, revised_prompt, facts @ ..] = members;
+        let (json, members) = Json::read_object(text, ANSWER_MEMBERS)?;
+        let [kind, error, partial_index, data, members @ ..] = members;
+        let [base64, url, revised_prompt, facts @ ..] = members;
         let entries = match (data, &base64, &url) {
             (Some(data), None, None) => data.members_of_elements(IMAGE_MEMBERS),
             _ => vec![[base64, url, revised_prompt]],

@@ -311,7 +311,9 @@ impl RawJsonObject {
 
     /// Sets all members of another object.
     pub(super) fn extend(&mut self, other: Self) {
-        other.0.into_iter().for_each(|(name, json)| self.set(&name, json));
+        for (name, json) in other.0 {
+            self.set(&name, json);
+        }
     }
 
     /// Returns each member as the text of a field of a form: the content of a text, and any other value as JSON.

@@ -31,10 +31,10 @@ pub(super) const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/
 /// result of the first attempt. The official clients send it too.
 const RETRY_COUNT: HeaderName = HeaderName::from_static(RETRY_COUNT_HEADER);
 
-/// The name of a call, under which the gateway pays for its images once.
+/// The header with the name of a call, under which the gateway pays for its images once.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(IDEMPOTENCY_KEY_HEADER);
 
-/// The reaction to a failure of a large image.
+/// The header with the reaction to a failure of a large image.
 pub(super) const FALLBACK: HeaderName = HeaderName::from_static(IMAGE_FALLBACK_HEADER);
 
 /// The header of an answer with which the gateway says whether it is the answer to an earlier request with the same key.
@@ -178,7 +178,7 @@ impl Session {
         self.head.get()
     }
 
-    /// Returns the metadata of the answer, which must have been recorded.
+    /// Returns the metadata of the answer. Every answer that the generated client returns has been recorded.
     pub(super) fn recorded_head(&self) -> &AnswerMetadata {
         self.head.get_or_init(AnswerMetadata::default)
     }
@@ -288,7 +288,9 @@ impl Session {
     async fn wait(&self, pause: Option<Duration>, reason: RetryReason) -> bool {
         let Some(pause) = pause else { return false };
         if let Some(observe) = &self.retry_observer {
-            observe(&RetryNotice { attempt: self.retries() + 2, pause, reason });
+            // The first attempt has the number 1, and each retry before this one has one more.
+            let attempt = self.retries() + 2;
+            observe(&RetryNotice { attempt, pause, reason });
         }
         retry::sleep(pause).await;
         self.retries.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ const MISSPELLED_MAX: usize = 2;
 /// Addresses that no API document has.
 const OTHER_ADDRESSES: [(&str, &str); 2] = [("POST", "/mcp"), ("GET", "/healthz")];
 
-/// Words that callers use for operations with another name: the beginning of a path, and the path of the operation.
+/// Words that callers use for operations with another name: a path without its version, and the path of the operation.
 const OTHER_WORDS: [(&str, &str); 6] = [
     ("images/generate", "/v1/images/generations"),
     ("images/create", "/v1/images/generations"),
@@ -23,7 +23,7 @@ const OTHER_WORDS: [(&str, &str); 6] = [
     ("engines", "/v1/models"),
 ];
 
-/// Operations of other services that this one does not have: the beginning of a path, and what to do instead.
+/// Operations of other services that this one does not have: a part of a path, and what to do instead.
 const UNSERVED: [(&str, &str); 22] = [
     ("images/variations", "This gateway makes no variations: edit an image with POST /v1/images/edits."),
     (
@@ -118,7 +118,7 @@ fn named_otherwise(words: &[&str]) -> Option<(&'static str, &'static str)> {
 }
 
 fn unserved(words: &[&str]) -> Option<&'static str> {
-    UNSERVED.iter().find(|(beginning, _)| contains(words, beginning)).map(|(_, sentence)| *sentence)
+    UNSERVED.iter().find(|(part, _)| contains(words, part)).map(|(_, sentence)| *sentence)
 }
 
 /// The address from which the words differ in the fewest characters.
@@ -126,7 +126,7 @@ fn misspelled(words: &[&str]) -> Option<(&'static str, &'static str)> {
     let joined = words.join("/");
     let distances = addresses().filter_map(|(method, address)| {
         let meant = without_version(address).join("/");
-        // Most addresses are compared by their lengths only: nobody must be able to make the gateway work with a long path.
+        // Most addresses are compared by their lengths only, which costs little for any path.
         let is_near = meant.len().abs_diff(joined.len()) <= MISSPELLED_MAX;
         is_near.then(|| (edit_distance(&joined, &meant), method, address))
     });

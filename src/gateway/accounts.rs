@@ -42,7 +42,9 @@ pub(crate) use account::{AccountEndpoint, ResponsesEndpoint, UpstreamAccount, Up
 pub(crate) use feedback::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
 pub(crate) use live_accounts::{LiveAccount, LiveAccountState};
-pub(crate) use oauth::{CredentialService, CredentialServiceError, TokenRequest, TokenResponse, basic_header};
+pub(crate) use oauth::{
+    CredentialService, CredentialServiceError, TokenRequest, TokenResponse, basic_header, key_header,
+};
 pub(crate) use recent_calls::CallFailure;
 pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
 pub(crate) use secret_mask::{DATA_MIN, SecretMask};
@@ -140,9 +142,9 @@ impl Accounts {
     ) -> Result<Arc<Self>, StoreError> {
         let pool = AccountPool::new();
         {
-            let mut inner = pool.lock();
+            let mut state = pool.lock();
             for account in configured {
-                inner.add_member(Arc::new(UpstreamAccount::new(account)), None);
+                state.add_member(Arc::new(UpstreamAccount::new(account)), None);
             }
         }
         let tokens = Arc::clone(&store) as Arc<dyn TokenStore>;
@@ -292,7 +294,7 @@ impl Accounts {
     async fn reload(&self) -> Result<(), StoreError> {
         let _guard = self.reload_lock.lock().await;
         let before = PoolSnapshot::from_pool(&self.pool);
-        let rows = AccountRows::read(self.store.list_accounts().await?, &before, &self.vault);
+        let rows = AccountRows::build(self.store.list_accounts().await?, &before, &self.vault);
         rows.apply(&self.pool, &before);
         Ok(())
     }

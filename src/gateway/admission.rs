@@ -99,16 +99,21 @@ pub(crate) struct Principal {
 impl RequestBudgets {
     pub(crate) fn new(limits: &UploadLimits) -> Arc<Self> {
         let UploadLimits { memory, memory_per_user, memory_per_key, disk, disk_per_user, disk_per_key, .. } = *limits;
-        let unauthenticated = (UNAUTHENTICATED_MEMORY, UNAUTHENTICATED_MEMORY_PER_ADDRESS);
         Arc::new(Self {
-            memory: ByteBudget::new(SharedResource::Memory, memory, (memory_per_user, memory_per_key)),
-            unauthenticated_memory: ByteBudget::new(SharedResource::Memory, unauthenticated.0, (unauthenticated.1, 0)),
-            disk: ByteBudget::new(SharedResource::Disk, disk, (disk_per_user, disk_per_key)),
-            expansion: ByteBudget::new(SharedResource::Expansion, u64::MAX, (EXPANSION_MAX, EXPANSION_MAX)),
+            memory: ByteBudget::new(SharedResource::Memory, memory, memory_per_user, memory_per_key),
+            unauthenticated_memory: ByteBudget::new(
+                SharedResource::Memory,
+                UNAUTHENTICATED_MEMORY,
+                UNAUTHENTICATED_MEMORY_PER_ADDRESS,
+                0,
+            ),
+            disk: ByteBudget::new(SharedResource::Disk, disk, disk_per_user, disk_per_key),
+            expansion: ByteBudget::new(SharedResource::Expansion, u64::MAX, EXPANSION_MAX, EXPANSION_MAX),
             read_buffers: ByteBudget::new(
                 SharedResource::Memory,
                 READ_BUFFERS,
-                (READ_BUFFERS_PER_USER, READ_BUFFERS_PER_USER),
+                READ_BUFFERS_PER_USER,
+                READ_BUFFERS_PER_USER,
             ),
             parsers: ParserThreads::default(),
             refused: AtomicU64::new(0),

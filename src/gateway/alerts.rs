@@ -105,7 +105,9 @@ impl AlertService {
     /// Ends the tasks, because the store is about to be closed. Alerts that were not delivered are delivered after the
     /// next start.
     pub(crate) fn stop(&self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
@@ -127,7 +129,9 @@ async fn watch_budgets(state: Arc<AlertState>) {
         last = changed;
         if let Err(error) = state.look(&looked_at, &mut known).await {
             log_failure(&error);
-            looked_at.iter().for_each(|budget| state.limiter.note_budget(&budget.of, budget.has_refused));
+            for budget in &looked_at {
+                state.limiter.note_budget(&budget.of, budget.has_refused);
+            }
         }
         if swept_at.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL) {
             swept_at = Some(Instant::now());

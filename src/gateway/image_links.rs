@@ -2,8 +2,8 @@
 //!
 //! The last segment of such a link is a sealed token. It names the stored answer, the image in it, the API key whose
 //! request made it, and the end of the link. A caller can neither read it nor make another one: a link cannot be changed
-//! to another image, another answer or a later end. This module seals and opens tokens; whether the answer is still kept
-//! and the key still valid is looked up by the request flow.
+//! to another image, another answer or a later end. This module seals and opens tokens; the request flow looks
+//! up if the answer is still stored and the key still valid.
 
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ pub(crate) struct ImageLinkSealer {
     vault: Vault,
 }
 
-/// Returns the end of a link to an answer that is kept until `kept_until`.
-pub(crate) fn link_end(now: Timestamp, kept_until: Timestamp) -> DateTime<Utc> {
-    (now + LINK_LIFETIME).min(kept_until).into()
+/// Returns the end of a link to an answer that is stored until `stored_until`.
+pub(crate) fn link_end(now: Timestamp, stored_until: Timestamp) -> DateTime<Utc> {
+    (now + LINK_LIFETIME).min(stored_until).into()
 }
 
 // === impl ImageLinkSealer ===
@@ -81,14 +81,13 @@ impl ImageLinkSealer {
 // === impl ImageLink ===
 
 impl ImageLink {
-    /// The scope, the index, the end in seconds, the length of the key's public id, that id, and the request.
+    /// Writes the scope, the index, the end in seconds, the key's public id, a zero byte, and the request.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.scope.to_vec();
         bytes.push(self.index);
         bytes.extend(self.expires_at.timestamp().to_be_bytes());
-        let key = self.key.as_str().as_bytes();
-        bytes.push(u8::try_from(key.len()).unwrap_or(u8::MAX));
-        bytes.extend(key);
+        bytes.extend(self.key.as_str().as_bytes());
+        bytes.push(0);
         bytes.extend(self.request_id.as_str().as_bytes());
         bytes
     }
@@ -97,12 +96,11 @@ impl ImageLink {
         let (scope, bytes) = bytes.split_first_chunk()?;
         let (index, bytes) = bytes.split_first()?;
         let (end, bytes) = bytes.split_first_chunk()?;
-        let (key_length, bytes) = bytes.split_first()?;
-        let (key, request_id) = bytes.split_at_checked(usize::from(*key_length))?;
+        let (key, request_id) = std::str::from_utf8(bytes).ok()?.split_once('\0')?;
         Some(Self {
             scope: *scope,
-            request_id: std::str::from_utf8(request_id).ok()?.into(),
-            key: std::str::from_utf8(key).ok()?.into(),
+            request_id: request_id.into(),
+            key: key.into(),
             index: *index,
             expires_at: DateTime::from_timestamp(i64::from_be_bytes(*end), 0)?,
         })

@@ -70,7 +70,7 @@ pub(crate) struct IdentityService {
 impl IdentityService {
     /// Creates the service for this store. Links, sessions and tokens are hashed under this pepper, and the secrets of
     /// second factors are sealed in this vault; `file_groups` are the names of the groups of the settings file.
-    pub(crate) fn new(store: Arc<dyn PeopleStore>, (pepper, vault): (Pepper, Vault), file_groups: Vec<String>) -> Self {
+    pub(crate) fn new(store: Arc<dyn PeopleStore>, pepper: Pepper, vault: Vault, file_groups: Vec<String>) -> Self {
         Self {
             store,
             pepper,

@@ -227,9 +227,9 @@ impl AnswerStore {
         Ok(found.filter(|found| found.id == *id))
     }
 
-    /// Computes the hash by which a retry of this plain request is recognized after a restart, and by other nodes. The
-    /// registration has none if the adoption of orphans is disabled, if the files cannot be read, or if no other node can
-    /// get a repeat, the client does not mark retries, and files would have to be read for the hash.
+    /// Adds the hash by which a retry of this plain request is recognized after a restart, and by other nodes. It is left out
+    /// if the adoption of orphans is disabled, or if the files cannot be read. It is also left out if files would have to be
+    /// read for a retry that is improbable: the client does not mark its retries, and no other node can get one.
     pub(crate) async fn with_fingerprint(
         &self,
         caller: &Caller,
@@ -263,7 +263,7 @@ impl AnswerStore {
         }))
     }
 
-    /// Returns the time after the begin of a job within which a retry without an idempotency key may get its answer.
+    /// Returns the time after the start of a job within which a retry without an idempotency key may get its answer.
     pub(crate) fn retry_window(&self) -> Duration {
         self.windows.retry.saturating_add(LONGEST_JOB)
     }

@@ -18,7 +18,10 @@ mod task;
 mod unique_members;
 
 pub(crate) use added_fields::AddedNames;
-pub(crate) use fields::{check as check_fields, check_duplicates, is_unserved, parse_object as read_object};
+pub(crate) use fields::{
+    check as check_fields, check_duplicates, is_unserved, missing_parameter, parse_object as read_object, type_name,
+    wrong_type,
+};
 pub(crate) use job::{EditInput, Job};
 pub(crate) use model_parameters::operation_names;
 pub(crate) use models::ImageModels;
@@ -95,7 +98,7 @@ impl ImageModels {
         received: DateTime<Utc>,
         changes: &mut ToolChanges,
     ) -> Result<ResponseJob, Error> {
-        response::check_response(self, body, (headers, received), changes)
+        response::check_response(self, body, headers, received, changes)
     }
 }
 

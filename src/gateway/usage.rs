@@ -121,6 +121,7 @@ impl UsageReader {
         // One record more than the page holds shows whether there are more.
         let query = RecordFilter { limit: Some(limit.saturating_add(1)), ..filter.clone() };
         let mut records = self.store.list_records(&query).await?;
+        // The store returns the oldest of these records first.
         records.reverse();
         let has_more = records.len() > limit as usize;
         records.truncate(limit as usize);

@@ -171,7 +171,9 @@ mod tests {
         let mut bytes = Vec::new();
         let mut encoder = GifEncoder::new(&mut bytes, width, height, &PALETTE).expect("a header");
         encoder.set_repeat(Repeat::Infinite).expect("an extension");
-        frames.iter().for_each(|frame| encoder.write_frame(frame).expect("a frame"));
+        for frame in frames {
+            encoder.write_frame(frame).expect("a frame");
+        }
         drop(encoder);
         bytes
     }

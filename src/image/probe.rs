@@ -192,7 +192,7 @@ fn checked_properties(format: Format, width: u32, height: u32) -> Result<ImagePr
 impl ByteSource for [u8] {
     fn len(&self) -> u64 {
         // The conversion cannot fail: no supported platform has a `usize` of more than 64 bits.
-        u64::try_from(<[u8]>::len(self)).unwrap_or(u64::MAX)
+        <[u8]>::len(self) as u64
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {

@@ -236,7 +236,9 @@ fn manifest_text(input: &BuildInput<'_>, previous: Option<&JsonNode>, parts: [(&
     if !members.iter().any(|member| member.key == "schema_version") {
         set_member(members, "schema_version", string("1.0"));
     }
-    parts.into_iter().for_each(|(key, part)| set_member(members, key, part));
+    for (key, part) in parts {
+        set_member(members, key, part);
+    }
     let unstamped = write(&canonical(&sorted(root)));
     if before.as_ref() == Some(&unstamped) && root.get("generated_at").is_some() {
         return unstamped;

@@ -137,7 +137,9 @@ fn run_checks(
         }
         part
     });
-    parts.into_iter().for_each(|part| findings.append(part));
+    for part in parts {
+        findings.append(part);
+    }
     if let Some(checker) = checker {
         checker.check_other_files(manifest, findings);
     }

@@ -53,7 +53,7 @@ pub struct SkillDifference {
     /// The version step that was made, up or down; `None` if the skill is new or removed, or if the versions cannot be
     /// compared.
     pub made: Option<VersionBump>,
-    /// True if the version increased by a large enough step, or if no step is required. Always true for a skill that is
+    /// True if the step that was made is enough: the version increased by a large enough step, or if no step is required. Always true for a skill that is
     /// new or removed.
     pub is_enough: bool,
 }

@@ -216,8 +216,12 @@ impl FindingCollector {
             }
         };
         self.findings.extend(part.findings.into_iter().map(|mut finding| {
-            finding.span.iter_mut().for_each(shift_span);
-            finding.related.iter_mut().for_each(|related| shift_span(&mut related.span));
+            if let Some(span) = &mut finding.span {
+                shift_span(span);
+            }
+            for related in &mut finding.related {
+                shift_span(&mut related.span);
+            }
             finding
         }));
         self.sources.extend(part.sources);
@@ -291,7 +295,9 @@ impl FindingCollector {
         set_level: impl Fn(&mut Finding),
     ) -> CheckReport {
         let Self { sources, mut findings, checked, .. } = self;
-        findings.iter_mut().for_each(set_level);
+        for finding in &mut findings {
+            set_level(finding);
+        }
         findings.retain(|finding| finding.level != FindingLevel::Off);
         let position = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
         findings.sort_by(|a, b| (position(a), a.rule.id, &a.pointer).cmp(&(position(b), b.rule.id, &b.pointer)));

@@ -63,7 +63,11 @@ impl SchemaComponents {
                 }
                 members.values().for_each(|member| self.define_references(member, generator));
             }
-            Value::Array(items) => items.iter().for_each(|item| self.define_references(item, generator)),
+            Value::Array(items) => {
+                for item in items {
+                    self.define_references(item, generator);
+                }
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }

@@ -269,9 +269,11 @@ fn same(wrote: &Value, got: &Value) -> bool {
 }
 
 fn is_default(field: &str, value: &Value) -> bool {
+    // An empty text of a form is an absent one.
+    if value == "" {
+        return true;
+    }
     match field {
-        // An empty text of a form is an absent one.
-        _ if value == "" => true,
         "n" => same(value, &json!(1)),
         "output_compression" => same(value, &json!(100)),
         "output_format" => value == "png",

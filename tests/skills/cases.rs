@@ -55,8 +55,8 @@ impl ScriptedWeb {
             (None, text) => text.unwrap_or_default().into_bytes(),
         };
         let body = match request.scope {
-            _ if status != 200 => FetchBody::Unread,
             FetchScope::Status => FetchBody::Unread,
+            _ if status != 200 => FetchBody::Unread,
             FetchScope::Sum { .. } => FetchBody::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
             FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
         };

@@ -140,10 +140,12 @@ fn attribute(document: &Document, operation: &Operation<'_>) -> Result<TokenStre
 /// The limit of the body of an operation, in bytes. If a body may be JSON or a form, it is the limit of the form, which
 /// is larger.
 fn body_cap(document: &Document, operation: &Operation<'_>) -> Result<Literal> {
-    let name = match operation.id {
-        _ if operation.takes_form() => "max_edit_form_body_bytes",
-        "create_response" => "max_responses_body_bytes",
-        _ => "max_json_body_bytes",
+    let name = if operation.takes_form() {
+        "max_edit_form_body_bytes"
+    } else if operation.id == "create_response" {
+        "max_responses_body_bytes"
+    } else {
+        "max_json_body_bytes"
     };
     let limit = document.limit(name).with_context(|| format!("the document has no limit '{name}'"))?;
     Ok(Literal::u64_unsuffixed(limit))

@@ -1,10 +1,10 @@
 //! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
 //! It compares the code with ARCHITECTURE.md and docs/modules.md (the modules and their layers), with the size limits and
-//! rules of the project (also that what a caller chooses is allocated through the admission), and its names with the words of
-//! docs/glossary.md. It checks that the tests and files that docs/specification.md names exist, that every path in a
-//! Markdown page exists, and that every generated type is read or written. Every check is a pure function from texts to
-//! findings.
+//! rules of the project (also that what a caller chooses is allocated through the admission, and that no `match` hides an
+//! `if`), and its names with the words of docs/glossary.md. It checks that the tests and files that docs/specification.md
+//! names exist, that every path in a Markdown page exists, and that every generated type is read or written. Every check
+//! is a pure function from texts to findings.
 
 mod allocations;
 mod architecture;
@@ -15,6 +15,7 @@ mod generated_types;
 mod glossary;
 mod imports;
 mod page_paths;
+mod shapes;
 mod sizes;
 mod specification;
 mod tokens;
@@ -78,6 +79,8 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
         if source.path.ends_with(".rs") && !source.path.starts_with("generated/") {
             let tokens = tokens(&source.text);
             found.extend(forbidden_text::bare_todos(&tokens));
+            found.extend(shapes::leading_guards(&tokens));
+            found.extend(shapes::fallible_lengths(&tokens));
             found.extend(sizes::long_file(&source.text));
             found.extend(sizes::long_functions(&tokens));
             found.extend(imports::forbidden(&map, &source.path, &tokens));

@@ -9,7 +9,9 @@ use crate::client::{Error, ErrorKind};
 /// The numbers of lines by their result.
 #[derive(Default)]
 pub(super) struct BatchSummary {
+    /// The lines whose images were received and written, each in its file.
     pub(super) made: usize,
+    /// The lines whose images the service had made before, also those whose files could not all be written.
     replayed: usize,
     existing: usize,
     pub(super) failed: usize,

@@ -36,13 +36,13 @@ impl ImageArgs {
     ) -> Result<(), CommandFailure> {
         if delivery.target.is_stdout() {
             self.print_image(images).await?;
-            delivery.job.deliver();
+            delivery.job.mark_delivered();
             return Ok(());
         }
         let (files, mut failure) = self.write_files(images, &mut delivery).await;
         // The same command gets images again that could not be written.
         if files.len() + report::addresses(images).len() >= images.len() {
-            delivery.job.deliver();
+            delivery.job.mark_delivered();
         }
         // The images are on the disk before the prices are waited for.
         let cost = self.cost(images, &mut delivery).await;
@@ -53,8 +53,10 @@ impl ImageArgs {
         // All files are written before anything is printed, because the reader of standard output may be gone.
         let printed = self.print_result(&report, &files);
         report::print_record(images, &files, cost);
-        if cost == ImageCost::Unknown {
-            delivery.prices.and_then(|prices| prices.fault()).into_iter().for_each(|note| print_message(&note));
+        if cost == ImageCost::Unknown
+            && let Some(note) = delivery.prices.and_then(|prices| prices.fault())
+        {
+            print_message(&note);
         }
         failure.map_or(printed, Err)
     }

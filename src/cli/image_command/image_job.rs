@@ -45,7 +45,7 @@ impl ImageJob {
     }
 
     /// Records that all images have been written.
-    pub(super) fn deliver(&self) {
+    pub(super) fn mark_delivered(&self) {
         self.end();
         self.is_delivered.set(true);
     }

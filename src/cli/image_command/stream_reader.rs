@@ -13,7 +13,8 @@ pub(super) async fn read_stream(
     stream: Result<ImageStream, Error>,
     expected_partials: Option<PartialImages>,
     partials_target: Option<&OutputTarget>,
-    (progress, preview): (&ProgressDisplay, ImagePreview),
+    progress: &ProgressDisplay,
+    preview: ImagePreview,
 ) -> Result<Images, Error> {
     let mut stream = stream?;
     let mut partial_count = 0_u32;

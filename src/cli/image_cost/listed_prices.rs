@@ -31,7 +31,7 @@ impl ListedPrices {
     pub(super) fn cost(&self, requested_model: &str, is_edit: bool, images: &Images) -> Option<f64> {
         let model = images.model().unwrap_or(requested_model);
         let figures = self.0.get(model).or_else(|| self.0.get(snapshot_model(model)?))?;
-        let count = u64::try_from(images.len()).unwrap_or(u64::MAX);
+        let count = images.len() as u64;
         let usage = images.usage().map(token_usage);
         figures.cost_of_answer(count, usage.as_ref(), !is_edit).map(Usd::dollars)
     }

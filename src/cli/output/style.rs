@@ -19,7 +19,8 @@ pub(in crate::cli) fn has_color() -> bool {
     AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
-/// Returns the text of a state in the color of its first word; a word without a color is returned as it is.
+/// Returns the text of a state in the color of its first word; a word without a color is returned as it is. The words
+/// are those of the columns with states, and of the verdicts of `imagate doctor`.
 pub(in crate::cli) fn paint_state(text: &str) -> String {
     let style = match text.split([' ', ':']).next().unwrap_or_default() {
         "active" | "enabled" | "succeeded" | "ok" | "free" => GOOD,

@@ -182,8 +182,10 @@ impl<'a> Column<'a> {
     }
 
     fn paint(self, cell: &str) -> Option<String> {
+        if cell == "-" {
+            return Some(paint(cell, FAINT));
+        }
         match self.content {
-            _ if cell == "-" => Some(paint(cell, FAINT)),
             ColumnContent::State => Some(paint_state(cell)),
             ColumnContent::Exact | ColumnContent::Name | ColumnContent::Moment => None,
         }

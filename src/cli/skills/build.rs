@@ -63,7 +63,7 @@ impl BuildCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let checkout = Checkout::open(&self.root).with_context(|| self.root.display().to_string())?;
         let now = self.source_date.now()?;
-        let limit = u64::try_from(JsonLimits::default().bytes).unwrap_or(u64::MAX);
+        let limit = JsonLimits::default().bytes as u64;
         let previous = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
         let without_slash = |path: &str| path.trim_end_matches('/').to_owned();
         let input = BuildInput {
@@ -81,7 +81,9 @@ impl BuildCommand {
         let manifest_changed = previous.as_ref().is_none_or(|previous| previous.bytes() != built.manifest.as_bytes());
         let removed = built.removed.iter().chain(&built.removed_apis);
         removed.for_each(|name| print_message(&format!("`{name}` no longer exists and is removed from the manifest")));
-        built.left_out.iter().for_each(|path| print_message(&format!("left out {}", self.shown(path))));
+        for path in &built.left_out {
+            print_message(&format!("left out {}", self.shown(path)));
+        }
         if self.check {
             self.print_changes(&built, manifest_changed)
         } else {

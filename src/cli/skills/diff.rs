@@ -41,6 +41,7 @@ impl DiffCommand {
         } else {
             print(&difference_text(&difference))?;
         }
+        // The versions were raised far enough for the changes.
         if difference.is_enough() { Ok(()) } else { Err(CommandFailure::HasFindings) }
     }
 }

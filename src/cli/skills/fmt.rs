@@ -42,12 +42,13 @@ impl FmtCommand {
         let source = input.read(false)?;
         let text = format(&source, self.sort)?;
         let is_changed = text.as_bytes() != source.bytes();
-        match input {
-            _ if self.check => {
-                if is_changed {
-                    print(&format!("{}\n", source.name()))?;
-                }
+        if self.check {
+            if is_changed {
+                print(&format!("{}\n", source.name()))?;
             }
+            return Ok(is_changed);
+        }
+        match input {
             ManifestInput::File(path) if is_changed => {
                 replace_file(path, &text).with_context(|| source.name().to_owned())?;
                 print_message(&format!("rewrote {}", source.name()));

@@ -72,7 +72,7 @@ impl InstallCommand {
         }
         skills_folder.check_replaceable(&skill.name, self.force)?;
         let files = self.package_files(registry, skill)?;
-        package_install::install_package(skills_folder, source, (index, skill), files.as_ref())?;
+        package_install::install_package(skills_folder, source, index, skill, files.as_ref())?;
         print_message(&format!("installed {} {}", skill.name, skill.version));
         Ok(())
     }

@@ -55,7 +55,9 @@ impl UpdateCommand {
             overwrite: self.overwrite,
         };
         let updated = update(&input).map_err(|error| with_shown_paths(error, &root))?;
-        updated.left_out.iter().for_each(|path| print_message(&format!("left out {}", shown_path(&root, path))));
+        for path in &updated.left_out {
+            print_message(&format!("left out {}", shown_path(&root, path)));
+        }
         if let Some(text) = &updated.manifest {
             let new = Manifest::read(&SourceFile::new(self.manifest.display().to_string(), text.as_bytes()))?;
             print(&difference_text(&diff(&manifest, &new)))?;

@@ -78,7 +78,9 @@ pub(super) fn shown_path(root: &Path, path: &str) -> String {
 /// Shows the paths of the problems as they are from the current folder.
 pub(super) fn with_shown_paths(error: BuildError, root: &Path) -> BuildError {
     let BuildError(mut problems) = error;
-    problems.iter_mut().for_each(|problem| problem.path = shown_path(root, &problem.path));
+    for problem in &mut problems {
+        problem.path = shown_path(root, &problem.path);
+    }
     BuildError(problems)
 }
 

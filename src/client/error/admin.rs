@@ -68,7 +68,7 @@ impl Error {
         // The reason is left out if the body breaks off or is too long.
         while let Ok(Some(piece)) = response.chunk().await {
             body.extend_from_slice(&piece);
-            if u64::try_from(body.len()).unwrap_or(u64::MAX) > MAX_JSON_BODY_BYTES {
+            if body.len() as u64 > MAX_JSON_BODY_BYTES {
                 break;
             }
         }

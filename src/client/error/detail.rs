@@ -129,8 +129,10 @@ pub(super) fn excerpt(text: &str) -> Option<String> {
     let head: String = text.chars().take(4 * TEXT_MAX_CHARS).collect();
     let words = head.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = words.char_indices().nth(TEXT_MAX_CHARS).map(|(end, _)| end);
+    if words.len() <= 2 {
+        return None;
+    }
     match end {
-        _ if words.len() <= 2 => None,
         Some(end) => Some(format!("{}…", &words[..end])),
         None => Some(words),
     }

@@ -63,7 +63,7 @@ impl EditRequest {
             return Err(Error::request("image", "there is no input image"));
         }
         // A count that does not fit into `u64` is above the limit as well.
-        if u64::try_from(self.images.len()).unwrap_or(u64::MAX) > MAX_EDIT_IMAGES {
+        if self.images.len() as u64 > MAX_EDIT_IMAGES {
             let count = self.images.len();
             return Err(Error::request("image", format!("expected at most {MAX_EDIT_IMAGES} images, but got {count}")));
         }

@@ -196,10 +196,7 @@ impl AccountAuth {
     fn new(name: &str, settings: &config::UpstreamConfig) -> Self {
         let config::UpstreamConfig::Api(endpoint) = settings else { return Self::Unauthenticated };
         match &endpoint.credentials {
-            // The configuration has checked that the key is a valid header value.
-            AccountCredentials::ApiKey(key) => {
-                Self::Key(oauth::bearer_header(key.expose()).unwrap_or(HeaderValue::from_static("Bearer")))
-            }
+            AccountCredentials::ApiKey(key) => Self::Key(oauth::key_header(key)),
             AccountCredentials::Oauth(oauth) => Self::Token(Arc::new(TokenCache::new(name, oauth.clone()))),
         }
     }

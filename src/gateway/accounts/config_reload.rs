@@ -27,18 +27,18 @@ impl Accounts {
     }
 
     fn replace_configured(&self, previous: &[config::AccountConfig], current: &[config::AccountConfig]) {
-        let mut inner = self.pool.lock();
+        let mut state = self.pool.lock();
         let is_configured = |name: &str| current.iter().any(|account| account.name == name);
-        inner.members.retain(|member| member.origin.is_some() || is_configured(member.account.name()));
+        state.members.retain(|member| member.stored_row.is_some() || is_configured(member.account.name()));
         for account in current.iter().filter(|account| !previous.contains(account)) {
             let new_account = Arc::new(UpstreamAccount::new(account));
-            match inner.members.iter().position(|member| member.account.name() == account.name) {
-                Some(index) => inner.members[index].replace_account(new_account),
+            match state.members.iter().position(|member| member.account.name() == account.name) {
+                Some(index) => state.members[index].replace_account(new_account),
                 None => {
-                    inner.add_member(new_account, None).disabled_reason = Some(UNKNOWN.to_owned());
+                    state.add_member(new_account, None).disabled_reason = Some(UNKNOWN.to_owned());
                 }
             }
         }
-        inner.update_queue(&self.pool, Instant::now());
+        state.update_queue(&self.pool, Instant::now());
     }
 }

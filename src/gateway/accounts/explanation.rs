@@ -26,8 +26,8 @@ pub(super) fn explain(
     let session = session.map(|session| session.as_bytes().into());
     let requirements =
         AccountRequirements { group: group.to_owned(), protocol, is_large, session, ..AccountRequirements::default() };
-    let inner = pool.lock();
-    let mut ranked: Vec<(usize, &PoolMember, AccountCandidate)> = inner
+    let state = pool.lock();
+    let mut ranked: Vec<(usize, &PoolMember, AccountCandidate)> = state
         .members
         .iter()
         .enumerate()
@@ -96,7 +96,7 @@ impl AccountPool {
     /// Returns the state of each account, and the number of waiting requests.
     pub(super) fn snapshot(&self) -> (Vec<AccountSnapshot>, usize) {
         let now = Instant::now();
-        let inner = self.lock();
+        let state = self.lock();
         let account = |member: &PoolMember| AccountSnapshot {
             name: member.account.name().to_owned(),
             used_slots: member.taken_slots,
@@ -104,7 +104,7 @@ impl AccountPool {
             is_cooling_down: member.last_cooldown(now).is_some(),
             is_disabled: member.disabled_reason.is_some(),
         };
-        (inner.members.iter().map(account).collect(), inner.waiting())
+        (state.members.iter().map(account).collect(), state.waiting())
     }
 
     pub(super) fn is_stopped(&self) -> bool {

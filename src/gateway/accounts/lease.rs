@@ -100,6 +100,16 @@ impl Lease {
     }
 }
 
+/// A slot that its account gets back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReturnedSlot {
+    pub(super) member_id: u64,
+    /// True if the slot was for a large image.
+    pub(super) is_large: bool,
+    /// True if the slot was for a probe.
+    pub(super) is_probe: bool,
+}
+
 // === impl AccountSlot ===
 
 impl AccountSlot {
@@ -137,18 +147,21 @@ impl AccountSlot {
         &self.grant
     }
 
-    /// Consumes the slot without giving it back. Returns the number of the account, and whether the slot is for a large
-    /// image and whether it is for a probe.
-    pub(super) fn into_parts(mut self) -> (u64, bool, bool) {
+    /// Consumes the slot without giving it back.
+    pub(super) fn into_returned(mut self) -> ReturnedSlot {
         self.pool = None;
-        (self.grant.member_id, self.is_large, self.is_probe)
+        self.returned()
+    }
+
+    const fn returned(&self) -> ReturnedSlot {
+        ReturnedSlot { member_id: self.grant.member_id, is_large: self.is_large, is_probe: self.is_probe }
     }
 }
 
 impl Drop for AccountSlot {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.release_slot(self.grant.member_id, self.is_large, self.is_probe);
+            pool.release_slot(self.returned());
         }
     }
 }

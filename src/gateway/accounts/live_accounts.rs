@@ -115,33 +115,33 @@ impl Accounts {
 impl AccountPool {
     fn live_accounts(&self) -> Vec<LiveAccount> {
         let (now, utc_now) = (Instant::now(), Utc::now());
-        let inner = self.lock();
+        let state = self.lock();
         let live_account = |member: &PoolMember| LiveAccount {
             name: member.account.name().to_owned(),
-            state: state(member, now, utc_now),
+            state: live_state(member, now, utc_now),
             used_slots: member.taken_slots,
             used_large_slots: member.taken_large_slots,
             calls: member.recent_calls.statistics(now),
         };
-        inner.members.iter().map(live_account).collect()
+        state.members.iter().map(live_account).collect()
     }
 
     pub(super) fn note_failed_call(&self, grant: &LeaseGrant, reason: RecordReason, status: Option<u16>) {
-        let mut inner = self.lock();
+        let mut state = self.lock();
         let now = Instant::now();
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == grant.member_id) {
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == grant.member_id) {
             member.recent_calls.note_failure(CallFailure { at: Utc::now(), reason, status }, now);
         }
     }
 
     fn account_named(&self, name: &str) -> Option<Arc<UpstreamAccount>> {
-        let inner = self.lock();
-        let member = inner.members.iter().find(|member| member.account.name() == name)?;
+        let state = self.lock();
+        let member = state.members.iter().find(|member| member.account.name() == name)?;
         Some(Arc::clone(&member.account))
     }
 }
 
-fn state(member: &PoolMember, now: Instant, utc_now: DateTime<Utc>) -> LiveAccountState {
+fn live_state(member: &PoolMember, now: Instant, utc_now: DateTime<Utc>) -> LiveAccountState {
     if member.disabled_reason.is_some() {
         return LiveAccountState::Disabled;
     }

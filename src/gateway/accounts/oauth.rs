@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
 use serde_json::{Map, Value};
+use url::form_urlencoded;
 
 use super::UpstreamAddress;
 use crate::gateway::config::{ConfigSecret, GrantConfig, OauthClientAuth, OauthConfig};
@@ -25,7 +26,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// The codes of permanent errors: those of RFC 6749 section 5.2, and those of well-known endpoints for spent refresh
 /// tokens.
-const PERMANENT: &[&str] = &[
+const PERMANENT_ERROR_CODES: &[&str] = &[
     "invalid_grant",
     "invalid_client",
     "unauthorized_client",
@@ -72,7 +73,7 @@ pub(crate) struct TokenResponse {
 
 /// No complete answer was received, or there are no usable credentials for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the token endpoint gave no complete answer")]
+#[error("there was no complete answer, or there are no usable credentials for the call")]
 pub(crate) struct CredentialServiceError;
 
 /// A token as the endpoint granted it.
@@ -95,29 +96,31 @@ pub(super) enum GrantRefusal {
 
 /// Builds the request. `refresh` is the newest known refresh token, which takes precedence over the configured one.
 pub(super) fn token_request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -> TokenRequest<'a> {
-    let mut form = UrlEncodedForm::default();
+    let mut form = form_urlencoded::Serializer::new(String::new());
     match &oauth.grant {
         GrantConfig::RefreshToken(configured) => {
-            form.add("grant_type", "refresh_token");
-            form.add("refresh_token", refresh.unwrap_or_else(|| configured.expose()));
+            form.append_pair("grant_type", "refresh_token");
+            form.append_pair("refresh_token", refresh.unwrap_or_else(|| configured.expose()));
         }
-        GrantConfig::ClientCredentials => form.add("grant_type", "client_credentials"),
+        GrantConfig::ClientCredentials => {
+            form.append_pair("grant_type", "client_credentials");
+        }
     }
-    for (name, value) in [("scope", &oauth.scope), ("audience", &oauth.audience)] {
-        value.iter().for_each(|value| form.add(name, value));
-    }
+    let optional_pair = |name: &'static str, value: Option<&'a str>| value.map(|value| (name, value));
+    form.extend_pairs(optional_pair("scope", oauth.scope.as_deref()));
+    form.extend_pairs(optional_pair("audience", oauth.audience.as_deref()));
     let secret = oauth.client_secret.as_ref().map(ConfigSecret::expose);
     let id = oauth.client_id.as_deref();
     let authorization = match (oauth.client_auth, id, secret) {
         (OauthClientAuth::Basic, Some(id), Some(secret)) => Some(basic_header(id, secret)),
         // The form holds the credentials, or only the id of a public client, which has no secret.
         (OauthClientAuth::Basic | OauthClientAuth::Body, ..) => {
-            id.iter().for_each(|id| form.add("client_id", id));
-            secret.iter().for_each(|secret| form.add("client_secret", secret));
+            form.extend_pairs(optional_pair("client_id", id));
+            form.extend_pairs(optional_pair("client_secret", secret));
             None
         }
     };
-    TokenRequest { url: &oauth.token_url, form: form.0, authorization }
+    TokenRequest { url: &oauth.token_url, form: form.finish(), authorization }
 }
 
 /// Reads the grant from an answer.
@@ -141,6 +144,11 @@ pub(super) fn bearer_header(access: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
+/// Returns the header value for a key of the settings, which have checked that it is valid in a header.
+pub(crate) fn key_header(key: &ConfigSecret) -> HeaderValue {
+    bearer_header(key.expose()).unwrap_or(HeaderValue::from_static("Bearer"))
+}
+
 fn parse_grant(members: &Map<String, Value>) -> Option<TokenGrant> {
     let text = |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let access = text("access_token").filter(|access| access.bytes().all(|byte| byte.is_ascii_graphic()))?;
@@ -162,54 +170,21 @@ fn parse_lifetime(stated: Option<&Value>) -> Duration {
 /// Reads the error code: `error` is the code itself (RFC 6749), or an object with the code in `code` or `type`.
 fn parse_refusal(members: &Map<String, Value>) -> GrantRefusal {
     let error = members.get("error");
-    let inner = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);
-    let codes = [error.and_then(Value::as_str), inner("code"), inner("type")];
-    let known = codes.iter().flatten().find_map(|code| PERMANENT.iter().find(|known| *known == code));
+    let nested = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);
+    let codes = [error.and_then(Value::as_str), nested("code"), nested("type")];
+    let known = codes.iter().flatten().find_map(|code| PERMANENT_ERROR_CODES.iter().find(|known| *known == code));
     known.map_or(GrantRefusal::Transient, |code| GrantRefusal::Permanent(code))
 }
 
 /// Returns the header value for HTTP basic authentication. Id and secret are form-encoded before they are joined (RFC
 /// 6749 section 2.3.1).
 pub(crate) fn basic_header(id: &str, secret: &str) -> HeaderValue {
-    let (mut encoded_id, mut encoded_secret) = (String::new(), String::new());
-    form_encode(id, &mut encoded_id);
-    form_encode(secret, &mut encoded_secret);
-    let text = format!("Basic {}", STANDARD.encode(format!("{encoded_id}:{encoded_secret}")));
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let text = format!("Basic {}", STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret))));
     // Base64 is always a valid header value.
     let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Basic"));
     value.set_sensitive(true);
     value
-}
-
-#[derive(Default)]
-struct UrlEncodedForm(String);
-
-// === impl UrlEncodedForm ===
-
-impl UrlEncodedForm {
-    fn add(&mut self, name: &str, value: &str) {
-        if !self.0.is_empty() {
-            self.0.push('&');
-        }
-        form_encode(name, &mut self.0);
-        self.0.push('=');
-        form_encode(value, &mut self.0);
-    }
-}
-
-/// Appends the text to `output` in the encoding of `application/x-www-form-urlencoded`.
-fn form_encode(text: &str, output: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => output.push(char::from(byte)),
-            b' ' => output.push('+'),
-            _ => {
-                let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-                output.extend(['%', digit(byte >> 4), digit(byte)]);
-            }
-        }
-    }
 }
 
 impl fmt::Debug for TokenRequest<'_> {

@@ -20,18 +20,18 @@ use tokio::time::{Instant, timeout_at};
 use super::account::UpstreamAccount;
 use super::cooldown::{AttemptTiming, WorkKind};
 use super::health::HealthStatus;
-use super::lease::{AccountSlot, LeaseGrant};
-use super::pool_member::{AccountRowContent, PoolMember, UnsavedChange};
+use super::lease::{AccountSlot, LeaseGrant, ReturnedSlot};
+use super::pool_member::{AccountRowContent, PoolMember, UnsavedChange, UnsavedHealth};
 use super::queue::{FairQueue, QueueTicket, RequesterId};
-use super::selection::{AccountCandidate, pick, pseudo_random};
+use super::selection::{AccountCandidate, pick, pseudo_random, random_permille};
 use super::slot_share::MemberShare;
 use super::waiter_kinds::WaiterKinds;
 use super::{AccountFeedback, LeaseRefusal};
 use crate::gateway::config::AccountProtocol;
-use crate::gateway::store::{StoredEjection, Timestamp};
+use crate::gateway::store::Timestamp;
 #[cfg(test)]
 use lease_decision::LEASE_DECISIONS;
-use lease_decision::{LeaseDecision, lease_decision};
+use lease_decision::{ANY_SEED, LeaseDecision, lease_decision};
 
 /// The maximum number of waiting requests in all (our choice).
 const QUEUE_MAX: usize = 4096;
@@ -115,6 +115,15 @@ struct QueueGuard<'a> {
     ticket: QueueTicket,
 }
 
+// === impl WaitingRequest ===
+
+impl WaitingRequest {
+    /// Ends the wait. The answer is dropped if the request stopped waiting at this moment.
+    fn answer(self, answer: Result<AccountSlot, LeaseRefusal>) {
+        drop(self.sender.send(answer));
+    }
+}
+
 // === impl AccountPool ===
 
 impl AccountPool {
@@ -123,7 +132,7 @@ impl AccountPool {
     }
 
     pub(super) fn with_seed(seed: u64) -> Arc<Self> {
-        let inner = AccountPoolState {
+        let state = AccountPoolState {
             members: Vec::new(),
             unusable_rows: HashMap::new(),
             is_shared: false,
@@ -134,7 +143,7 @@ impl AccountPool {
             seed,
             next_id: 0,
         };
-        Arc::new(Self { state: Mutex::new(inner), slot_change: Notify::new() })
+        Arc::new(Self { state: Mutex::new(state), slot_change: Notify::new() })
     }
 
     /// Locks the state, also after a panic of another holder: every change is made in one step, so the state is
@@ -173,25 +182,25 @@ impl AccountPool {
         requirements: AccountRequirements,
     ) -> SlotRequestOutcome {
         let now = Instant::now();
-        let mut inner = self.lock();
-        let decision = inner.lease_decision(&requirements, now);
+        let mut state = self.lock();
+        let decision = state.lease_decision(&requirements, now);
         match decision {
             LeaseDecision::Refuse(reason) => SlotRequestOutcome::Answered(Err(reason)),
             // Waiting requests go first, unless none of them can use any of the free slots.
-            LeaseDecision::Grant(index) if inner.servable_kinds(now, 0).is_none() => {
-                SlotRequestOutcome::Answered(Ok(inner.grant(self, index, &requirements, now)))
+            LeaseDecision::Grant(index) if state.servable_kinds(now, ANY_SEED).is_empty() => {
+                SlotRequestOutcome::Answered(Ok(state.grant(self, index, &requirements, now)))
             }
-            _ if inner.stopped => SlotRequestOutcome::Answered(Err(LeaseRefusal::Stopping)),
+            _ if state.stopped => SlotRequestOutcome::Answered(Err(LeaseRefusal::Stopping)),
             LeaseDecision::Grant(_) | LeaseDecision::Wait => {
-                if !inner.reserve_queue_room(requester) {
+                if !state.reserve_queue_room(requester) {
                     return SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy));
                 }
                 let (sender, receiver) = oneshot::channel();
-                let kind = inner.add_to_kind(&requirements);
+                let kind = state.add_to_kind(&requirements);
                 let ticket =
-                    inner.queue.push(requester.clone(), WaitingRequest { requirements, kind_id: kind, sender });
-                inner.grant_free_slots(self, now);
-                if inner.is_shared {
+                    state.queue.push(requester.clone(), WaitingRequest { requirements, kind_id: kind, sender });
+                state.grant_free_slots(self, now);
+                if state.is_shared {
                     self.slot_change.notify_one();
                 }
                 SlotRequestOutcome::Waiting(ticket, receiver)
@@ -201,9 +210,9 @@ impl AccountPool {
 
     /// Returns the account that would be chosen now with this seed.
     pub(super) fn likely_account(&self, requirements: &AccountRequirements, seed: u64) -> Option<String> {
-        let inner = self.lock();
-        let candidates = inner.candidates(requirements, Instant::now());
-        pick(&candidates, seed).map(|index| inner.members[index].account.name().to_owned())
+        let state = self.lock();
+        let candidates = state.candidates(requirements, Instant::now());
+        pick(&candidates, seed).map(|index| state.members[index].account.name().to_owned())
     }
 
     /// True if an account meets the requirements now, or as soon as a slot is free, and does not fail repeatedly.
@@ -214,8 +223,8 @@ impl AccountPool {
 
     /// Returns the text models of the accounts that may serve such a request by translation, each once.
     pub(super) fn tool_host_models(&self, requirements: &AccountRequirements) -> Vec<String> {
-        let inner = self.lock();
-        let serving = inner.members.iter().filter(|member| member.may_serve(requirements));
+        let state = self.lock();
+        let serving = state.members.iter().filter(|member| member.may_serve(requirements));
         let mut models: Vec<String> =
             serving.filter_map(|member| member.account.endpoint().host_model()).map(str::to_owned).collect();
         models.sort_unstable();
@@ -225,9 +234,9 @@ impl AccountPool {
 
     /// Refuses all waiting requests. From now on, a request that finds no free slot is refused, too.
     pub(super) fn stop(&self) {
-        let mut inner = self.lock();
-        inner.stopped = true;
-        inner.refuse_waiting(|_, _| Some(LeaseRefusal::Stopping));
+        let mut state = self.lock();
+        state.stopped = true;
+        state.refuse_waiting(|_, _| Some(LeaseRefusal::Stopping));
     }
 
     /// Applies the result of an attempt to its account.
@@ -242,10 +251,11 @@ impl AccountPool {
 
     /// Disables an account for which no token can be fetched until an operator acts.
     pub(super) fn disable_revoked(self: &Arc<Self>, account: &str, code: &'static str) {
-        let mut inner = self.lock();
-        let member = inner.members.iter_mut().find(|member| member.account.name() == account);
-        member.into_iter().for_each(|member| member.disable_after_revocation(code));
-        inner.update_queue(self, Instant::now());
+        let mut state = self.lock();
+        if let Some(member) = state.members.iter_mut().find(|member| member.account.name() == account) {
+            member.disable_after_revocation(code);
+        }
+        state.update_queue(self, Instant::now());
     }
 
     /// Serves waiting requests after time has passed, because cooldowns may have ended.
@@ -259,25 +269,21 @@ impl AccountPool {
     }
 
     pub(super) fn unsaved_change(&self, account: &str) -> Option<UnsavedChange> {
-        let inner = self.lock();
-        inner.members.iter().find(|member| member.account.name() == account).and_then(PoolMember::unsaved_change)
+        let state = self.lock();
+        state.members.iter().find(|member| member.account.name() == account).and_then(PoolMember::unsaved_change)
     }
 
     /// Returns the accounts whose health has changed since it was last stored, with the health to be stored.
-    pub(super) fn unsaved_health(&self) -> Vec<(u64, String, Option<Instant>, Option<StoredEjection>)> {
+    pub(super) fn unsaved_health(&self) -> Vec<UnsavedHealth> {
         let (now, utc_now) = (Instant::now(), Utc::now());
-        let inner = self.lock();
-        let unsaved = inner.members.iter().filter_map(|member| {
-            let (until, ejection) = member.unsaved_health(now, utc_now)?;
-            Some((member.id, member.account.name().to_owned(), until, ejection))
-        });
-        unsaved.collect()
+        self.lock().members.iter().filter_map(|member| member.unsaved_health(now, utc_now)).collect()
     }
 
-    pub(super) fn mark_health_saved(&self, id: u64, until: Option<Instant>) {
-        let mut inner = self.lock();
-        let member = inner.members.iter_mut().find(|member| member.id == id);
-        member.into_iter().for_each(|member| member.mark_health_saved(until));
+    pub(super) fn mark_health_saved(&self, saved: &UnsavedHealth) {
+        let mut state = self.lock();
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == saved.member_id) {
+            member.mark_health_saved(saved.ejection_end);
+        }
     }
 
     pub(super) fn unsaved_changes(&self) -> Vec<UnsavedChange> {
@@ -285,36 +291,37 @@ impl AccountPool {
     }
 
     pub(super) fn mark_saved(&self, unsaved: &UnsavedChange, cooling_until: Option<Timestamp>) {
-        let mut inner = self.lock();
-        let member = inner.members.iter_mut().find(|member| member.account.name() == unsaved.account);
-        member.into_iter().for_each(|member| member.mark_saved(unsaved.version, cooling_until));
+        let mut state = self.lock();
+        if let Some(member) = state.members.iter_mut().find(|member| member.account.name() == unsaved.account) {
+            member.mark_saved(unsaved.version, cooling_until);
+        }
     }
 
     /// Takes a slot back.
-    pub(super) fn release_slot(self: &Arc<Self>, member: u64, large: bool, probe: bool) {
-        let mut inner = self.lock();
-        inner.release_slot(member, large, probe);
-        inner.grant_free_slots(self, Instant::now());
-        if inner.is_shared && inner.gives_slots_back(member) {
+    pub(super) fn release_slot(self: &Arc<Self>, returned: ReturnedSlot) {
+        let mut state = self.lock();
+        state.release_slot(returned);
+        state.grant_free_slots(self, Instant::now());
+        if state.is_shared && state.gives_slots_back(returned.member_id) {
             self.slot_change.notify_one();
         }
     }
 
     fn change_member(self: &Arc<Self>, grant: &LeaseGrant, change: impl FnOnce(&mut PoolMember, AttemptTiming)) {
         let now = Instant::now();
-        let mut inner = self.lock();
-        let jitter = u32::try_from(pseudo_random(inner.next_seed(), 0) % 1000).unwrap_or(0);
+        let mut state = self.lock();
+        let jitter = random_permille(state.next_seed());
         let timing = AttemptTiming { granted_at: grant.granted_at, now, jitter };
         let model = grant.model.as_deref();
-        // If no request waits, there is no kind to split.
-        let refused_before = inner.waiting() == 0 || inner.is_model_refused(model);
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == grant.member_id) {
+        // The kind of the waiting requests for this model is split if this account is the first that refuses the model.
+        let may_split_kind = state.waiting() > 0 && !state.is_model_refused(model);
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == grant.member_id) {
             change(member, timing);
         }
-        if !refused_before && inner.is_model_refused(model) {
-            inner.split_kind(model);
+        if may_split_kind && state.is_model_refused(model) {
+            state.split_kind(model);
         }
-        inner.update_queue(self, now);
+        state.update_queue(self, now);
     }
 }
 
@@ -334,10 +341,10 @@ impl AccountPoolState {
     pub(super) fn add_member(
         &mut self,
         account: Arc<UpstreamAccount>,
-        origin: Option<AccountRowContent>,
+        stored_row: Option<AccountRowContent>,
     ) -> &mut PoolMember {
         self.next_id += 1;
-        let mut member = PoolMember::new(self.next_id, account, origin);
+        let mut member = PoolMember::new(self.next_id, account, stored_row);
         member.share = self.is_shared.then(MemberShare::empty);
         let index = self.members.len();
         self.members.push(member);
@@ -365,14 +372,13 @@ impl AccountPoolState {
         AccountSlot::new(pool, member, requirements, probe, now)
     }
 
-    fn release_slot(&mut self, id: u64, large: bool, probe: bool) {
+    fn release_slot(&mut self, returned: ReturnedSlot) {
         // If the account was removed, there is nothing to do.
-        let member = self.members.iter_mut().find(|member| member.id == id);
-        member.into_iter().for_each(|member| {
+        if let Some(member) = self.members.iter_mut().find(|member| member.id == returned.member_id) {
             member.taken_slots = member.taken_slots.saturating_sub(1);
-            member.taken_large_slots = member.taken_large_slots.saturating_sub(usize::from(large));
-            member.is_probing &= !probe;
-        });
+            member.taken_large_slots = member.taken_large_slots.saturating_sub(usize::from(returned.is_large));
+            member.is_probing &= !returned.is_probe;
+        }
     }
 
     fn lease_decision(&mut self, requirements: &AccountRequirements, now: Instant) -> LeaseDecision {
@@ -392,10 +398,12 @@ impl AccountPoolState {
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        let mut inner = self.pool.lock();
-        let removed = inner.queue.remove(self.requester, self.ticket);
-        removed.iter().for_each(|waiter| inner.kinds.remove(waiter.kind_id));
-        drop(inner);
+        let mut state = self.pool.lock();
+        let removed = state.queue.remove(self.requester, self.ticket);
+        if let Some(waiter) = &removed {
+            state.kinds.remove(waiter.kind_id);
+        }
+        drop(state);
         // The request may have been granted a slot. Dropping it takes the lock, so the lock is released first.
         drop(removed);
     }

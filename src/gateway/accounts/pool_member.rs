@@ -29,7 +29,7 @@ pub(super) struct PoolMember {
     pub(super) id: u64,
     pub(super) account: Arc<UpstreamAccount>,
     /// The row content that the account was built from; `None` for an account of the configuration file.
-    pub(super) origin: Option<AccountRowContent>,
+    pub(super) stored_row: Option<AccountRowContent>,
     pub(super) taken_slots: usize,
     pub(super) taken_large_slots: usize,
     /// The slots that this node may use; `None` if no other node uses the account.
@@ -75,14 +75,24 @@ pub(super) struct UnsavedChange {
     pub(super) version: u64,
 }
 
+/// A health that must be stored.
+#[derive(Debug)]
+pub(super) struct UnsavedHealth {
+    pub(super) member_id: u64,
+    pub(super) account: String,
+    /// The end of the ejection on the clock of this process, which tells one ejection from another.
+    pub(super) ejection_end: Option<Instant>,
+    pub(super) ejection: Option<StoredEjection>,
+}
+
 // === impl PoolMember ===
 
 impl PoolMember {
-    pub(super) fn new(id: u64, account: Arc<UpstreamAccount>, origin: Option<AccountRowContent>) -> Self {
+    pub(super) fn new(id: u64, account: Arc<UpstreamAccount>, stored_row: Option<AccountRowContent>) -> Self {
         Self {
             id,
             account,
-            origin,
+            stored_row,
             taken_slots: 0,
             taken_large_slots: 0,
             share: None,
@@ -196,7 +206,9 @@ impl PoolMember {
                 self.recent_calls.note_success(timing.now.saturating_duration_since(timing.granted_at), timing.now);
                 self.health.note_success(timing.now);
                 self.cooldown.note_success(grant.work, timing.granted_at);
-                model.into_iter().for_each(|model| self.unfit_models.note_success(model, timing.granted_at));
+                if let Some(model) = model {
+                    self.unfit_models.note_success(model, timing.granted_at);
+                }
                 if self.stored_cooldown_end.is_some() && before.is_none() {
                     self.queue_change(AccountChange::EndCooldown);
                 }
@@ -205,7 +217,9 @@ impl PoolMember {
             AccountFeedback::Throttled { wait } => self.cooldown.note_throttled(grant.work, wait, timing),
             AccountFeedback::ModelUnavailable { status } => {
                 let is_text = status == 200;
-                model.into_iter().for_each(|model| self.unfit_models.note_unavailable(model, is_text, timing));
+                if let Some(model) = model {
+                    self.unfit_models.note_unavailable(model, is_text, timing);
+                }
             }
             AccountFeedback::AddedToolRefused => self.added_tool.note_refusal(timing),
             AccountFeedback::Unauthorized { status } => {
@@ -288,24 +302,23 @@ impl PoolMember {
 
     /// Returns the health to be written to the store; `None` if it has not changed. Ejections are distinguished by
     /// their ends.
-    pub(super) fn unsaved_health(
-        &self,
-        now: Instant,
-        utc_now: DateTime<Utc>,
-    ) -> Option<(Option<Instant>, Option<StoredEjection>)> {
+    pub(super) fn unsaved_health(&self, now: Instant, utc_now: DateTime<Utc>) -> Option<UnsavedHealth> {
         let ejection = self.health.ejection();
-        let until = ejection.map(|(_, until, _)| until);
-        let stored_ejection = ejection.map(|(since, until, failures)| StoredEjection {
+        let ejection_end = ejection.map(|(_, until, _)| until);
+        if ejection_end == self.saved_ejection_end {
+            return None;
+        }
+        let ejection = ejection.map(|(since, until, failures)| StoredEjection {
             since: Timestamp::from(utc_now - (now - since)),
             until: Timestamp::from(utc_now + until.saturating_duration_since(now)),
             reason: format!("{failures} consecutive calls have failed"),
         });
-        (until != self.saved_ejection_end).then_some((until, stored_ejection))
+        Some(UnsavedHealth { member_id: self.id, account: self.account.name().to_owned(), ejection_end, ejection })
     }
 
     /// Notes that the store has the health. A read that began before that does not show it, so its result is older.
-    pub(super) const fn mark_health_saved(&mut self, until: Option<Instant>) {
-        self.saved_ejection_end = until;
+    pub(super) const fn mark_health_saved(&mut self, ejection_end: Option<Instant>) {
+        self.saved_ejection_end = ejection_end;
         self.version += 1;
     }
 
@@ -332,7 +345,7 @@ impl PoolMember {
 
     /// Returns the id and the version with which a later read of the store is compared; `None` if a change is not
     /// stored yet.
-    pub(super) fn version_mark(&self) -> Option<(u64, u64)> {
+    pub(super) fn saved_version(&self) -> Option<(u64, u64)> {
         self.unsaved.is_none().then_some((self.id, self.version))
     }
 
@@ -348,7 +361,7 @@ impl PoolMember {
             }
         }
         self.disabled_reason.clone_from(&state.disabled_reason);
-        // Only a command that enables the account removes the stored begin of an ejection.
+        // Only a command that enables the account removes the stored start of an ejection.
         if self.saved_ejection_end.is_some() && state.ejected_since.is_none() {
             (self.health, self.saved_ejection_end) = (AccountHealth::default(), None);
         }

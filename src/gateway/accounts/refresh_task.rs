@@ -80,13 +80,17 @@ impl Accounts {
     /// Stores which accounts this process has ejected, for commands and pages. Only changes are written, and no request
     /// waits for them.
     async fn save_health(&self) {
-        for (member, account, until, ejection) in self.pool.unsaved_health() {
+        for unsaved in self.pool.unsaved_health() {
             let audit = AuditContext::system();
-            let write = self.store.change_account(&audit, &account, AccountChange::SetEjection(ejection));
+            let change = AccountChange::SetEjection(unsaved.ejection.clone());
+            let write = self.store.change_account(&audit, &unsaved.account, change);
             match timeout(STORE_TIMEOUT, write).await {
-                Ok(Ok(_)) => self.pool.mark_health_saved(member, until),
+                Ok(Ok(_)) => self.pool.mark_health_saved(&unsaved),
                 Ok(Err(_)) | Err(_) => {
-                    tracing::warn!(account, "the health of an account could not be stored; it will be retried");
+                    tracing::warn!(
+                        account = unsaved.account,
+                        "the health of an account could not be stored; it will be retried"
+                    );
                 }
             }
         }
@@ -115,8 +119,8 @@ impl Accounts {
 
     /// Returns the token caches of the accounts that may be used.
     pub(super) fn token_caches(&self) -> Vec<Arc<TokenCache>> {
-        let inner = self.pool.lock();
-        let enabled = inner.members.iter().filter(|member| member.disabled_reason.is_none());
+        let state = self.pool.lock();
+        let enabled = state.members.iter().filter(|member| member.disabled_reason.is_none());
         let caches = enabled.filter_map(|member| match member.account.auth() {
             AccountAuth::Token(cache) => Some(Arc::clone(cache)),
             AccountAuth::Unauthenticated | AccountAuth::Key(_) => None,

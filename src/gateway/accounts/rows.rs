@@ -24,7 +24,7 @@ pub(super) struct StoredAccountState {
     pub(super) disabled_reason: Option<String>,
     pub(super) cooling_until: Option<Timestamp>,
     pub(super) cooling_cause: Option<String>,
-    /// The begin of the last ejection by any node; `None` if the account was enabled since.
+    /// The start of the last ejection by any node; `None` if the account was enabled since.
     pub(super) ejected_since: Option<Timestamp>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct AccountRows {
 pub(super) struct PoolSnapshot {
     /// The id and version of each account that had no unsaved change.
     versions: Vec<(u64, u64)>,
-    origins: HashMap<String, Option<AccountRowContent>>,
+    stored_rows: HashMap<String, Option<AccountRowContent>>,
 }
 
 /// Returns the context that the credentials of an account of the store are sealed with. The credentials of another
@@ -53,12 +53,12 @@ pub(crate) fn credentials_context(account: &str) -> String {
 
 impl PoolSnapshot {
     pub(super) fn from_pool(pool: &AccountPool) -> Self {
-        let inner = pool.lock();
-        let known = inner.members.iter().map(|member| (member.account.name().to_owned(), member.origin.clone()));
-        let unusable = inner.unusable_rows.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
+        let state = pool.lock();
+        let known = state.members.iter().map(|member| (member.account.name().to_owned(), member.stored_row.clone()));
+        let unusable = state.unusable_rows.iter().map(|(name, row)| (name.clone(), Some(row.clone())));
         Self {
-            versions: inner.members.iter().filter_map(PoolMember::version_mark).collect(),
-            origins: known.chain(unusable).collect(),
+            versions: state.members.iter().filter_map(PoolMember::saved_version).collect(),
+            stored_rows: known.chain(unusable).collect(),
         }
     }
 }
@@ -68,7 +68,7 @@ impl PoolSnapshot {
 impl AccountRows {
     /// Builds the accounts of new and changed rows. A row that cannot be used is logged once, and the account that is
     /// in use stays unchanged.
-    pub(super) fn read(rows: Vec<AccountRow>, before: &PoolSnapshot, vault: &Vault) -> Self {
+    pub(super) fn build(rows: Vec<AccountRow>, before: &PoolSnapshot, vault: &Vault) -> Self {
         let mut result = Self { rows: Vec::new(), built: HashMap::new(), unusable: HashMap::new() };
         for row in rows {
             result.add(row, before, vault);
@@ -77,16 +77,16 @@ impl AccountRows {
     }
 
     fn add(&mut self, row: AccountRow, before: &PoolSnapshot, vault: &Vault) {
-        let origin = AccountRowContent::from_row(&row);
-        let known = before.origins.get(&row.name);
+        let content = AccountRowContent::from_row(&row);
+        let known = before.stored_rows.get(&row.name);
         // The account is in the configuration file, or has not changed.
-        let is_known = known.is_some_and(|known| known.as_ref().is_none_or(|known| *known == origin));
+        let is_known = known.is_some_and(|known| known.as_ref().is_none_or(|known| *known == content));
         if row.source == STORE_SOURCE && !is_known {
             match account_from_row(&row, vault) {
                 Ok(account) => drop(self.built.insert(row.name.clone(), Arc::new(UpstreamAccount::new(&account)))),
                 Err(reason) => {
                     tracing::error!(account = row.name, reason, "an account of the store cannot be used");
-                    self.unusable.insert(row.name.clone(), origin);
+                    self.unusable.insert(row.name.clone(), content);
                 }
             }
         }
@@ -96,44 +96,44 @@ impl AccountRows {
     /// Adds, changes and removes accounts of the pool according to the rows.
     pub(super) fn apply(self, pool: &Arc<AccountPool>, before: &PoolSnapshot) {
         let (now, utc_now) = (Instant::now(), Utc::now());
-        let mut inner = pool.lock();
+        let mut state = pool.lock();
         let is_stored = |name: &str| self.rows.iter().any(|row| row.source == STORE_SOURCE && row.name == name);
-        inner.members.retain(|member| member.origin.is_none() || is_stored(member.account.name()));
+        state.members.retain(|member| member.stored_row.is_none() || is_stored(member.account.name()));
         // The default simulator is removed for good with the first account of the store. Even if that account is
         // deleted again, a caller who has received images must not get a test image.
         if self.rows.iter().any(|row| row.source == STORE_SOURCE) {
-            inner.members.retain(|member| !member.account.is_implicit());
+            state.members.retain(|member| !member.account.is_implicit());
         }
         for row in &self.rows {
             let built = self.built.get(&row.name);
             let is_new =
-                built.is_some_and(|account| insert_or_replace(&mut inner, account, AccountRowContent::from_row(row)));
-            let Some(member) = inner.members.iter_mut().find(|member| member.account.name() == row.name) else {
+                built.is_some_and(|account| insert_or_replace(&mut state, account, AccountRowContent::from_row(row)));
+            let Some(member) = state.members.iter_mut().find(|member| member.account.name() == row.name) else {
                 continue;
             };
             // If this process has changed the state since the snapshot, or has not stored it yet, the state is newer
             // than the row and stays.
-            if is_new || member.version_mark().is_some_and(|version| before.versions.contains(&version)) {
+            if is_new || member.saved_version().is_some_and(|mark| before.versions.contains(&mark)) {
                 member.apply_stored_state(&StoredAccountState::from_row(row), now, utc_now);
             }
         }
-        inner.unusable_rows.retain(|name, origin| {
-            self.rows.iter().any(|row| row.name == *name && AccountRowContent::from_row(row) == *origin)
+        state.unusable_rows.retain(|name, unusable| {
+            self.rows.iter().any(|row| row.name == *name && AccountRowContent::from_row(row) == *unusable)
         });
-        inner.unusable_rows.extend(self.unusable);
-        inner.update_queue(pool, now);
+        state.unusable_rows.extend(self.unusable);
+        state.update_queue(pool, now);
     }
 }
 
 /// Inserts an account. An existing one keeps its calls in flight and its cooldown. Returns true if it is new.
-fn insert_or_replace(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount>, origin: AccountRowContent) -> bool {
-    let found = inner.members.iter_mut().find(|member| member.account.name() == account.name());
+fn insert_or_replace(state: &mut AccountPoolState, account: &Arc<UpstreamAccount>, row: AccountRowContent) -> bool {
+    let found = state.members.iter_mut().find(|member| member.account.name() == account.name());
     if let Some(member) = found {
         member.replace_account(Arc::clone(account));
-        member.origin = Some(origin);
+        member.stored_row = Some(row);
         return false;
     }
-    inner.add_member(Arc::clone(account), Some(origin));
+    state.add_member(Arc::clone(account), Some(row));
     true
 }
 

@@ -71,6 +71,11 @@ impl SecretMask {
         Self { parts: parts(TEXT_PART), data_parts: parts(DATA_PART) }
     }
 
+    /// Prepares the search for the credentials in the sensitive headers of a call.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        Self::of_call(headers, None, None)
+    }
+
     /// Prepares the search for the credentials of a call, which are in its sensitive headers, and for further secrets.
     pub(crate) fn of_call<'a>(
         headers: &'a HeaderMap,
@@ -83,8 +88,8 @@ impl SecretMask {
         Self::new(texts.chain(further))
     }
 
-    /// True if a text of an upstream has a part of a secret in any spelling, also behind escapes of which not every
-    /// character has one.
+    /// True if a text of an upstream has a part of a secret in any spelling, also if only some of its characters are
+    /// escaped.
     pub(crate) fn reveals(&self, text: &str) -> bool {
         let parts = &self.parts;
         parts.has_match(text.as_bytes())
@@ -117,8 +122,8 @@ impl SecretMask {
 
     /// Returns the number of bytes at the end that may be the beginning of a secret, so that they cannot be passed on before
     /// the next bytes are known.
-    pub(crate) fn unfinished(&self, bytes: &[u8]) -> usize {
-        self.data_parts.unfinished(bytes).max(self.parts.unfinished(bytes))
+    pub(crate) fn unfinished_length(&self, bytes: &[u8]) -> usize {
+        self.data_parts.unfinished_length(bytes).max(self.parts.unfinished_length(bytes))
     }
 
     /// Masks all texts of a value.
@@ -129,7 +134,11 @@ impl SecretMask {
                     *text = masked;
                 }
             }
-            Value::Array(values) => values.iter_mut().for_each(|value| self.mask_value(value)),
+            Value::Array(values) => {
+                for value in values {
+                    self.mask_value(value);
+                }
+            }
             Value::Object(members) => {
                 members.retain(|name, _| !self.reveals(name));
                 members.values_mut().for_each(|value| self.mask_value(value));
@@ -168,9 +177,8 @@ impl SecretParts {
         (first..=place).any(|start| self.match_at(&bytes[start..]).is_some())
     }
 
-    /// Returns the number of bytes at the end that may be the beginning of a secret, so that they cannot be passed on before
-    /// the next bytes are known.
-    pub(crate) fn unfinished(&self, bytes: &[u8]) -> usize {
+    /// Returns the length of the longest beginning of a pattern with which the bytes end.
+    fn unfinished_length(&self, bytes: &[u8]) -> usize {
         let begins_pattern = |length: &usize| {
             let end = &bytes[bytes.len() - length..];
             if end.first_chunk().is_some_and(|gram| !self.has_gram(*gram)) {
@@ -238,7 +246,7 @@ fn is_in_data(bytes: &[u8], place: usize) -> bool {
 /// Returns the bit of a gram in a table of this number of words, which is a power of two (Fibonacci hashing).
 fn gram_bit(gram: [u8; GRAM], words: usize) -> usize {
     let hash = u64::from(u32::from_le_bytes(gram)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    usize::try_from(hash).unwrap_or_default() & (words * 64 - 1)
+    hash as usize & (words * 64 - 1)
 }
 
 /// Adds each part of a secret of this number of characters in each spelling.
@@ -254,9 +262,9 @@ fn add_patterns(secret: &[u8], length: usize, patterns: &mut Vec<Box<[u8]>>) {
         for skipped in 0..3 {
             // Three bytes are four characters, so there is one text for each place in a group of three. The group of bytes at
             // either end of the secret also has bits of its neighbours.
-            let Some(inner) = secret.get(skipped..) else { continue };
-            let whole_groups = inner.len() / 3 * 3;
-            let encoded = engine.encode(&inner[..whole_groups]).into_bytes();
+            let Some(aligned) = secret.get(skipped..) else { continue };
+            let whole_groups = aligned.len() / 3 * 3;
+            let encoded = engine.encode(&aligned[..whole_groups]).into_bytes();
             patterns.extend(encoded.windows(length).step_by(4).map(Box::from));
         }
     }

@@ -61,6 +61,11 @@ pub(super) const fn pseudo_random(seed: u64, index: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// Returns a pseudorandom number below 1000 that depends only on the seed.
+pub(super) const fn random_permille(seed: u64) -> u32 {
+    (pseudo_random(seed, 0) % 1000) as u32
+}
+
 /// Returns the preference of a conversation for an account, by rendezvous hashing. Every node and every process
 /// computes the same value without stored state. If an account is added or removed, only the conversations that prefer
 /// it move.
@@ -88,7 +93,7 @@ impl AccountCandidate {
             Reverse(self.needs_no_translation),
             Reverse(self.affinity),
             self.load,
-            pseudo_random(seed, u64::try_from(index).unwrap_or(u64::MAX)),
+            pseudo_random(seed, index as u64),
         )
     }
 }

@@ -113,15 +113,17 @@ async fn run_exchange_loop(accounts: Weak<Accounts>) {
 impl AccountPool {
     /// From now on, this node uses only slots that it holds in the store.
     fn share_slots(&self) {
-        let mut inner = self.lock();
-        inner.is_shared = true;
-        inner.members.iter_mut().for_each(|member| member.share = Some(MemberShare::empty()));
+        let mut state = self.lock();
+        state.is_shared = true;
+        for member in &mut state.members {
+            member.share = Some(MemberShare::empty());
+        }
     }
 
     fn exchange_interval(&self) -> Duration {
-        let inner = self.lock();
-        let is_urgent = inner.members.iter().filter_map(|member| member.share).any(|share| share.needs_more());
-        if is_urgent && inner.waiting() > 0 { URGENT_INTERVAL } else { EXCHANGE_INTERVAL }
+        let state = self.lock();
+        let is_urgent = state.members.iter().filter_map(|member| member.share).any(|share| share.needs_more());
+        if is_urgent && state.waiting() > 0 { URGENT_INTERVAL } else { EXCHANGE_INTERVAL }
     }
 
     /// Returns the slots that the store shall have now, and the shares that come into force with them; `None` if the
@@ -129,11 +131,11 @@ impl AccountPool {
     fn next_shares(&self, others: Vec<OtherNodeSlots>, now: Instant) -> Option<(Vec<HeldSlots>, MemberShares)> {
         let others: HashMap<String, OtherNodeSlots> =
             others.into_iter().map(|slots| (slots.account.clone(), slots)).collect();
-        let mut inner = self.lock();
+        let mut state = self.lock();
         let (mut slots, mut shares, mut is_current) = (Vec::new(), MemberShares::new(), true);
-        for index in 0..inner.members.len() {
-            let (all, large) = inner.next_share(index, others.get(inner.members[index].account.name()), now);
-            let member = &mut inner.members[index];
+        for index in 0..state.members.len() {
+            let (all, large) = state.next_share(index, others.get(state.members[index].account.name()), now);
+            let member = &mut state.members[index];
             let share = member.share.get_or_insert_with(MemberShare::empty);
             let confirmed_until = share.valid_until + CONFIRM_AFTER + EXPIRY_MARGIN;
             is_current &= (share.all, share.large) == (all, large) && confirmed_until > now + SHARED_SLOT_TIMEOUT;
@@ -143,20 +145,20 @@ impl AccountPool {
             slots.push(HeldSlots { account, all: all.holding, large: large.holding });
             shares.insert(member.id, (all, large));
         }
-        is_current &= inner.members.len() == inner.shared_members;
+        is_current &= state.members.len() == state.shared_members;
         (!is_current).then_some((slots, shares))
     }
 
     fn apply_shares(self: &Arc<Self>, shares: &MemberShares, valid_until: Instant) {
         let now = Instant::now();
-        let mut inner = self.lock();
-        inner.shared_members = shares.len();
-        for member in &mut inner.members {
+        let mut state = self.lock();
+        state.shared_members = shares.len();
+        for member in &mut state.members {
             if let Some((all, large)) = shares.get(&member.id) {
                 member.share = Some(MemberShare { all: *all, large: *large, valid_until });
             }
         }
-        inner.update_queue(self, now);
+        state.update_queue(self, now);
     }
 }
 

@@ -239,7 +239,9 @@ mod tests {
     fn fewer_slots_than_nodes_go_round() {
         for (limit, nodes) in [(1, 2), (1, 5), (2, 3)] {
             let mut simulation = SlotSimulation::new(limit, nodes);
-            simulation.nodes.iter_mut().for_each(|node| node.waiting = 1000);
+            for node in &mut simulation.nodes {
+                node.waiting = 1000;
+            }
             for step in 0..200 * nodes {
                 simulation.exchange(step % nodes);
                 simulation.nodes[step % nodes].end_calls(1);
@@ -267,7 +269,9 @@ mod tests {
                     _ => simulation.exchange(index),
                 }
             }
-            simulation.nodes.iter_mut().for_each(|node| (node.taken, node.waiting) = (0, 0));
+            for node in &mut simulation.nodes {
+                (node.taken, node.waiting) = (0, 0);
+            }
             simulation.settle();
             let idle = simulation.limit / simulation.nodes.len();
             assert!(simulation.usable().iter().all(|usable| *usable >= idle), "seed {seed}: {:?}", simulation.nodes);

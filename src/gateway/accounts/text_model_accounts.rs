@@ -18,9 +18,9 @@ impl Accounts {
     /// Returns the enabled accounts that serve this group and support the Responses API, in the order in which they
     /// were added.
     pub(crate) fn text_model_accounts(&self, group: &str) -> Vec<Arc<TextModelAccount>> {
-        let inner = self.pool.lock();
+        let state = self.pool.lock();
         let enabled =
-            inner.members.iter().filter(|member| member.disabled_reason.is_none()).map(|member| &member.account);
+            state.members.iter().filter(|member| member.disabled_reason.is_none()).map(|member| &member.account);
         let accounts = enabled.filter(|account| {
             account.serves_group(group) && account.supports_protocol(Some(AccountProtocol::Responses))
         });
@@ -30,8 +30,8 @@ impl Accounts {
     /// True if no account that serves this group and supports the Responses API serves another group, even one that is
     /// disabled: it may be enabled again.
     pub(crate) fn serve_only(&self, group: &str) -> bool {
-        let inner = self.pool.lock();
-        let mut serving = inner.members.iter().map(|member| &member.account).filter(|account| {
+        let state = self.pool.lock();
+        let mut serving = state.members.iter().map(|member| &member.account).filter(|account| {
             account.serves_group(group) && account.supports_protocol(Some(AccountProtocol::Responses))
         });
         serving.all(|account| account.serves_only(group))

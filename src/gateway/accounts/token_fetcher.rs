@@ -22,11 +22,13 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time that a node has for a fetch before another node may try (our choice). It is longer than the wait for the
 /// endpoint.
 const CLAIM_PERIOD: Duration = Duration::from_secs(60);
-/// The interval of the checks for the end of another node's fetch, and the longest wait for it (our choice).
+/// The interval of the checks for the end of another node's fetch (our choice).
 const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest wait for another node's fetch (our choice).
 const CLAIM_WAIT_MAX: Duration = Duration::from_secs(25);
-/// The number of tries to store a token, and the pause between them (our choice).
+/// The number of tries to store a token (our choice).
 const STORE_ATTEMPTS: u32 = 5;
+/// The pause between two tries (our choice).
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The dependencies of every fetch.
@@ -195,16 +197,16 @@ impl TokenFetcher {
             return Ok(None);
         }
         let Some(row) = self.store.load_token(&cache.account).await? else { return Ok(None) };
-        let opened = self.vault.open(&token_context(&cache.account), &row.sealed_token);
-        let read = opened.ok().and_then(|plain| serde_json::from_slice::<StoredToken>(&plain).ok());
-        if read.is_none() {
+        let Some(stored) = open_token(&cache.account, &row, &self.vault) else {
             tracing::error!(account = cache.account, "the stored token cannot be read; the configured one is used");
-        }
-        let adopted = read.and_then(|stored| cache.adopt_stored(stored, Instant::now(), Utc::now()));
+            return Ok(None);
+        };
+        let adopted = cache.adopt_stored(stored, Instant::now(), Utc::now());
         Ok(adopted.filter(|token| Some(&token.header) != refused))
     }
 
-    /// Makes the exchange. The claim is held, and released at the end.
+    /// Makes the exchange. The claim is held until then, and is released with the write of the token or, without a token,
+    /// by a call of its own.
     async fn exchange(&self, cache: &TokenCache, refused: Option<&HeaderValue>) -> Result<AccessToken, TokenFailure> {
         let refresh = cache.refresh_token();
         let request = oauth::token_request(&cache.oauth, refresh.as_deref());
@@ -215,8 +217,9 @@ impl TokenFetcher {
         };
         match granted {
             Ok(granted) => {
-                let accepted = cache.accept_grant(granted, Instant::now(), Utc::now()).ok_or(TokenFailure::Temporary);
-                let (stored, token) = accepted?;
+                // A token that is not valid in a header is no grant, so `parse_response` has refused it.
+                let accepted = cache.accept_grant(granted, Instant::now(), Utc::now());
+                let (stored, token) = accepted.ok_or(TokenFailure::Temporary)?;
                 self.save_token(cache, &stored).await;
                 tracing::info!(account = cache.account, "a token was fetched");
                 Ok(token)
@@ -278,7 +281,8 @@ impl TokenFetcher {
 /// has rotated is nowhere else, so it stays as long as the new credentials continue it; the access token is fetched again.
 pub(crate) fn token_change(
     account: &str,
-    (before, after): (&OauthConfig, &OauthConfig),
+    before: &OauthConfig,
+    after: &OauthConfig,
     stored: Option<&TokenRow>,
     vault: &Vault,
 ) -> Result<TokenChange, StoreError> {
@@ -286,13 +290,17 @@ pub(crate) fn token_change(
         return Ok(TokenChange::Delete);
     }
     let Some(row) = stored else { return Ok(TokenChange::Keep) };
-    let opened = vault.open(&token_context(account), &row.sealed_token);
-    let read = opened.ok().and_then(|plain| serde_json::from_slice::<StoredToken>(&plain).ok());
     // A token that cannot be read is not used either.
-    let Some(mut token) = read else { return Ok(TokenChange::Keep) };
+    let Some(mut token) = open_token(account, row, vault) else { return Ok(TokenChange::Keep) };
     token.expire();
     let after = seal(account, &token, vault)?;
     Ok(TokenChange::Replace { before: row.sealed_token.clone(), after })
+}
+
+/// Returns a stored token; `None` if it was not sealed by this installation, or does not have the form of this version.
+fn open_token(account: &str, row: &TokenRow, vault: &Vault) -> Option<StoredToken> {
+    let plain = vault.open(&token_context(account), &row.sealed_token).ok()?;
+    serde_json::from_slice(&plain).ok()
 }
 
 fn seal(account: &str, token: &StoredToken, vault: &Vault) -> Result<Vec<u8>, StoreError> {

@@ -44,9 +44,8 @@ impl WaiterKinds {
         self.waiting.values().filter(|(kind, _)| matches(kind)).map(|(_, count)| count).sum()
     }
 
-    /// Returns the ids of the kinds for which `matches` returns true; `None` if there are none.
-    pub(super) fn matching(&self, mut matches: impl FnMut(&AccountRequirements) -> bool) -> Option<Vec<u64>> {
-        let found: Vec<u64> = self.waiting.iter().filter(|(_, (kind, _))| matches(kind)).map(|(id, _)| *id).collect();
-        (!found.is_empty()).then_some(found)
+    /// Returns the ids of the kinds for which `select` returns a value, each with its value.
+    pub(super) fn select<T>(&self, mut select: impl FnMut(&AccountRequirements) -> Option<T>) -> HashMap<u64, T> {
+        self.waiting.iter().filter_map(|(id, (kind, _))| Some((*id, select(kind)?))).collect()
     }
 }

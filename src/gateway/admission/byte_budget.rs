@@ -148,7 +148,7 @@ impl AsRef<[u8]> for ChargedBytes {
 // === impl ByteBudget ===
 
 impl ByteBudget {
-    pub(super) fn new(resource: SharedResource, max: u64, (max_per_user, max_per_key): (u64, u64)) -> Self {
+    pub(super) fn new(resource: SharedResource, max: u64, max_per_user: u64, max_per_key: u64) -> Self {
         Self { resource, max, max_per_user, max_per_key, held: Mutex::default() }
     }
 
@@ -177,10 +177,12 @@ impl HeldBytes {
     }
 
     fn set(&mut self, subject: &BudgetSubject, bytes: u64) {
-        match self.by_subject.get_mut(subject) {
-            _ if bytes == 0 => drop(self.by_subject.remove(subject)),
-            Some(held) => *held = bytes,
-            None => drop(self.by_subject.insert(subject.clone(), bytes)),
+        if bytes == 0 {
+            self.by_subject.remove(subject);
+        } else if let Some(held) = self.by_subject.get_mut(subject) {
+            *held = bytes;
+        } else {
+            self.by_subject.insert(subject.clone(), bytes);
         }
     }
 }

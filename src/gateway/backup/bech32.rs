@@ -6,7 +6,7 @@ const CHECKSUM: usize = 6;
 
 /// Returns the text of 32 bytes with this prefix, which is in lower case.
 pub(super) fn encode(prefix: &str, bytes: &[u8; 32]) -> String {
-    let mut digits = regroup(bytes, (8, 5)).unwrap_or_default();
+    let mut digits = regroup(bytes, 8, 5).unwrap_or_default();
     let sum = checksum(prefix, [&digits[..], &[0; CHECKSUM]].concat()) ^ 1;
     digits.extend((0..CHECKSUM).map(|place| low_bits(sum >> (5 * (CHECKSUM - 1 - place)), 5)));
     let text: String = digits.iter().map(|digit| char::from(CHARACTERS[usize::from(*digit)])).collect();
@@ -27,7 +27,7 @@ pub(super) fn decode(prefix: &str, text: &str) -> Option<[u8; 32]> {
     if checksum(prefix, digits.clone()) != 1 {
         return None;
     }
-    regroup(&digits[..data], (5, 8))?.try_into().ok()
+    regroup(&digits[..data], 5, 8)?.try_into().ok()
 }
 
 fn checksum(prefix: &str, digits: Vec<u8>) -> u32 {
@@ -41,7 +41,7 @@ fn checksum(prefix: &str, digits: Vec<u8>) -> u32 {
 }
 
 /// Regroups bits. The last group of a text is filled with zeros; those are dropped, and nothing but zeros is.
-fn regroup(groups: &[u8], (from, to): (u32, u32)) -> Option<Vec<u8>> {
+fn regroup(groups: &[u8], from: u32, to: u32) -> Option<Vec<u8>> {
     let (mut bits, mut count, mut regrouped) = (0_u32, 0, Vec::new());
     for group in groups {
         bits = bits << from | u32::from(*group);

@@ -108,7 +108,7 @@ impl BackupIdentity {
 
     /// Opens a file key that was sealed for this key with this public key; `None` if it was sealed for another.
     fn open_file_key(&self, share: &[u8; 32], sealed: &[u8]) -> io::Result<Option<[u8; FILE_KEY_BYTES]>> {
-        let Ok(key) = wrap_key(&self.0, share, (share, &self.recipient()?.0)) else { return Ok(None) };
+        let Ok(key) = wrap_key(&self.0, share, share, &self.recipient()?.0) else { return Ok(None) };
         let mut bytes = sealed.to_vec();
         let opened = key.open_in_place(Nonce::assume_unique_for_key([0; 12]), Aad::empty(), &mut bytes);
         Ok(opened.ok().and_then(|bytes| (&*bytes).try_into().ok()))
@@ -131,7 +131,7 @@ impl<W: Write> SealingWriter<W> {
         for recipient in recipients {
             let secret = random_bytes()?;
             let share = public_key(&secret)?;
-            let key = wrap_key(&secret, &recipient.0, (&share, &recipient.0)).map_err(io::Error::other)?;
+            let key = wrap_key(&secret, &recipient.0, &share, &recipient.0).map_err(io::Error::other)?;
             let mut sealed = file_key.to_vec();
             let nonce = Nonce::assume_unique_for_key([0; 12]);
             key.seal_in_place_append_tag(nonce, Aad::empty(), &mut sealed).map_err(io::Error::other)?;
@@ -278,7 +278,8 @@ fn damaged(part: &str) -> io::Error {
 fn wrap_key(
     secret: &[u8; 32],
     public: &[u8; 32],
-    (share, recipient): (&[u8; 32], &[u8; 32]),
+    share: &[u8; 32],
+    recipient: &[u8; 32],
 ) -> Result<LessSafeKey, Unspecified> {
     let secret = PrivateKey::from_private_key(&X25519, secret).map_err(|_| Unspecified)?;
     agree(&secret, UnparsedPublicKey::new(&X25519, public), Unspecified, |shared| {

@@ -28,7 +28,7 @@ pub(super) struct ConfigFile {
     name: String,
     positions: BTreeMap<String, ConfigPosition>,
     /// The settings for which a problem was reported.
-    flagged: BTreeSet<String>,
+    reported_settings: BTreeSet<String>,
 }
 
 impl ConfigFile {
@@ -56,8 +56,8 @@ impl ConfigFile {
     }
 
     /// True if the reader of the file has already reported a problem with the setting.
-    pub(super) fn is_flagged(&self, setting: &str) -> bool {
-        self.flagged.contains(setting)
+    pub(super) fn has_reported_problem(&self, setting: &str) -> bool {
+        self.reported_settings.contains(setting)
     }
 
     /// The location of the setting, or of the nearest table that contains it.
@@ -98,7 +98,7 @@ impl ConfigFileReader<'_> {
         }
         let missing = object.required.iter().filter(|required| !names.iter().any(|(name, _)| name == *required));
         for name in missing {
-            self.file.flagged.insert(join_path(path, name));
+            self.file.reported_settings.insert(join_path(path, name));
             let location = self.file.location(path);
             let problem = ConfigProblem::new(location, format!("`{name}` is missing in `{}`", table_path(path)));
             self.file.problems.push(problem.with_setting(join_path(path, name)));
@@ -127,7 +127,7 @@ impl ConfigFileReader<'_> {
             (Some(_), DeValue::Boolean(_) | DeValue::Datetime(_)) => None,
         };
         let Some(fault) = fault else { return true };
-        self.file.flagged.insert(path.to_owned());
+        self.file.reported_settings.insert(path.to_owned());
         self.report(&span, path, &format!("`{}` {fault}", setting_name(path)));
         false
     }

@@ -72,7 +72,9 @@ impl Config {
         if new.deadlines.connect != in_force.deadlines.connect {
             restart.push("deadlines.connect");
             new.deadlines.connect = in_force.deadlines.connect;
-            new.groups.iter_mut().for_each(|group| group.deadlines.connect = in_force.deadlines.connect);
+            for group in &mut new.groups {
+                group.deadlines.connect = in_force.deadlines.connect;
+            }
         }
         let is_restored = |setting: &&EffectiveSetting| {
             restart.iter().any(|name| *name == setting.top_name() || *name == setting.path())

@@ -65,7 +65,7 @@ pub(crate) fn account_from_json(
         insert_secret_reference(&mut fields, field);
     }
     let tables = json!({ "allow_link_local": allow_link_local, "accounts": [fields] });
-    resolve_tables(&location, (&tables, ACCOUNT_TABLE), Some(&SecretEnvironment(secrets)), |resolver| {
+    resolve_tables(&location, &tables, ACCOUNT_TABLE, Some(&SecretEnvironment(secrets)), |resolver| {
         resolver.accounts(None).swap_remove(0)
     })
 }
@@ -94,7 +94,7 @@ pub(crate) fn group_from_json(
         return Err(relocate_problems(problems, &location, ""));
     }
     let tables = json!({ "allow_link_local": config.allow_link_local, "groups": [fields] });
-    let group = resolve_tables(&location, (&tables, GROUP_TABLE), host, |resolver| {
+    let group = resolve_tables(&location, &tables, GROUP_TABLE, host, |resolver| {
         resolver.groups(config.deadlines, config.text_models.as_deref()).swap_remove(0)
     });
     Ok(GroupConfig { name: name.to_owned(), ..group? })
@@ -110,7 +110,7 @@ pub(crate) fn limits_from_json(limits: &Map<String, Value>) -> Result<RequestLim
     let mut fields = limits.clone();
     without_nulls(&mut fields);
     let tables = json!({ "groups": [{ "name": DEFAULT_GROUP, "limits": fields }] });
-    resolve_tables(&location, (&tables, LIMITS_TABLE), None, |resolver| resolver.limits_of_group(0))
+    resolve_tables(&location, &tables, LIMITS_TABLE, None, |resolver| resolver.limits_of_group(0))
 }
 
 /// Checks limits, and returns them as text in the form in which they are stored; `None` if no limit is set.
@@ -180,7 +180,8 @@ fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
 /// `None`, secrets may be absent.
 fn resolve_tables<T>(
     location: &ConfigLocation,
-    (tables, table): (&Value, &str),
+    tables: &Value,
+    table: &str,
     host: Option<&dyn HostEnvironment>,
     read: impl FnOnce(&mut ConfigResolver<'_>) -> T,
 ) -> Result<T, Vec<ConfigProblem>> {

@@ -153,7 +153,7 @@ fn with_live_state(account: types::Account, state: &LiveAccountState) -> types::
 
 /// Adds the calls of the account in this process.
 fn with_activity(account: types::Account, live: &LiveAccount, counted_since: DateTime<Utc>) -> types::Account {
-    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let count = |number: usize| number as u64;
     let milliseconds = |latency: Option<Duration>| latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
     let last_failure = live.calls.last_failure.as_ref().map(to_wire_failure);
     let activity = types::AccountActivity {

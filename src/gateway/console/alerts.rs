@@ -55,6 +55,7 @@ fn to_wire_alert(AlertRow { alert, deliveries }: AlertRow) -> types::Alert {
 fn to_wire_delivery(row: DeliveryRow) -> types::AlertDelivery {
     types::AlertDelivery {
         channel: row.channel,
+        // The store writes only the words of the document.
         state: row.state.parse().unwrap_or(types::AlertDeliveryState::Pending),
         attempts: row.attempts.into(),
         at: row.due_at.into(),

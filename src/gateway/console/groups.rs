@@ -13,7 +13,7 @@ use crate::gateway::config::{self, Config, ConfigProblem};
 use crate::gateway::limits::LimitSubject;
 use crate::gateway::manage::{self, PolicyEnvironment};
 use crate::gateway::people::{Actor, KeyGroup};
-use crate::gateway::rules::{check_fields, read_object};
+use crate::gateway::rules::{check_fields, missing_parameter, read_object, type_name, wrong_type};
 use crate::tables::{Field, GROUP_UPDATE_FIELDS, NEW_GROUP_FIELDS};
 use crate::wire::admin::types;
 
@@ -79,6 +79,7 @@ impl Console {
     pub(crate) async fn create_group(&self, actor: &Actor, body: &[u8]) -> Result<types::Group, Error> {
         require_admin(actor)?;
         let (fields, policy) = read_fields_and_policy(NEW_GROUP_FIELDS, body)?;
+        // The check of the fields has rejected a request without a name.
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
         let policy = match policy {
             Some(policy) => Some(self.check_policy(name, policy).await?),
@@ -101,12 +102,7 @@ impl Console {
         require_admin(actor)?;
         let (_, policy) = read_fields_and_policy(GROUP_UPDATE_FIELDS, body)?;
         let Some(policy) = policy else {
-            return Err(Rejection::new(
-                POLICY_FIELD,
-                RejectionReason::MissingParameter,
-                "Missing required parameter: 'policy'.",
-            )
-            .into());
+            return Err(missing_parameter(POLICY_FIELD.to_owned()).into());
         };
         let group = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         let policy = self.check_policy(&group.row.name, policy).await?;
@@ -181,54 +177,62 @@ impl Console {
         Ok(types::Group { limit_usage: usage.unwrap_or_default(), ..group })
     }
 
-    /// Returns a group as the API shows it, without the use of its limits. Members see neither the policy nor the number of keys.
+    /// Returns a group as the API shows it, without the use of its limits. Members see neither the
+    /// policy nor the number of keys.
     async fn to_wire_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
-        let KeyGroup { row, is_in_file: of_file } = group;
-        let (policy, problem) = if actor.is_admin() {
-            let row_copy = row.clone();
-            let read_policy = move |config: &Config, environment: PolicyEnvironment<'_>| {
-                manage::configured_policy(config, &row_copy, of_file, environment)
-            };
-            let (policy, problem) = match manage::policy_in_force(&self.config, &row) {
-                Some(in_force) => in_force,
-                None => self.check_on_blocking_thread(read_policy).await?,
-            };
-            (Some(policy), problem)
-        } else {
-            (None, None)
+        let (policy, problem) = match actor.is_admin() {
+            true => self.policy_and_problem(&group).await?,
+            false => (None, None),
         };
+        let KeyGroup { row, is_in_file } = group;
         Ok(types::Group {
-            source: if of_file { types::GroupSource::File } else { types::GroupSource::Store },
+            source: if is_in_file { types::GroupSource::File } else { types::GroupSource::Store },
             keys: actor.is_admin().then_some(row.key_count),
             name: row.name,
-            policy: policy.and_then(|policy| serde_json::from_value(Value::Object(policy)).ok()),
+            policy,
             problem,
             limit_usage: Vec::new(),
         })
     }
+
+    /// Returns the policy of a group, and the reason why it cannot be used, if there is one.
+    async fn policy_and_problem(
+        &self,
+        group: &KeyGroup,
+    ) -> Result<(Option<types::GroupPolicy>, Option<String>), Error> {
+        let (policy, problem) = match manage::policy_in_force(&self.config, &group.row) {
+            Some(in_force) => in_force,
+            None => {
+                let (row, is_in_file) = (group.row.clone(), group.is_in_file);
+                self.check_on_blocking_thread(move |config, environment| {
+                    manage::configured_policy(config, &row, is_in_file, environment)
+                })
+                .await?
+            }
+        };
+        // A stored policy that does not have the form of the API is not shown. Its problem says why.
+        Ok((serde_json::from_value(Value::Object(policy)).ok(), problem))
+    }
 }
 
-/// A group that is shown with its policy, and its limits.
+/// Returns the subject of the limits of a group, and the limits of the policy that is shown.
 fn group_subject(group: &types::Group) -> StoredSubject {
     let limits = group.policy.as_ref().and_then(|policy| serde_json::to_value(policy.limits.as_ref()?).ok());
     let limits = limits.and_then(|limits| if let Value::Object(limits) = limits { Some(limits) } else { None });
     (LimitSubject::Group(group.name.clone()), limits)
 }
 
-/// Reads a body, and checks its fields by the table. The policy is returned unchecked, because the settings define its
-/// fields.
+/// Reads a body, and checks its fields by the table. Returns them, and the policy beside them. The policy is returned
+/// unchecked, because the settings define its fields.
 fn read_fields_and_policy(
     table: &'static [Field],
     body: &[u8],
-) -> Result<(PolicySettings, Option<PolicySettings>), Rejection> {
+) -> Result<(Map<String, Value>, Option<PolicySettings>), Rejection> {
     let mut fields = read_object(body)?;
     let policy = match fields.remove(POLICY_FIELD) {
         None | Some(Value::Null) => None,
         Some(Value::Object(policy)) => Some(policy),
-        Some(_) => {
-            let message = "Invalid type for 'policy': expected an object.";
-            return Err(Rejection::new(POLICY_FIELD, RejectionReason::InvalidType, message));
-        }
+        Some(found) => return Err(wrong_type(POLICY_FIELD, "an object", type_name(&found))),
     };
     check_fields("", table, &mut fields)?;
     Ok((fields, policy))

@@ -79,14 +79,14 @@ impl Console {
     /// limits that this version cannot read. All subjects together cost at most one query if their counters have begun.
     pub(super) async fn limit_usage(&self, subjects: Vec<StoredSubject>) -> Result<Vec<Vec<types::LimitUsage>>, Error> {
         let mut usages = vec![Vec::new(); subjects.len()];
-        let (mut places, mut limited) = (Vec::new(), Vec::new());
-        for (place, (subject, limits)) in subjects.into_iter().enumerate() {
+        let (mut indexes, mut limited) = (Vec::new(), Vec::new());
+        for (index, (subject, limits)) in subjects.into_iter().enumerate() {
             let Some(limits) = limits.and_then(|limits| limits_from_json(&limits).ok()) else { continue };
-            places.push(place);
+            indexes.push(index);
             limited.push(SubjectLimits { subject, limits: Arc::new(limits) });
         }
-        for (place, limits) in places.into_iter().zip(self.usage_of(&limited).await?) {
-            if let Some(usage) = usages.get_mut(place) {
+        for (index, limits) in indexes.into_iter().zip(self.usage_of(&limited).await?) {
+            if let Some(usage) = usages.get_mut(index) {
                 *usage = limits;
             }
         }
@@ -130,7 +130,7 @@ fn to_wire_limit_usage(usage: LimitUsage) -> types::LimitUsage {
     }
 }
 
-/// Counts of limits are small: they have a place in the number of JSON.
+/// Returns a count as a number of JSON. Counts of limits are small enough for it.
 fn count(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -42,7 +42,7 @@ pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &LimitsWi
             RESPONSE => WorkEstimate { text_model: Some(&used.model), ..work },
             _ => WorkEstimate { image_model: Some(&used.model), ..work },
         };
-        table.most(&work, today).is_ok()
+        table.max_cost(&work, today).is_ok()
     };
     let limited = budgets.models.iter().map(|model| UsedModel { operation: IMAGE.to_owned(), model: model.clone() });
     let all: BTreeSet<UsedModel> = used.iter().cloned().chain(limited).collect();
@@ -66,61 +66,74 @@ pub(super) fn compare(table: &PriceTable, used: &[UsedModel], budgets: &LimitsWi
 async fn read(
     installation: &InstallationContents<'_>,
 ) -> Result<(PriceTable, Vec<UsedModel>, LimitsWithBudget), StoreError> {
-    let config = installation.config;
-    let mut budgets = LimitsWithBudget::default();
-    for group in &config.groups {
-        budgets.add(format!("group {}", group.name), &group.limits);
-    }
-    let mut stored_prices = Vec::new();
-    if let Some(store) = installation.store {
-        stored_prices = store.list_prices().await?;
-        let file_groups = config.file_groups();
-        let groups = store.list_groups().await?.into_iter().filter(|group| !file_groups.contains(&group.name));
-        for group in groups {
-            let policy = group.policy.as_deref().and_then(object).unwrap_or_default();
-            let limits = policy.get("limits").and_then(Value::as_object);
-            budgets.add_stored(format!("group {}", group.name), limits);
-        }
-        let keys = store.list_keys().await?.into_iter().filter(|key| key.state(Timestamp::now()) == KeyState::Active);
-        for key in keys {
-            budgets.add_stored(format!("key {}", key.id), key.limits.as_deref().and_then(object).as_ref());
-        }
-        let subjects = store.limited_subjects().await?;
-        for user in subjects.into_iter().filter(|subject| subject.kind == ReservationSubjectKind::User) {
-            budgets.add_stored(format!("user {}", user.id), object(&user.limits).as_ref());
-        }
-    }
-    let mut models = match installation.store {
-        Some(store) => store.models_since(Timestamp::now() - IN_USE).await?,
+    let stored_prices = match installation.store {
+        Some(store) => store.list_prices().await?,
         None => Vec::new(),
     };
-    let accounts = match installation.store {
+    let table = PriceTable::new(&installation.config.prices, &stored_prices);
+    Ok((table, models_in_use(installation).await?, LimitsWithBudget::read(installation).await?))
+}
+
+/// Returns the models of recent jobs, the text models of the accounts, and at least one image model.
+async fn models_in_use(installation: &InstallationContents<'_>) -> Result<Vec<UsedModel>, StoreError> {
+    let config = installation.config;
+    let (mut models, accounts) = match installation.store {
         Some(store) => {
-            manage::list(config, store).await?.into_iter().filter_map(|managed| managed.account.ok()).collect()
+            let managed = manage::list(config, store).await?;
+            let accounts = managed.into_iter().filter_map(|managed| managed.account.ok()).collect();
+            (store.models_since(Timestamp::now() - IN_USE).await?, accounts)
         }
-        None => config.accounts.clone(),
+        None => (Vec::new(), config.accounts.clone()),
     };
-    // Such an account lets a text model call the image tool, which has its own price.
+    // An account of the protocol `responses` lets a text model call the image tool, which has its own price.
     models.extend(accounts.into_iter().filter_map(|account| match account.upstream {
         UpstreamConfig::Api(endpoint) if endpoint.protocol == AccountProtocol::Responses => {
             Some(UsedModel { operation: RESPONSE.to_owned(), model: endpoint.host_model })
         }
         UpstreamConfig::Api(_) | UpstreamConfig::Simulator => None,
     }));
+    // If no image was made recently, the next request for one will probably name the default model.
     if models.iter().all(|used| used.operation == RESPONSE) {
         let model = ImageModelSpec::default_model().name;
         models.push(UsedModel { operation: IMAGE.to_owned(), model });
     }
-    Ok((PriceTable::new(&config.prices, &stored_prices), models, budgets))
+    Ok(models)
 }
 
-fn object(text: &str) -> Option<Map<String, Value>> {
+/// Parses a JSON object; `None` if the text is not one.
+fn parse_object(text: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
 // === impl LimitsWithBudget ===
 
 impl LimitsWithBudget {
+    /// Reads the limits of groups, of usable keys, and of users.
+    async fn read(installation: &InstallationContents<'_>) -> Result<Self, StoreError> {
+        let config = installation.config;
+        let mut budgets = Self::default();
+        for group in &config.groups {
+            budgets.add(format!("group {}", group.name), &group.limits);
+        }
+        let Some(store) = installation.store else { return Ok(budgets) };
+        let file_groups = config.file_groups();
+        let groups = store.list_groups().await?.into_iter().filter(|group| !file_groups.contains(&group.name));
+        for group in groups {
+            let policy = group.policy.as_deref().and_then(parse_object).unwrap_or_default();
+            let limits = policy.get("limits").and_then(Value::as_object);
+            budgets.add_stored(format!("group {}", group.name), limits);
+        }
+        let keys = store.list_keys().await?.into_iter().filter(|key| key.state(Timestamp::now()) == KeyState::Active);
+        for key in keys {
+            budgets.add_stored(format!("key {}", key.id), key.limits.as_deref().and_then(parse_object).as_ref());
+        }
+        let subjects = store.limited_subjects().await?;
+        for user in subjects.into_iter().filter(|subject| subject.kind == ReservationSubjectKind::User) {
+            budgets.add_stored(format!("user {}", user.id), parse_object(&user.limits).as_ref());
+        }
+        Ok(budgets)
+    }
+
     fn add(&mut self, owner: String, limits: &RequestLimits) {
         if limits.budget.is_some() {
             self.owners.push(owner);

@@ -2,7 +2,7 @@
 //! logged: its token gives the image to everyone who knows it.
 //!
 //! Everything that is not a valid link is the same 404: a token that was not sealed here or has ended, an answer that is
-//! not kept any more, a key that is not valid.
+//! not stored any more, a key that is not valid.
 
 use chrono::Utc;
 use dropshot::Body;
@@ -32,6 +32,7 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 /// Returns the route of the links.
 pub(super) fn route() -> Route<CurrentGateway> {
     Route::new(OPERATION, Method::GET, PATH, |mut request| {
+        // The path of the route has the variable.
         let token = request.take_variable("token").unwrap_or_default();
         boxed_answer(send_image(request.head, token))
     })

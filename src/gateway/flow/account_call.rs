@@ -39,6 +39,7 @@ pub(super) async fn make_call(
     }
 }
 
+/// Sends the call, and reads its answer until it is proven.
 async fn call_until_image(
     context: AttemptContext<'_>,
     lease: &Lease,
@@ -64,64 +65,77 @@ async fn call_until_image(
         TaskRef::Images(job) => FaultScope::for_images(job.has_renamed_user(), phrases),
         TaskRef::Response(_) => FaultScope::for_response(phrases),
     };
-    let relay = |body| match task {
+    let open_relay = |body| match task {
         TaskRef::Images(job) if is_from_image_tool => {
             UpstreamRelay::for_image_tool(body, requested_answer(job, is_single_element), timeouts)
         }
         TaskRef::Images(job) => UpstreamRelay::for_images(body, requested_answer(job, is_single_element), timeouts),
         TaskRef::Response(job) => UpstreamRelay::for_response(body, requested_response(job), timeouts),
     };
-    let mut proof = relay(reply.body);
+    let mut answer = open_relay(reply.body);
     let mut proof_result = tokio::select! {
         biased;
-        result = proof.read_until_proven() => result,
+        result = answer.read_until_proven() => result,
         () = give_up_signal => Err(ProofError::Unusable(FailureCause::Timeout)),
     };
     // `give_up_signal` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image
     // that has begun, which state its size and format.
-    if matches!(proof_result, Err(ProofError::Unusable(FailureCause::Timeout))) && proof.is_proven() {
-        proof_result = proof.read_until_proven().await;
+    if matches!(proof_result, Err(ProofError::Unusable(FailureCause::Timeout))) && answer.is_proven() {
+        proof_result = answer.read_until_proven().await;
     }
-    if let Err(ProofError::NoImage(answer)) = &proof_result {
-        let is_by_address = is_by_address(answer, fault_scope);
-        let fetched = match task {
-            TaskRef::Images(job) if is_by_address => {
-                fetch_images(context, lease, job, (answer, is_from_image_tool), end).await
-            }
-            TaskRef::Images(_) | TaskRef::Response(_) => None,
+    if let (Err(ProofError::NoImage(imageless)), TaskRef::Images(job)) = (&proof_result, task)
+        && is_by_address(imageless, fault_scope)
+    {
+        let addressed = AddressedAnswer {
+            addresses: requested_addresses(imageless, lease, job),
+            members: &imageless.members,
+            is_from_image_tool,
         };
-        if let Some(mut fetched) = fetched.map(relay) {
-            // If an image cannot be fetched, the answer that stated the addresses decides.
-            let is_proven = fetched.read_until_proven().await.is_ok();
-            (proof, proof_result) = if is_proven { (fetched, Ok(())) } else { (proof, proof_result) };
+        // If an image cannot be fetched, the answer that stated the addresses decides.
+        if let Some(mut fetched) = fetch_images(context, lease, addressed, end).await.map(open_relay)
+            && fetched.read_until_proven().await.is_ok()
+        {
+            return Ok(ProvenCall { proven: fetched.into_proven(), request_id });
         }
     }
-    let failed_call = match proof_result {
-        Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), request_id }),
-        Err(error) => classify_proof_error(error, fault_scope),
-    };
-    let mut reported_call =
-        if matches!(task, TaskRef::Response(_)) { as_unknown_model(failed_call) } else { failed_call };
-    let failure = &mut reported_call.failure;
-    (failure.request_id, failure.status) = (request_id, failure.status.and(Some(status)));
-    Err(reported_call)
+    match proof_result {
+        Ok(()) => Ok(ProvenCall { proven: answer.into_proven(), request_id }),
+        Err(error) => {
+            let failed_call = classify_proof_error(error, fault_scope);
+            let failed_call =
+                if matches!(task, TaskRef::Response(_)) { as_unknown_model(failed_call) } else { failed_call };
+            Err(with_reply(failed_call, request_id, status))
+        }
+    }
 }
 
-/// Fetches the images whose addresses an answer states, if its account allows it.
+/// Adds the upstream's id of the call. A failure that was found in the reply gets the status of the reply.
+fn with_reply(mut failed_call: FailedCall, request_id: Option<String>, status: u16) -> FailedCall {
+    let failure = &mut failed_call.failure;
+    failure.request_id = request_id;
+    if failure.status.is_some() {
+        failure.status = Some(status);
+    }
+    failed_call
+}
+
+/// Returns the addresses of as many images as were requested.
+fn requested_addresses<'a>(answer: &'a AnswerWithoutImage, lease: &Lease, job: &Job) -> &'a [String] {
+    let count = if lease.endpoint().makes_single_image() { 1 } else { job.image_count() };
+    &answer.addresses[..answer.addresses.len().min(count)]
+}
+
+/// Fetches the images of an answer that states their addresses, if its account allows it.
 async fn fetch_images(
     context: AttemptContext<'_>,
     lease: &Lease,
-    job: &Job,
-    (answer, is_from_image_tool): (&AnswerWithoutImage, bool),
+    answer: AddressedAnswer<'_>,
     until: Instant,
 ) -> Option<ReplyBody> {
     let is_allowed = lease.endpoint().address().is_some_and(UpstreamAddress::fetches_images);
     if !is_allowed {
         return None;
     }
-    let most = if lease.endpoint().makes_single_image() { 1 } else { usize::try_from(job.count()).unwrap_or(1) };
-    let addresses = &answer.addresses[..answer.addresses.len().min(most)];
-    let answer = AddressedAnswer { addresses, members: &answer.members, is_from_image_tool };
     let remote = context.job.services.settings.config.remote_images.as_ref();
     context.job.services.upstream.fetch_images(lease, answer, remote, until).await.ok()
 }
@@ -149,7 +163,7 @@ fn as_unknown_model(mut failed_call: FailedCall) -> FailedCall {
     failed_call
 }
 
-/// Classifies an answer without an image.
+/// Classifies the failure of a call whose answer was not proven, with the tokens that were charged for it.
 fn classify_proof_error(error: ProofError, fault_scope: FaultScope<'_>) -> FailedCall {
     match error {
         ProofError::NoImage(answer) => {
@@ -192,7 +206,7 @@ pub(super) fn requested_answer(job: &Job, is_single_element: bool) -> RequestedA
     RequestedAnswer {
         model: job.model().to_owned(),
         prompt: job.prompt().to_owned(),
-        count: usize::try_from(job.count()).unwrap_or(1),
+        count: job.image_count(),
         partials: job.partial_images(),
         event_prefix: job.event_prefix(),
         stream: job.is_stream(),

@@ -20,7 +20,6 @@ use super::attempt_history::AttemptHistory;
 use super::attempt_types::{FailedCall, JobFailure, ProvenCall, RoundOutcome};
 use super::caller_error::{StopReason, is_request_to_blame};
 use super::fan_out_branch::FanOutBranch;
-use super::fan_out_progress::FanOutProgress;
 use super::job_context::JobContext;
 use super::shared_record::SharedRecord;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
@@ -129,7 +128,7 @@ impl<'a> AttemptRound<'a> {
                 Ok(ProvenCall { proven, request_id }) => {
                     shared_record.with_record(|record| record.end_attempt(call, None, Some(200)));
                     shared_record.with_record(|record| record.set_upstream_id(call, request_id));
-                    fan_out.into_iter().for_each(FanOutProgress::note_image_begun);
+                    self.note_image_begun();
                     return Ok(RoundOutcome::ImageBegun { proven, lease, call, is_tool_removed });
                 }
                 Err(failure) => failure,
@@ -150,6 +149,12 @@ impl<'a> AttemptRound<'a> {
                 RetryTarget::SameAccount => next_lease = Some(lease),
                 RetryTarget::OtherAccount => tried_accounts.push(lease.account().name().to_owned()),
             }
+        }
+    }
+
+    fn note_image_begun(&self) {
+        if let Some(branch) = &self.branch {
+            branch.progress.note_image_begun();
         }
     }
 

@@ -94,12 +94,12 @@ pub(super) fn price_version(services: &ImageServices, caller: &Caller, job: &Job
 /// of the text models that run the image tool for other accounts.
 fn most_for_images(table: &PriceTable, job: &Job, hosts: &[String]) -> Result<Usd, UnknownPrice> {
     let (day, direct) = (Utc::now().date_naive(), image_work(job));
-    let mut most = table.most(&direct, day)?;
+    let mut most = table.max_cost(&direct, day)?;
     for host in hosts {
         // Such an account makes one image for each call.
         let hosted =
             WorkEstimate { text_model: Some(host), is_tool_host: true, calls: job.count().into(), ..direct.clone() };
-        most = most.max(table.most(&hosted, day)?);
+        most = most.max(table.max_cost(&hosted, day)?);
     }
     Ok(most)
 }
@@ -124,12 +124,12 @@ fn image_work(job: &Job) -> WorkEstimate<'_> {
 fn estimate_response(services: &ImageServices, caller: &Caller, job: &ResponseJob) -> CostEstimate {
     let (table, day) = (services.prices.table(), Utc::now().date_naive());
     if strict_budget::applies(caller) {
-        let most = table.most_for_response(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
+        let most = table.max_response_cost(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
         return CostEstimate { bound: BoundKind::Response, ..most.into() };
     }
     let ceiling = match caller.group().response_budget.max_response {
         Some(most) => Ok(most),
-        None => table.most_for_response(&ceiling_work(caller, job), day),
+        None => table.max_response_cost(&ceiling_work(caller, job), day),
     };
     // No part of a response is dearer than the whole.
     let stated = most_for_response(&table, job).ok();
@@ -187,9 +187,9 @@ fn tool_work(tool: &ImageTool, calls: u64) -> WorkEstimate<'_> {
 /// Returns the most that a response can cost. Its text model chooses the image tool; the dearest one counts.
 fn most_for_response(table: &PriceTable, job: &ResponseJob) -> Result<Usd, UnknownPrice> {
     let day = Utc::now().date_naive();
-    let mut most = table.most(&response_work(job, None), day)?;
+    let mut most = table.max_cost(&response_work(job, None), day)?;
     for tool in job.image_tools() {
-        most = most.max(table.most(&response_work(job, Some(tool)), day)?);
+        most = most.max(table.max_cost(&response_work(job, Some(tool)), day)?);
     }
     Ok(most)
 }

@@ -33,7 +33,7 @@ pub(super) struct RequestedImages<'a> {
 /// Returns the headers that describe the images of an answer.
 pub(super) fn answer_headers(
     success: &JobSuccess,
-    (comparison, conversion): (DeliveryComparison, ConversionOutcome),
+    delivery: Option<&'static str>,
     fallback: Option<String>,
 ) -> BTreeMap<String, String> {
     let headers = [
@@ -45,7 +45,7 @@ pub(super) fn answer_headers(
                 .first_image()
                 .map(|properties| format!("{}x{} {}", properties.width, properties.height, properties.format)),
         ),
-        ("x-imagate-delivery", delivery_word(comparison, conversion).map(str::to_owned)),
+        ("x-imagate-delivery", delivery.map(str::to_owned)),
         ("x-imagate-fallback", fallback),
         ("x-imagate-missing", (success.missing_images > 0).then(|| success.missing_images.to_string())),
     ];
@@ -53,7 +53,10 @@ pub(super) fn answer_headers(
 }
 
 /// Returns the value of `x-imagate-delivery`.
-const fn delivery_word(comparison: DeliveryComparison, conversion: ConversionOutcome) -> Option<&'static str> {
+pub(super) const fn delivery_word(
+    comparison: DeliveryComparison,
+    conversion: ConversionOutcome,
+) -> Option<&'static str> {
     match (comparison, conversion) {
         (DeliveryComparison::Unknown, _) => None,
         (DeliveryComparison::Match, ConversionOutcome::Converted) => Some("converted"),
@@ -74,7 +77,7 @@ impl<'a> RequestedImages<'a> {
                     size_and_format: Some((image_job.size(), image_job.format())),
                     quality: image_job.quality(),
                     model: Some(image_job.model()),
-                    count: usize::try_from(job.count()).unwrap_or(1),
+                    count: job.image_count(),
                 }
             }
             // The model and the count stay open: the answer names the image model, and the host model chooses the

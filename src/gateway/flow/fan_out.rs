@@ -65,7 +65,7 @@ pub(super) async fn make_images(
     shared_record: &SharedRecord<'_>,
     first: Lease,
 ) -> Option<JobSuccess> {
-    let (single_image_job, count) = (job.for_single_image(), usize::try_from(job.count()).unwrap_or(1));
+    let (single_image_job, count) = (job.for_single_image(), job.image_count());
     let fan_out = FanOut {
         context: round.context,
         job: &single_image_job,
@@ -82,6 +82,7 @@ pub(super) async fn make_images(
         fan_out.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     history.failures.sort_by_key(AttemptFailure::class);
     if images.is_empty() {
+        // No call was made: the workers have stopped because every slot is taken.
         if history.failures.is_empty() && history.stop_reason == StopReason::MoneyRules {
             history.stop_reason = StopReason::NoLease(LeaseRefusal::Busy);
         }
@@ -159,10 +160,9 @@ impl FanOut<'_, '_> {
         round.branch = Some(FanOutBranch { progress: &self.progress, writer: None });
         // Requests of this job may already be at an upstream, so the job continues even if its caller leaves.
         let round_outcome = round.run(self.shared_record, lease, std::pin::pin!(std::future::pending())).await;
-        let Ok(RoundOutcome::ImageBegun { proven, lease, call, .. }) = round_outcome else {
-            return BranchOutcome::Failed(history);
-        };
-        let Some(writer) = round.branch.as_mut().and_then(|branch| branch.writer.take()) else {
+        // The round opens the writer of the image before its call.
+        let writer = round.branch.as_mut().and_then(|branch| branch.writer.take());
+        let (Ok(RoundOutcome::ImageBegun { proven, lease, call, .. }), Some(writer)) = (round_outcome, writer) else {
             return BranchOutcome::Failed(history);
         };
         let spooled = tokio::select! {

@@ -85,7 +85,7 @@ impl GatewayAnswer {
         answer
     }
 
-    /// Adds the header with which a caller learns that the answer is kept under its idempotency key.
+    /// Adds the header with which a caller learns that the answer is stored under its idempotency key.
     pub(super) fn with_replay_mark(mut self, is_replayed: bool) -> Self {
         self.head.headers.insert(REPLAYED_HEADER.to_owned(), is_replayed.to_string());
         self

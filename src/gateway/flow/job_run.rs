@@ -6,7 +6,7 @@ use super::attempt_context::AttemptContext;
 use super::attempt_loop::try_accounts;
 use super::attempt_types::{JobFailure, JobSuccess};
 use super::caller_error::failed_outcome;
-use super::delivered_images::{DeliveryComparison, RequestedImages, answer_headers};
+use super::delivered_images::{DeliveryComparison, RequestedImages, answer_headers, delivery_word};
 use super::format_conversion::{ConversionOutcome, convert_answer};
 use super::gateway_answer::GatewayAnswer;
 use super::job_closing::{ClosingContext, close_delivery, close_record};
@@ -94,7 +94,9 @@ async fn make_answer(
     let (success, conversion) = convert_answer(context, success).await;
     record.mark_first_byte();
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
-    fallback.iter().for_each(|size_and_quality| record.set_fallback(size_and_quality.clone()));
+    if let Some(size_and_quality) = &fallback {
+        record.set_fallback(size_and_quality.clone());
+    }
     if success.was_tool_removed {
         record.clear_injected_tool();
     }
@@ -102,7 +104,7 @@ async fn make_answer(
     let comparison = requested.compare(&success.proven);
     let is_refused =
         comparison == DeliveryComparison::Mismatch && context.caller.group().delivery == DeliveryPolicy::Fail;
-    let mut headers = answer_headers(&success, (comparison, conversion), fallback);
+    let mut headers = answer_headers(&success, delivery_word(comparison, conversion), fallback);
     headers.extend(record.limit_status().headers().map(|(name, value)| (name.to_owned(), value)));
     let closing_context = ClosingContext {
         requested_count: requested.count,

@@ -98,10 +98,11 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
                     claim.keep_in_memory();
                 }
                 let result = match reserve_answer_space(&context).await {
-                    Ok(space) => {
-                        space.into_iter().for_each(|space| claim.use_space(space));
+                    Ok(Some(space)) => {
+                        claim.use_space(space);
                         run_job(&context, None).await
                     }
+                    Ok(None) => run_job(&context, None).await,
                     Err(error) => Err(error),
                 };
                 claim.record(result).await;

@@ -43,7 +43,8 @@ pub(super) async fn check_generation(
         Err(rejection) => {
             let check = |fields| models.check_generation_fields(fields, Utc::now()).map(drop);
             let original = read_object(body).await?;
-            let rejection = with_advice(models, (declared, deployment, &[]), original, rejection, check);
+            let request = AdaptedRequest { declared, deployment, gifs: &[] };
+            let rejection = with_advice(models, request, original, rejection, check);
             Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
     }
@@ -93,7 +94,7 @@ pub(super) async fn check_edit(
                 Rejection { message: rejection.message + &advice, ..rejection }
             } else {
                 let check = |fields| models.check_edit_fields(fields, is_multipart);
-                with_advice(models, (declared, deployment, &gifs), original, rejection, check)
+                with_advice(models, AdaptedRequest { declared, deployment, gifs: &gifs }, original, rejection, check)
             };
             Err(RequestFailure::new(rejection.into(), adaptations.text()))
         }
@@ -154,20 +155,30 @@ fn adapt(
     dialects::adapt(declared, deployment, |id| models.find(id), fields)
 }
 
-/// Adds to a rejection the dialects that are not declared and accept the request, as [`add_advice`] does. `gifs` are the
-/// names of GIF files that were not converted.
+/// The properties of a request on which its adaptation depends.
+struct AdaptedRequest<'a> {
+    /// The dialects that its caller has declared.
+    declared: DialectSet,
+    deployment: Option<&'a str>,
+    /// The names of GIF files that were not converted.
+    gifs: &'a [String],
+}
+
+/// Adds to a rejection the dialects that are not declared and accept the request, as [`add_advice`] does.
 fn with_advice(
     models: &ImageModels,
-    (declared, deployment, gifs): (DialectSet, Option<&str>, &[String]),
+    request: AdaptedRequest<'_>,
     mut fields: Map<String, Value>,
     rejection: Rejection,
     check: impl FnOnce(Map<String, Value>) -> Result<(), Rejection>,
 ) -> Rejection {
-    let mut adaptations = adapt(models, DialectSet::all(), deployment, &mut fields);
-    gifs.iter().for_each(|param| adaptations.note_gif(param));
-    add_advice(rejection, declared, check(fields), |field| {
-        let helpful = adaptations.iter().filter(|adaptation| field.is_none_or(|field| field == adaptation.field));
-        helpful.map(|adaptation| adaptation.dialect).collect()
+    let mut adaptations = adapt(models, DialectSet::all(), request.deployment, &mut fields);
+    for param in request.gifs {
+        adaptations.note_gif(param);
+    }
+    add_advice(rejection, request.declared, check(fields), |field| {
+        let of_field = adaptations.iter().filter(|adaptation| field.is_none_or(|field| field == adaptation.field));
+        of_field.map(|adaptation| adaptation.dialect).collect()
     })
 }
 

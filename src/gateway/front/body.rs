@@ -362,7 +362,9 @@ impl Drop for IncomingBody {
     fn drop(&mut self) {
         self.charge(1);
         // The decoded bytes may be held until the request ends.
-        self.expansion.take().into_iter().for_each(|share| self.admission.hold(share));
+        if let Some(share) = self.expansion.take() {
+            self.admission.hold(share);
+        }
     }
 }
 

@@ -22,6 +22,7 @@ const DELIVERY_CHECK_MILLIS: u64 = 1_000;
 pub(super) struct ClientConnection {
     pub(super) id: u64,
     pub(super) address: IpAddr,
+    /// True for a connection of a trusted proxy, for which no limit of an address counts.
     pub(super) is_exempt: bool,
     pub(super) activity: ConnectionActivity,
     pub(super) is_evicted: AtomicBool,
@@ -88,6 +89,7 @@ impl ClientConnection {
 
     /// Holds the report of an answer that has been given to the connection.
     pub(super) fn hold_delivery(&self, report: DeliveryReport) {
+        // The report of an earlier answer is dropped after the lock is released, because it sends that the answer was lost.
         let earlier = self.delivery().replace((report, None));
         drop(earlier);
     }

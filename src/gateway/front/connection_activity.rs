@@ -262,13 +262,19 @@ impl ConnectionActivity {
     pub(super) fn end_poll(&self, now: u64) {
         let flags = self.flags.load(Ordering::Relaxed);
         let (previous, since) = self.state();
-        let state = match flags {
-            _ if flags & CLOSING != 0 => ConnectionState::Closing,
-            _ if flags & (IN_REQUEST | AWAITS_BODY) == IN_REQUEST | AWAITS_BODY => ConnectionState::ReadingBody,
-            _ if flags & IN_REQUEST != 0 => ConnectionState::Busy,
-            _ if flags & PARTIAL_HEAD != 0 => ConnectionState::ReadingHead,
-            _ if flags & HAD_REQUEST == 0 => ConnectionState::New,
-            _ => ConnectionState::Idle,
+        let has = |flag| flags & flag != 0;
+        let state = if has(CLOSING) {
+            ConnectionState::Closing
+        } else if has(IN_REQUEST) && has(AWAITS_BODY) {
+            ConnectionState::ReadingBody
+        } else if has(IN_REQUEST) {
+            ConnectionState::Busy
+        } else if has(PARTIAL_HEAD) {
+            ConnectionState::ReadingHead
+        } else if has(HAD_REQUEST) {
+            ConnectionState::Idle
+        } else {
+            ConnectionState::New
         };
         let is_unchanged = match (previous, state) {
             (ConnectionState::New, ConnectionState::ReadingHead) => true,
@@ -291,6 +297,7 @@ impl ConnectionActivity {
     /// The state, and the time at which it began.
     pub(super) fn state(&self) -> (ConnectionState, u64) {
         let word = self.state.load(Ordering::Relaxed);
+        // Only `end_poll` and `new` write the word, so it always holds a state.
         let state = ConnectionState::ALL.into_iter().find(|state| *state as u64 == word & ((1 << STATE_BITS) - 1));
         (state.unwrap_or(ConnectionState::Busy), word >> STATE_BITS)
     }

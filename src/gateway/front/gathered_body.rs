@@ -52,7 +52,9 @@ impl<B: Body<Data = Bytes> + Unpin> GatheredBody<B> {
             return Err(self);
         }
         let mut whole = BytesMut::with_capacity(self.frames.iter().map(Bytes::len).sum());
-        self.frames.iter().for_each(|frame| whole.extend_from_slice(frame));
+        for frame in &self.frames {
+            whole.extend_from_slice(frame);
+        }
         Ok(whole.freeze())
     }
 }

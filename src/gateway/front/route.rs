@@ -4,7 +4,6 @@
 //! path are compared as they come, and only the values of variables are decoded.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::pin::Pin;
 
 use dropshot::Body;
@@ -29,7 +28,7 @@ pub(crate) struct Route<C> {
 }
 
 /// The function that answers the requests of a route.
-pub(super) type RouteHandler<C> = fn(RouteRequest<C>) -> HandlerFuture;
+pub(crate) type RouteHandler<C> = fn(RouteRequest<C>) -> HandlerFuture;
 
 /// The answer of a handler.
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -73,12 +72,7 @@ pub(crate) fn boxed_answer<R: Into<Response<Body>>>(answer: impl Future<Output =
 
 impl<C> Route<C> {
     /// A route with this path, in which a segment in braces is a variable: it stands for any one segment.
-    pub(crate) fn new(
-        operation: &'static str,
-        method: Method,
-        path: &'static str,
-        handler: fn(RouteRequest<C>) -> HandlerFuture,
-    ) -> Self {
+    pub(crate) fn new(operation: &'static str, method: Method, path: &'static str, handler: RouteHandler<C>) -> Self {
         Self { operation, method, path, is_folder: false, handler }
     }
 
@@ -87,7 +81,7 @@ impl<C> Route<C> {
         operation: &'static str,
         method: Method,
         folder: &'static str,
-        handler: fn(RouteRequest<C>) -> HandlerFuture,
+        handler: RouteHandler<C>,
     ) -> Self {
         Self { operation, method, path: folder, is_folder: true, handler }
     }
@@ -130,8 +124,8 @@ fn variable_name(segment: &'static str) -> Option<&'static str> {
 impl<C> RouteRequest<C> {
     /// Returns the value of a variable of the path.
     pub(crate) fn take_variable(&mut self, name: &str) -> Option<String> {
-        let place = self.variables.iter().position(|(known, _)| *known == name)?;
-        Some(self.variables.swap_remove(place).1)
+        let index = self.variables.iter().position(|(known, _)| *known == name)?;
+        Some(self.variables.swap_remove(index).1)
     }
 
     /// Returns the variables of the path as the parameters of an operation.
@@ -154,29 +148,26 @@ impl<C> RouteTable<C> {
     pub(super) fn new(routes: Vec<Route<C>>) -> Result<Self, ServerError> {
         let mut table = Self { by_path: HashMap::new(), by_pattern: Vec::new() };
         for route in routes {
-            let path = table.path_of(&route);
-            if path.iter().any(|known| known.method == route.method) {
+            let routes = table.routes_of_path(&route);
+            if routes.iter().any(|known| known.method == route.method) {
                 return Err(ServerError::Routes(format!("{} {}", route.method, route.path)));
             }
-            path.push(route);
+            routes.push(route);
         }
         Ok(table)
     }
 
-    /// Returns the place for the routes of this path.
-    fn path_of(&mut self, route: &Route<C>) -> &mut Vec<Route<C>> {
+    /// Returns the routes that have the path of this route.
+    fn routes_of_path(&mut self, route: &Route<C>) -> &mut Vec<Route<C>> {
         if !route.is_folder && !route.path.contains('{') {
-            return match self.by_path.entry(route.path) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(Vec::new()),
-            };
+            return self.by_path.entry(route.path).or_default();
         }
         let is_same = |known: &Vec<Route<C>>| known.iter().all(|known| known.path == route.path);
-        let place = self.by_pattern.iter().position(is_same).unwrap_or(self.by_pattern.len());
-        if place == self.by_pattern.len() {
+        let index = self.by_pattern.iter().position(is_same).unwrap_or(self.by_pattern.len());
+        if index == self.by_pattern.len() {
             self.by_pattern.push(Vec::new());
         }
-        &mut self.by_pattern[place]
+        &mut self.by_pattern[index]
     }
 
     /// Returns the route of a method and a path, with the values of the variables in the path. Every route of GET also

@@ -20,6 +20,13 @@ use crate::gateway::store::{HeldMoney, OpenMoney, SubjectUsage};
 /// The wait after which a job may find a free place among the concurrent ones, in seconds (our choice).
 const PLACE_WAIT_SECONDS: u64 = 2;
 
+/// The time of a check or count: on the monotonic clock, which windows of a minute have, and as a day, which periods have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LimitTime {
+    pub(super) now: Instant,
+    pub(super) today: NaiveDate,
+}
+
 /// The counters of a group, a user or a key.
 #[derive(Debug, Default)]
 pub(super) struct SubjectCounters {
@@ -29,7 +36,7 @@ pub(super) struct SubjectCounters {
     open: Vec<OpenDay>,
     /// The images that were delivered on a day, if a limit needs them.
     delivered: Option<(NaiveDate, u64)>,
-    /// The money that was spent since the begin of each period that a budget has, at most one of each kind.
+    /// The money that was spent since the start of each period that a budget has, at most one of each kind.
     spending: Vec<Spending>,
 }
 
@@ -102,7 +109,7 @@ impl SubjectCounters {
         limits: &RequestLimits,
         demand: &JobDemand,
         is_queued: bool,
-        (now, today): (Instant, NaiveDate),
+        LimitTime { now, today }: LimitTime,
     ) -> Result<HeldMoney, LimitError> {
         check_possible(limits, demand)?;
         let minutes = [
@@ -110,7 +117,7 @@ impl SubjectCounters {
             ("images_per_minute", limits.images_per_minute, demand.images, &mut self.images),
         ];
         for (name, limit, amount, window) in minutes {
-            check_minute(name, limit, (amount, window), now)?;
+            check_minute(name, limit, amount, window, now)?;
         }
         if let Some(limit) = limits.concurrent_jobs.filter(|limit| self.jobs() >= *limit) {
             return Err(place_refusal(limit).into());
@@ -126,7 +133,7 @@ impl SubjectCounters {
 
     /// Checks that a request keeps the limit on requests by the minute.
     pub(super) fn check_request(&mut self, limits: &RequestLimits, now: Instant) -> Result<(), LimitError> {
-        check_minute("requests_per_minute", limits.requests_per_minute, (1, &mut self.requests), now)
+        check_minute("requests_per_minute", limits.requests_per_minute, 1, &mut self.requests, now)
     }
 
     /// Counts a job that begins.
@@ -135,7 +142,7 @@ impl SubjectCounters {
         limits: &RequestLimits,
         demand: &JobDemand,
         held: HeldMoney,
-        (now, today): (Instant, NaiveDate),
+        LimitTime { now, today }: LimitTime,
     ) {
         if limits.requests_per_minute.is_some() {
             self.requests.add(1, now);
@@ -229,7 +236,8 @@ pub(super) fn check_all(
 fn check_minute(
     name: &'static str,
     limit: Option<u32>,
-    (amount, window): (u32, &mut MinuteWindow),
+    amount: u32,
+    window: &mut MinuteWindow,
     now: Instant,
 ) -> Result<(), LimitError> {
     let Some(limit) = limit else { return Ok(()) };

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
 use super::budget::{BUDGET, fully_reserved};
-use super::counters::{StoredUsage, period_begin};
+use super::counters::{LimitTime, StoredUsage, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage, work_usage};
 use super::memory::LimitCounters;
 use super::queue::{BudgetQueues, QueuePlace};
@@ -86,7 +86,7 @@ impl RequestLimiter {
             let now = Instant::now();
             let full = subjects.iter().find(|of| of.subject.scope() == refusal.scope).filter(|_| now < deadline);
             let Some(full) = full else { return Err(LimitError::Reached(refusal)) };
-            let place = place.get_or_insert_with(|| self.queues.place());
+            let place = place.get_or_insert_with(|| self.queues.new_place());
             place.wait_for_room(&full.subject, deadline.min(now + poll)).await;
         }
     }
@@ -158,7 +158,7 @@ impl RequestLimiter {
         let begun_at = Timestamp::now();
         let today = UtcDay::from(begun_at).into();
         self.begin_all_periods(subjects, today).await?;
-        let at = (Instant::now(), today);
+        let at = LimitTime { now: Instant::now(), today };
         let mut counters = self.lock();
         let held = match counters.check(subjects, &demand, at) {
             Ok(held) => held,
@@ -195,7 +195,7 @@ impl RequestLimiter {
         } else {
             let today = UtcDay::from(begun_at).into();
             self.begin_all_periods(subjects, today).await?;
-            self.lock().check(subjects, demand, (Instant::now(), today)).map(drop)
+            self.lock().check(subjects, demand, LimitTime { now: Instant::now(), today }).map(drop)
         };
         checked.map_err(|error| match error {
             LimitError::FullyReserved(refusal) => LimitError::Reached(refusal),
@@ -215,8 +215,10 @@ impl RequestLimiter {
         subjects: Vec<SubjectLimits>,
     ) -> Result<(), LimitError> {
         let limited: Vec<_> = subjects.into_iter().filter(|of| of.limits.requests_per_minute.is_some()).collect();
+        if limited.is_empty() {
+            return Ok(());
+        }
         match self.usage.shared_reservations() {
-            _ if limited.is_empty() => Ok(()),
             Some(reservations) => shared::count_repeat(reservations, request_id, &limited).await,
             None => {
                 let (now, mut counters) = (Instant::now(), self.lock());
@@ -224,7 +226,9 @@ impl RequestLimiter {
                     let checked = counters.of(subject).check_request(limits, now);
                     checked.map_err(|error| error.with_scope(subject.scope()))?;
                 }
-                limited.iter().for_each(|of| counters.of(&of.subject).requests.add(1, now));
+                for of in &limited {
+                    counters.of(&of.subject).requests.add(1, now);
+                }
                 Ok(())
             }
         }
@@ -287,8 +291,9 @@ impl RequestLimiter {
         if self.usage.shared_reservations().is_some() {
             return Ok(());
         }
-        let jobs = self.usage.running_jobs().await?;
-        jobs.iter().for_each(|job| self.lock().begin_running(job, Instant::now()));
+        for job in &self.usage.running_jobs().await? {
+            self.lock().begin_running(job, Instant::now());
+        }
         Ok(())
     }
 

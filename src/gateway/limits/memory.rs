@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use chrono::NaiveDate;
 use tokio::time::Instant;
 
-use super::counters::{SubjectCounters, check_all};
+use super::counters::{LimitTime, SubjectCounters, check_all};
 use super::reservation::{BoundKind, JobDemand, JobEnd, LimitError, LimitReservation, LimitSubject, SubjectLimits};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::store::{HeldMoney, RunningJob, Timestamp, UtcDay};
@@ -34,7 +33,7 @@ impl LimitCounters {
         &mut self,
         subjects: &[SubjectLimits],
         demand: &JobDemand,
-        at: (Instant, NaiveDate),
+        at: LimitTime,
     ) -> Result<Vec<HeldMoney>, LimitError> {
         self.sweep(at);
         check_all(subjects, |_, of| self.of(&of.subject).check(&of.limits, demand, false, at))
@@ -60,7 +59,7 @@ impl LimitCounters {
             LimitSubject::User(record.user.as_str().into()),
             LimitSubject::Group(record.group.clone()),
         ];
-        let at = (now, UtcDay::from(Timestamp::from(record.created_at)).into());
+        let at = LimitTime { now, today: UtcDay::from(Timestamp::from(record.created_at)).into() };
         for subject in &subjects {
             self.of(subject).begin(&RequestLimits::default(), &demand, demand.held(), at);
         }
@@ -68,7 +67,7 @@ impl LimitCounters {
 
     /// Removes what is past from the counters of all subjects, once in a minute, so that a subject without requests
     /// takes no memory.
-    fn sweep(&mut self, (now, today): (Instant, NaiveDate)) {
+    fn sweep(&mut self, LimitTime { now, today }: LimitTime) {
         if self.swept_at.is_some_and(|swept_at| now.duration_since(swept_at) < SWEEP_INTERVAL) {
             return;
         }

@@ -35,13 +35,14 @@ pub(super) struct QueuePlace<'a> {
 
 impl BudgetQueues {
     /// Returns a place for a job that begins to wait. It is in no queue yet.
-    pub(super) fn place(&self) -> QueuePlace<'_> {
+    pub(super) fn new_place(&self) -> QueuePlace<'_> {
         let mut state = self.lock();
         state.next += 1;
         QueuePlace { queues: self, number: state.next, at: None, wake: Arc::default() }
     }
 
-    /// Returns the first budget of these at which another job waits that came before this one.
+    /// Returns the first budget of these at which another job waits that came before this one. A job that has no place
+    /// comes after all that wait.
     pub(super) fn queued_at<'s>(
         &self,
         subjects: &'s [SubjectLimits],
@@ -52,11 +53,11 @@ impl BudgetQueues {
         if state.waiting.is_empty() {
             return None;
         }
-        let has_earlier = |of: &SubjectLimits| {
-            let first = state.waiting.get(&of.subject).and_then(BTreeMap::first_key_value);
-            of.limits.budget.is_some() && first.is_some_and(|(first, _)| *first < number)
+        let has_earlier = |limited: &SubjectLimits| {
+            let first = state.waiting.get(&limited.subject).and_then(BTreeMap::first_key_value);
+            limited.limits.budget.is_some() && first.is_some_and(|(first, _)| *first < number)
         };
-        subjects.iter().find(|of| has_earlier(of))
+        subjects.iter().find(|limited| has_earlier(limited))
     }
 
     /// Wakes the first job that waits at the budget of each of these subjects.

@@ -8,7 +8,7 @@
 use chrono::{NaiveDate, Utc};
 use tokio::time::Instant;
 
-use super::counters::{SubjectCounters, check_all, period_begin};
+use super::counters::{LimitTime, SubjectCounters, check_all, period_begin};
 use super::limit_usage::{LimitUsage, limit_usage};
 use super::reservation::{JobDemand, LimitError, LimitSubject, SubjectLimits};
 use super::status::LimitStatus;
@@ -110,8 +110,8 @@ fn check_and_count(
     demand: &JobDemand,
     today: NaiveDate,
 ) -> Result<(Vec<HeldMoney>, LimitStatus), LimitError> {
-    let at = (Instant::now(), today);
-    let count = |(of, usage): (&SubjectLimits, _)| SubjectCounters::of_usage(usage, &of.limits, at.0, today);
+    let at = LimitTime { now: Instant::now(), today };
+    let count = |(of, usage): (&SubjectLimits, _)| SubjectCounters::of_usage(usage, &of.limits, at.now, today);
     let mut counted: Vec<_> = subjects.iter().zip(usages).map(count).collect();
     let held = check_all(subjects, |index, of| match (counted.get_mut(index), usages.get(index)) {
         (Some(counters), Some(usage)) => counters.check(&of.limits, demand, usage.is_queued, at),

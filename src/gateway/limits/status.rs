@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::NaiveDate;
-use tokio::time::Instant;
-
-use super::counters::{SubjectCounters, period_begin};
+use super::counters::{LimitTime, SubjectCounters, period_begin};
 use crate::gateway::config::RequestLimits;
 use crate::gateway::money::Usd;
 
@@ -42,7 +39,7 @@ impl LimitStatus {
         &mut self,
         limits: &RequestLimits,
         counters: &mut SubjectCounters,
-        (now, today): (Instant, NaiveDate),
+        LimitTime { now, today }: LimitTime,
     ) {
         let windows = [
             (&mut self.requests, limits.requests_per_minute, &mut counters.requests),

@@ -184,7 +184,7 @@ async fn change_of_token(
 ) -> Result<TokenChange, StoreError> {
     let (Some(old), Some(new)) = (before.and_then(oauth_of), oauth_of(after)) else { return Ok(TokenChange::Delete) };
     let stored = store.load_token(&after.name).await?;
-    token_change(&after.name, (old, new), stored.as_ref(), store.vault())
+    token_change(&after.name, old, new, stored.as_ref(), store.vault())
 }
 
 fn oauth_of(account: &config::AccountConfig) -> Option<&OauthConfig> {

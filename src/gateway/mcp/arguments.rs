@@ -8,6 +8,8 @@ use crate::error::{Error, Rejection, RejectionReason};
 const VARIATION: &str = "variation";
 /// The longest `variation` in characters (our choice).
 const VARIATION_MAX_CHARS: usize = 100;
+/// The most characters of an unknown name that an error repeats (our choice).
+const SHOWN_NAME_MAX_CHARS: usize = 100;
 /// Fields of the API that change the form of the answer, which a tool decides by itself.
 const ANSWER_FIELDS: [&str; 3] = ["partial_images", "response_format", "stream"];
 
@@ -89,7 +91,7 @@ pub(super) fn invalid_type(name: &str, expected: &str) -> Rejection {
 }
 
 fn shortened(name: &str) -> String {
-    name.chars().take(VARIATION_MAX_CHARS).collect()
+    name.chars().take(SHOWN_NAME_MAX_CHARS).collect()
 }
 
 #[cfg(test)]

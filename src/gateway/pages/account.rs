@@ -103,14 +103,15 @@ async fn render_page(
 
 /// Asks for confirmation before an account is disabled or deleted.
 pub(super) async fn confirm(context: &PageContext<'_>, handle: &str, deletes: bool) -> Result<PageResponse, PageError> {
-    render_confirmation(context, StatusCode::OK, handle, (deletes, PageForm::default())).await
+    render_confirmation(context, StatusCode::OK, handle, deletes, PageForm::default()).await
 }
 
 async fn render_confirmation(
     context: &PageContext<'_>,
     status: StatusCode,
     handle: &str,
-    (deletes, form): (bool, PageForm),
+    deletes: bool,
+    form: PageForm,
 ) -> Result<PageResponse, PageError> {
     let account = context.console().retrieve_account(context.actor()?, handle).await?;
     if deletes && account.source == types::AccountSource::File {
@@ -162,7 +163,7 @@ async fn disable(context: &PageContext<'_>, handle: &str) -> Result<PageResponse
         Ok(account) => Ok(redirect(&account, "account-disabled")),
         Err(error) => {
             let form = PageForm::from_request(context.request, &["reason"]).with_account_error(context.texts, error)?;
-            render_confirmation(context, StatusCode::UNPROCESSABLE_ENTITY, handle, (false, form)).await
+            render_confirmation(context, StatusCode::UNPROCESSABLE_ENTITY, handle, false, form).await
         }
     }
 }

@@ -19,7 +19,7 @@ const BAR_MAX: f64 = 36.0;
 pub(super) struct ChartSlot {
     /// The day, such as `2026-11-21`, or the hour, such as `2026-11-21T03`.
     pub(super) time: String,
-    /// The amount of requests that succeeded, or the whole amount.
+    /// The amount of the requests that succeeded; the whole amount of any other measure.
     pub(super) good: i64,
     /// The amount of the other requests.
     pub(super) bad: i64,
@@ -75,13 +75,15 @@ impl UsageChart {
     pub(super) fn from_slots(slots: &[ChartSlot], measure: UsageMeasure) -> Self {
         let max_count = slots.iter().map(|slot| slot.good.saturating_add(slot.bad)).max().unwrap_or(0);
         let step = grid_step(max_count);
-        let top = (max_count.max(1).saturating_add(step - 1)) / step * step;
+        // The number of spaces between the grid lines, and the amount at the uppermost line.
+        let spaces = (max_count.max(1).saturating_add(step - 1)) / step;
+        let axis_end = spaces * step;
         let plot_height = HEIGHT - TOP - BOTTOM;
-        let height = |count: i64| to_f64(count) / to_f64(top) * plot_height;
+        let height = |count: i64| to_f64(count) / to_f64(axis_end) * plot_height;
         let slot_width = (WIDTH - LEFT) / to_f64(slots.len().max(1).count());
         let base = HEIGHT - BOTTOM;
         let mut chart = Self { bars: Vec::new(), lines: Vec::new(), labels: Vec::new() };
-        for value in (0..=top).step_by(usize::try_from(step).unwrap_or(1)) {
+        for value in (0..=spaces).map(|index| index * step) {
             let y = base - height(value);
             let text = usage_measure::format(measure, value);
             chart.lines.push(ChartGridLine { y: svg_number(y), text_y: svg_number(y + 4.0), text });

@@ -113,9 +113,13 @@ fn conclusion(record: &Record) -> &'static str {
         || record.state == RecordState::Interrupted && record.error_code.is_none();
     let Some(last) = record.attempts.last() else { return "did.no_call" };
     let failures = |class| record.attempts.iter().filter(|attempt| attempt.class == Some(class)).count();
+    if record.state == RecordState::Cancelled {
+        return "did.left";
+    }
+    if is_stopped {
+        return "did.stopped";
+    }
     match last.class {
-        _ if record.state == RecordState::Cancelled => "did.left",
-        _ if is_stopped => "did.stopped",
         Some(AttemptClass::NothingDone) if is_rejected && failures(AttemptClass::NothingDone) >= REJECTIONS_MAX => {
             "did.rejected_twice"
         }

@@ -97,14 +97,15 @@ pub(super) async fn show(context: &PageContext<'_>, name: &str) -> Result<PageRe
     let (group, stored) = context.console().retrieve_stored_group(context.actor()?, name).await?;
     let form = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, digest_of(&stored));
     let stored = settings_lost_by_form(&stored);
-    render_page(context, StatusCode::OK, (group, stored), form.into()).await
+    render_page(context, StatusCode::OK, group, stored, form.into()).await
 }
 
 /// Renders the page, with the stored settings if they are given.
 async fn render_page(
     context: &PageContext<'_>,
     status: StatusCode,
-    (group, stored): (types::Group, Option<String>),
+    group: types::Group,
+    stored: Option<String>,
     forms: GroupForms,
 ) -> Result<PageResponse, PageError> {
     let overview = GroupOverview::of(context, &group.name).await?;
@@ -155,7 +156,7 @@ pub(super) async fn submit_accounts(context: &PageContext<'_>, name: &str) -> Re
     };
     let policy = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, digest_of(&stored));
     let forms = GroupForms { policy, accounts: Some(refused) };
-    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, settings_lost_by_form(&stored)), forms).await
+    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, group, settings_lost_by_form(&stored), forms).await
 }
 
 /// Sets the policy of a group from the form.
@@ -166,14 +167,14 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
         let form = submitted_form(context.request)
             .with_value(DIGEST_FIELD, digest_of(&stored))
             .with_error(WHOLE_FORM, context.texts.get("group.changed"));
-        return render_page(context, StatusCode::CONFLICT, (group, Some(pretty_json(&stored))), form.into()).await;
+        return render_page(context, StatusCode::CONFLICT, group, Some(pretty_json(&stored)), form.into()).await;
     }
     let lost_settings = settings_lost_by_form(&stored);
     if !of_file && lost_settings.is_some() && context.request.form_field(REPLACE_FIELD) != CHECKED {
         let form = submitted_form(context.request)
             .with_value(DIGEST_FIELD, digest_of(&stored))
             .with_error(REPLACE_FIELD, context.texts.get("group.replace_needed"));
-        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form.into()).await;
+        return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, group, lost_settings, form.into()).await;
     }
     let policy = policy_from_form(&|name| context.request.raw_form_field(name));
     let body = json!({ "policy": policy }).to_string();
@@ -194,7 +195,7 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
         }
         error => form.with_console_error(context.texts, error)?,
     };
-    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form.into()).await
+    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, group, lost_settings, form.into()).await
 }
 
 /// The stored settings; an empty object if they are not a JSON object.

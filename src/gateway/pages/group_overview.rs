@@ -142,14 +142,14 @@ impl AccountAssignment {
         // Accounts are added first, so that the group is served all the time.
         for (ids, is_added) in [(&self.added, true), (&self.removed, false)] {
             for id in ids {
-                assign(console, actor, id, (group, is_added)).await?;
+                assign(console, actor, id, group, is_added).await?;
             }
         }
         Ok(())
     }
 }
 
-async fn assign(console: &Console, actor: &Actor, account: &str, (group, is_added): (&str, bool)) -> Result<(), Error> {
+async fn assign(console: &Console, actor: &Actor, account: &str, group: &str, is_added: bool) -> Result<(), Error> {
     let (shown, settings) = console.retrieve_stored_account(actor, account).await?;
     let Some(mut settings) = settings else { return Err(Error::Conflict(ResourceConflict::ReadOnly(shown.name))) };
     let mut groups: BTreeSet<String> = shown.groups.into_iter().collect();

@@ -55,8 +55,10 @@ struct SelectionPage {
 pub(super) async fn submit(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let keys = selected_keys(context).await?;
     let change = SelectionChange::from_word(context.request.form_field("action"));
+    if keys.is_empty() {
+        return Ok(show(context, "selection.none", "selection.none_lead", keys));
+    }
     match change {
-        _ if keys.is_empty() => Ok(show(context, "selection.none", "selection.none_lead", keys)),
         None => Err(PageError::NotFound),
         Some(SelectionChange::Delete) if context.request.form_field("confirmed") != "yes" => {
             Ok(show(context, "selection.delete", "delete.key_consequence", keys))

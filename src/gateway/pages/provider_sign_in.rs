@@ -88,7 +88,8 @@ pub(super) async fn connect(context: &PageContext<'_>) -> Result<PageResponse, P
     let flow = ProviderFlow::begin(context, provider, purpose, String::new())?;
     let url = provider.authorization_url(&flow.request()).await.map_err(|error| unavailable(&error))?;
     let label = &provider.config().label;
-    let page = step_page(context, ("provider.go_title", "provider.go_lead", "provider.go"), label, (url, true));
+    let texts = StepTexts { title: "provider.go_title", lead: "provider.go_lead", link: "provider.go" };
+    let page = step_page(context, texts, label, url, true);
     Ok(page.with_cookie(&context.flow_cookie(Some(flow.seal(context)?))))
 }
 
@@ -130,7 +131,7 @@ async fn receive_response(
     match &flow.purpose {
         FlowPurpose::SignIn => sign_in(context, provider, &identity, flow).await,
         FlowPurpose::Connect(session) => finish_connecting(context, session, &identity).await,
-        FlowPurpose::Confirm(session) => finish_confirming(context, session, (&identity, flow)).await,
+        FlowPurpose::Confirm(session) => finish_confirming(context, session, &identity, flow).await,
     }
 }
 
@@ -145,7 +146,7 @@ async fn identify(
     }
     match (context.request.query_param("error"), context.request.raw_query_param("code")) {
         (Some("access_denied"), _) => Ok(Err("provider.denied")),
-        (None, Some(code)) => redeem(context, provider, (&code, flow)).await,
+        (None, Some(code)) => redeem(context, provider, &code, flow).await,
         (error, _) => {
             let error = OidcError::Refused(error.unwrap_or("neither a code nor an error").escape_debug().to_string());
             Ok(Err(failure_key(&error)))
@@ -157,7 +158,8 @@ async fn identify(
 async fn redeem(
     context: &PageContext<'_>,
     provider: &OidcProvider,
-    (code, flow): (&str, &ProviderFlow),
+    code: &str,
+    flow: &ProviderFlow,
 ) -> Result<Result<ProviderIdentity, &'static str>, PageError> {
     let permit = context.people().count_provider_attempt(context.request.admission.address()).await?;
     let identity = provider.redeem(code, &flow.request()).await;
@@ -182,8 +184,8 @@ async fn sign_in(
     let key = match step {
         Ok(SignInStep::Complete(session)) => return Ok(redirect_with_session(context, &session, next)),
         Ok(SignInStep::NeedsCode(pending)) => {
-            let keys = ("sign_in.title", "sign_in.code_lead", "provider.next");
-            let page = step_page(context, keys, &provider.config().label, (sign_in_code::path(next), true));
+            let texts = StepTexts { title: "sign_in.title", lead: "sign_in.code_lead", link: "provider.next" };
+            let page = step_page(context, texts, &provider.config().label, sign_in_code::path(next), true);
             return Ok(page.with_cookie(&context.pending_cookie(Some(pending.expose().to_owned()))));
         }
         Err(IdentityError::Unknown) => "provider.unknown",
@@ -209,8 +211,12 @@ async fn finish_connecting(
     let Some(session) = same_session(context, session) else { return render_failure(context, "", "provider.expired") };
     match context.people().connect_provider(session, identity).await {
         Ok(()) => {
-            let keys = ("provider.connected_title", "provider.connected_lead", "provider.to_profile");
-            Ok(step_page(context, keys, &provider(context)?.config().label, ("/profile".to_owned(), false)))
+            let texts = StepTexts {
+                title: "provider.connected_title",
+                lead: "provider.connected_lead",
+                link: "provider.to_profile",
+            };
+            Ok(step_page(context, texts, &provider(context)?.config().label, "/profile".to_owned(), false))
         }
         Err(IdentityError::InUse) => Err(refusal("provider.taken")),
         Err(error) => Err(error.into()),
@@ -220,7 +226,8 @@ async fn finish_connecting(
 async fn finish_confirming(
     context: &PageContext<'_>,
     session: &str,
-    (identity, flow): (&ProviderIdentity, &ProviderFlow),
+    identity: &ProviderIdentity,
+    flow: &ProviderFlow,
 ) -> Result<PageResponse, PageError> {
     let Some(session) = same_session(context, session) else { return render_failure(context, "", "provider.expired") };
     let is_fresh = identity.authenticated_at.is_some_and(|at| at >= flow.started_at - CLOCK_TOLERANCE);
@@ -262,24 +269,32 @@ fn render_code(context: &PageContext<'_>, status: StatusCode, sealed_proof: Stri
 }
 
 fn render_confirmed(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let keys = ("provider.confirmed_title", "provider.confirmed_lead", "provider.to_profile");
-    Ok(step_page(context, keys, &provider(context)?.config().label, ("/profile".to_owned(), false)))
+    let texts =
+        StepTexts { title: "provider.confirmed_title", lead: "provider.confirmed_lead", link: "provider.to_profile" };
+    Ok(step_page(context, texts, &provider(context)?.config().label, "/profile".to_owned(), false))
 }
 
-/// Renders a page with a title, a lead and a link; their texts may name the provider.
+/// The keys of the texts of a page with one link.
+struct StepTexts {
+    title: &'static str,
+    lead: &'static str,
+    link: &'static str,
+}
+
+/// Renders a page with a title, a lead and a link; their texts may name the provider. If `is_followed` is true, the
+/// browser follows the link by itself.
 fn step_page(
     context: &PageContext<'_>,
-    (title, lead, link): (&'static str, &'static str, &'static str),
+    texts: StepTexts,
     label: &str,
-    (href, is_followed): (String, bool),
+    href: String,
+    is_followed: bool,
 ) -> PageResponse {
     let text = |key| context.texts.get_with(key, "name", label);
+    let (title, lead, link) = (text(texts.title), text(texts.lead), text(texts.link));
     let mut page = context.layout("");
     page.back = None;
-    render(
-        StatusCode::OK,
-        &StepPage { page, title: text(title), lead: text(lead), href, link: text(link), is_followed },
-    )
+    render(StatusCode::OK, &StepPage { page, title, lead, href, link, is_followed })
 }
 
 /// Shows the reason why the provider did not identify the user; without a session, on the sign-in page.

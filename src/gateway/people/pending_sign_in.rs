@@ -71,7 +71,7 @@ impl IdentityService {
         let pending = self.find_pending(cookie, origin).await?.ok_or(IdentityError::InvalidLink)?;
         let PendingSignIn { user, factor: first } = pending;
         let audit = self.audit_context(Some(&user), origin);
-        let (factor, permit) = self.check_code(&user, code, (origin.address, &audit)).await?;
+        let (factor, permit) = self.check_code(&user, code, origin.address, &audit).await?;
         let (mut session, session_cookie) = self.new_session(origin, audit.at)?;
         session.proved_at = first.proved_at;
         let proof = SignInProof { password: first.password, factor: Some(factor), identity: first.identity };

@@ -187,7 +187,7 @@ impl IdentityService {
             let recorded = self.store.record_session_proof(&audit, &session.id, None).await?;
             return if recorded { Ok(()) } else { Err(IdentityError::Unknown) };
         };
-        self.prove_with_code(session, user, (code, &audit)).await
+        self.prove_with_code(session, user, code, &audit).await
     }
 
     /// Seals the statement that the provider has just identified the user of this session, for a field of the form that

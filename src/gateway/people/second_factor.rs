@@ -151,7 +151,8 @@ impl IdentityService {
         &self,
         user: &UserRow,
         code: &str,
-        (address, audit): (IpAddr, &AuditContext),
+        address: IpAddr,
+        audit: &AuditContext,
     ) -> Result<(FactorUse, RateLimitPermit), IdentityError> {
         let is_recovery_code = normalized_recovery_code(code).is_some();
         let kind = if is_recovery_code { CodeKind::Recovery } else { CodeKind::App };

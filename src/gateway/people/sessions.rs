@@ -189,7 +189,7 @@ impl IdentityService {
             let recorded = self.store.record_session_proof(&audit, &session.id, None).await?;
             return if recorded { Ok(()) } else { Err(IdentityError::Unknown) };
         }
-        self.prove_with_code(session, user, (code, &audit)).await
+        self.prove_with_code(session, user, code, &audit).await
     }
 
     /// Stores the proof of a user whose code is right. The first factor must have been checked.
@@ -197,10 +197,11 @@ impl IdentityService {
         &self,
         session: &UserSession,
         user: &UserRow,
-        (code, audit): (&str, &AuditContext),
+        code: &str,
+        audit: &AuditContext,
     ) -> Result<(), IdentityError> {
         let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
-        let (factor, permit) = self.check_code(user, code, (address, audit)).await?;
+        let (factor, permit) = self.check_code(user, code, address, audit).await?;
         if !self.store.record_session_proof(audit, &session.id, Some(&factor)).await? {
             return Err(self.refuse_code(user, audit).await);
         }

@@ -30,7 +30,8 @@ struct Fixture {
 fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
     IdentityService::new(
         Arc::clone(store) as Arc<dyn PeopleStore>,
-        (Pepper::new(store.pepper_key()), store.vault().clone()),
+        Pepper::new(store.pepper_key()),
+        store.vault().clone(),
         vec!["default".to_owned()],
     )
 }

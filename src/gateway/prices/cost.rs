@@ -72,8 +72,10 @@ impl PriceTable {
         let uncounted = has_whole_answer.then_some(most);
         if record.usage.image.is_some() || !record.document.delivered.is_empty() {
             self.add_images(&mut sum, record, day, uncounted);
-        } else if record.usage.host.is_none() {
-            uncounted.into_iter().for_each(|most| sum.add_uncounted(most, &record.usage.charges));
+        } else if record.usage.host.is_none()
+            && let Some(most) = uncounted
+        {
+            sum.add_uncounted(most, &record.usage.charges);
         }
         if let Some(usage) = &record.usage.host {
             let model = record.document.host_model.as_deref().or(record.document.model.as_deref());
@@ -118,7 +120,7 @@ impl PriceTable {
             &default_model
         });
         let Some(price) = self.price(model, day) else { return sum.set_unknown(CostReason::NoPrice) };
-        let images = u64::try_from(record.document.delivered.len()).unwrap_or(u64::MAX);
+        let images = record.document.delivered.len() as u64;
         let figures = &price.price.figures;
         let all_images = figures.per_image.map(|per_image| per_image.times(images));
         match (record.usage.image.as_ref().filter(|usage| figures.is_counted(usage, images)), uncounted) {

@@ -69,7 +69,7 @@ impl WorkEstimate<'_> {
     fn image_output_tokens(&self) -> u64 {
         let size = self.size.and_then(SizeRequest::exact);
         let tokens = match (size, self.max_pixels) {
-            (None, Some(pixels)) => tokens_of_shape((1, 1, pixels), self.quality),
+            (None, Some(pixels)) => tokens_of_shape(1, 1, pixels, self.quality),
             (size, _) => image_tokens(size, self.quality),
         };
         let each = tokens + self.partial_images * PARTIAL_IMAGE_TOKENS;
@@ -81,15 +81,13 @@ impl WorkEstimate<'_> {
 /// most of all sizes or qualities that are left open. An unknown quality counts as the best one.
 pub(super) fn image_tokens(size: Option<Size>, quality: Option<&str>) -> u64 {
     // A square has the most tokens of all images with as many pixels.
-    let shape = size.map_or((1, 1, u64::from(MAX_PIXELS)), |size| {
-        let (width, height) = (u64::from(size.width()), u64::from(size.height()));
-        (width.max(height), width.min(height), width * height)
-    });
-    tokens_of_shape(shape, quality)
+    let Some(size) = size else { return tokens_of_shape(1, 1, u64::from(MAX_PIXELS), quality) };
+    let (width, height) = (u64::from(size.width()), u64::from(size.height()));
+    tokens_of_shape(width.max(height), width.min(height), width * height, quality)
 }
 
 /// Returns the image tokens of an image of which the ratio of its longer to its shorter edge and the pixels are known.
-fn tokens_of_shape((long, short, pixels): (u64, u64, u64), quality: Option<&str>) -> u64 {
+fn tokens_of_shape(long: u64, short: u64, pixels: u64, quality: Option<&str>) -> u64 {
     let edge = match quality {
         Some("low") => LOW_EDGE,
         Some("medium") => MEDIUM_EDGE,
@@ -136,7 +134,7 @@ impl PriceTable {
     /// # Errors
     ///
     /// Returns the first price that is unknown.
-    pub(crate) fn most(&self, work: &WorkEstimate<'_>, day: NaiveDate) -> Result<Usd, UnknownPrice> {
+    pub(crate) fn max_cost(&self, work: &WorkEstimate<'_>, day: NaiveDate) -> Result<Usd, UnknownPrice> {
         type MostCost = fn(&PriceFigures, &WorkEstimate<'_>) -> Option<Usd>;
         let parts: [(_, MostCost); 2] = [(work.image_model, most_for_images), (work.text_model, most_for_text)];
         let mut sum = Usd::ZERO;
@@ -155,13 +153,13 @@ impl PriceTable {
     /// # Errors
     ///
     /// Returns the first price that is unknown.
-    pub(crate) fn most_for_response(&self, work: &ResponseWork<'_>, day: NaiveDate) -> Result<Usd, UnknownPrice> {
+    pub(crate) fn max_response_cost(&self, work: &ResponseWork<'_>, day: NaiveDate) -> Result<Usd, UnknownPrice> {
         let unknown = |reason| UnknownPrice { model: work.text_model.to_owned(), reason };
         let price = &self.price(work.text_model, day).ok_or_else(|| unknown(CostReason::NoPrice))?.price;
         let text = text_of_response(price, work).ok_or_else(|| unknown(CostReason::IncompletePrice))?;
         let mut images = Usd::ZERO;
         for tool in &work.images {
-            images = images.max(self.most(tool, day)?);
+            images = images.max(self.max_cost(tool, day)?);
         }
         let calls = price.terms.tools.iter().filter(|(tool, _)| work.hosted_tools.contains(&tool.as_str()));
         let dearest_call = calls.map(|(_, call)| *call).max().unwrap_or_default();

@@ -74,7 +74,9 @@ impl PriceTable {
     pub(crate) fn new(file: &[ModelPrice], store: &[ModelPrice]) -> Self {
         let mut table = Self::default();
         for (prices, origin) in [(store, PriceOrigin::Store), (file, PriceOrigin::File)] {
-            prices.iter().for_each(|price| table.insert(price.clone(), origin));
+            for price in prices {
+                table.insert(price.clone(), origin);
+            }
         }
         for DefaultPrice { model, from, figures, source } in DEFAULTS {
             if let Some(from) = from.filter(|_| !table.models.contains_key(model)) {

@@ -392,7 +392,7 @@ fn the_most_that_work_can_cost_includes_all_of_its_parts() {
         ..WorkEstimate::default()
     };
     // (100 + 16) x 5 + 8192 x 8 + 2 x (7024 + 300) x 30
-    assert_eq!(table.most(&image, today).ok(), micros(580 + 65_536 + 439_440));
+    assert_eq!(table.max_cost(&image, today).ok(), micros(580 + 65_536 + 439_440));
     let text = WorkEstimate {
         text_model: Some("gpt-5.5"),
         max_output_tokens: Some(50),
@@ -400,15 +400,15 @@ fn the_most_that_work_can_cost_includes_all_of_its_parts() {
         ..WorkEstimate::default()
     };
     // 30 x 2 + 50 x 8
-    assert_eq!(table.most(&text, today).ok(), micros(60 + 400));
+    assert_eq!(table.max_cost(&text, today).ok(), micros(60 + 400));
     // Two calls, each with the whole input: 2 x ((100 + 16) x 5 + 8192 x 8) + 439 440,
     // and for the text model 2 x (100 + 8192 + 8192) x 2 + 2 x (100 + 8192) x 8
     let hosted = WorkEstimate { text_model: Some("gpt-5.5"), is_tool_host: true, calls: 2, ..image.clone() };
-    assert_eq!(table.most(&hosted, today).ok(), micros(132_232 + 439_440 + 65_936 + 132_672));
+    assert_eq!(table.max_cost(&hosted, today).ok(), micros(132_232 + 439_440 + 65_936 + 132_672));
     let unknown = |model: &str, reason| UnknownPrice { model: model.to_owned(), reason };
     let other = WorkEstimate { text_model: Some("other"), ..image.clone() };
-    assert_eq!(table.most(&other, today), Err(unknown("other", CostReason::NoPrice)));
+    assert_eq!(table.max_cost(&other, today), Err(unknown("other", CostReason::NoPrice)));
     let figures = PriceFigures { text_input: Some(usd(5.0)), ..PriceFigures::default() };
-    let incomplete = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]).most(&image, today);
+    let incomplete = PriceTable::new(&[price("gpt-image-2", "2026-01-01", figures)], &[]).max_cost(&image, today);
     assert_eq!(incomplete, Err(unknown("gpt-image-2", CostReason::IncompletePrice)));
 }

@@ -99,8 +99,7 @@ fn read_tools(charges: &mut AnswerCharges, tool_usage: Option<&Value>, calls: &T
         Some(Value::Object(tools)) => {
             for (tool, value) in tools {
                 if tool == IMAGE_TOOL {
-                    let unpriced = value.as_object().and_then(unpriced_usage);
-                    unpriced.into_iter().for_each(|reason| charges.note_unpriced(reason));
+                    charges.unpriced = charges.unpriced.or(value.as_object().and_then(unpriced_usage));
                     continue;
                 }
                 let stated = value.get(CALLS).unwrap_or(value);
@@ -117,7 +116,9 @@ fn read_tools(charges: &mut AnswerCharges, tool_usage: Option<&Value>, calls: &T
         Some(other) if may_be_charged(other) => charges.note_unpriced(CostReason::UnpricedTool),
         _ => {}
     }
-    counts.into_iter().for_each(|(tool, count)| charges.add_tool(tool, count));
+    for (tool, count) in counts {
+        charges.add_tool(tool, count);
+    }
     for unpriced in [calls.in_events.unpriced, calls.in_list.unpriced, calls.in_lists.unpriced].into_iter().flatten() {
         charges.note_unpriced(unpriced);
     }
@@ -190,7 +191,9 @@ impl ToolCallCounter {
             let missing = calls.saturating_sub(self.in_lists.tools.get(&tool).copied().unwrap_or(0));
             self.in_lists.add_tool(&tool, missing);
         }
-        unpriced.into_iter().for_each(|reason| self.in_lists.note_unpriced(reason));
+        if let Some(reason) = unpriced {
+            self.in_lists.note_unpriced(reason);
+        }
     }
 
     /// Notes that a member of the answer could not be read.

@@ -74,9 +74,9 @@ pub(super) fn answer_members(
     out
 }
 
-/// Tells the format of an image that is in none of the formats that a request can name. Its size is told only if the
+/// States the format of an image that is in none of the formats that a request can name. Its size is stated only if the
 /// upstream states it.
-pub(super) fn tell_other_format(
+pub(super) fn state_other_format(
     members: &mut Map<String, Value>,
     received: &Map<String, Value>,
     content: Option<OtherContent>,

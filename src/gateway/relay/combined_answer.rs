@@ -51,29 +51,31 @@ pub(super) struct CombinedAnswer {
 /// the token counts come last, and the tokens are charged.
 pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
     let mut relay = proven.source;
-    let mut disk_error = None;
-    let mut writer = Some(writer);
+    let mut writer = Ok(writer);
     loop {
-        let step = std::future::poll_fn(|cx| relay.poll_step(cx)).await;
-        let step = step.map_err(|relay_error| match disk_error {
-            None => SpooledImageError::Broken(relay_error, relay.summary().usage),
-            Some(kind) => SpooledImageError::Disk(kind, relay.summary().usage),
-        })?;
+        let step = match std::future::poll_fn(|cx| relay.poll_step(cx)).await {
+            Ok(step) => step,
+            Err(relay_error) => {
+                let usage = relay.summary().usage;
+                return Err(match writer {
+                    Ok(_) => SpooledImageError::Broken(relay_error, usage),
+                    Err(kind) => SpooledImageError::Disk(kind, usage),
+                });
+            }
+        };
         let (piece, summary) = match step {
             RelayStep::Piece(piece) => (piece, None),
             RelayStep::End(tail, summary) => (tail, Some(*summary)),
         };
-        if let Some(open) = writer.take() {
-            match open.append(piece).await {
-                Ok(open) => writer = Some(open),
-                Err(error) => disk_error = Some(error.kind()),
-            }
-        }
-        let Some(summary) = summary else { continue };
-        let Some(writer) = writer.take() else {
-            return Err(SpooledImageError::Disk(disk_error.unwrap_or(io::ErrorKind::Other), summary.usage));
+        writer = match writer {
+            Ok(open) => open.append(piece).await.map_err(|error| error.kind()),
+            Err(kind) => Err(kind),
         };
-        return Ok(SpooledImage { element: writer.finish(), summary });
+        let Some(summary) = summary else { continue };
+        return match writer {
+            Ok(open) => Ok(SpooledImage { element: open.finish(), summary }),
+            Err(kind) => Err(SpooledImageError::Disk(kind, summary.usage)),
+        };
     }
 }
 
@@ -164,12 +166,12 @@ fn suffix(images: &[SpooledImage], requested: &RequestedAnswer) -> Bytes {
     members.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     let first_image = images.first().and_then(SpooledImage::properties);
     let mut end = Vec::new();
-    let mut told = answer_members::answer_members(requested, &members, first_image);
-    answer_members::tell_other_format(
-        &mut told,
+    let mut stated = answer_members::answer_members(requested, &members, first_image);
+    answer_members::state_other_format(
+        &mut stated,
         &members,
         images.first().and_then(|image| image.summary.other_content),
     );
-    write_end(&mut end, &told);
+    write_end(&mut end, &stated);
     Bytes::from(end)
 }

@@ -97,8 +97,8 @@ impl AnswerDecoder {
     /// Makes a decoder for an answer of an upstream. It also finds images at other places than those of the contract,
     /// unless the answer is passed on.
     pub(super) fn for_upstream(schema: AnswerSchema) -> Self {
-        let is_wanted = !matches!(schema, AnswerSchema::Response);
-        Self { pictures: PictureSearch { is_wanted, ..PictureSearch::default() }, ..Self::new(schema) }
+        let is_enabled = !matches!(schema, AnswerSchema::Response);
+        Self { pictures: PictureSearch { is_enabled, ..PictureSearch::default() }, ..Self::new(schema) }
     }
 
     /// The web addresses that stood in place of images.
@@ -139,7 +139,7 @@ impl AnswerDecoder {
                 self.has_progressed |= matches!(self.schema, AnswerSchema::Images);
                 return Ok(piece.len());
             };
-            if self.pictures.is_wanted && (!self.head.is_empty() || may_begin_image(piece[0])) {
+            if self.pictures.is_enabled && (!self.head.is_empty() || may_begin_image(piece[0])) {
                 return self.read_head(piece, sink);
             }
             self.input = self.schema.begin_input(*first);

@@ -82,8 +82,10 @@ impl ImageEncoder {
     /// True if the image of the current item is to be passed on.
     fn is_relayed(&self) -> bool {
         let is_stream = self.requested.stream;
+        if self.item.has_ended {
+            return false;
+        }
         match self.item.kind() {
-            _ if self.item.has_ended => false,
             ImageItemKind::Partial => is_stream && self.partials_sent < self.requested.partials,
             // If no intermediate images were requested, the image of an event without a type is the final image.
             ImageItemKind::Completed | ImageItemKind::Unknown => true,
@@ -220,7 +222,7 @@ impl ImageEncoder {
         let name = self.event_name();
         let ImageItem { members: received, probe, .. } = std::mem::take(&mut self.item);
         let mut members = answer_members::event_members(&self.requested, &received, probe.properties);
-        answer_members::tell_other_format(&mut members, &received, probe.other_content);
+        answer_members::state_other_format(&mut members, &received, probe.other_content);
         members.extend(undocumented_members::from_answer(&received));
         if let Some(index) = index {
             members.remove("usage");
@@ -299,7 +301,7 @@ impl AnswerEncoder for ImageEncoder {
         } else if !self.requested.is_single_element {
             let first = self.delivered.first().copied().flatten();
             let mut members = answer_members::answer_members(&self.requested, &self.members, first);
-            answer_members::tell_other_format(&mut members, &self.members, self.first_other_content);
+            answer_members::state_other_format(&mut members, &self.members, self.first_other_content);
             members.extend(undocumented_members::from_answer(&self.members));
             write_end(&mut self.pending_text, &members);
         }

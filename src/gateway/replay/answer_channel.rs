@@ -97,7 +97,9 @@ impl<M: RecordableAnswer> AnswerChannel<M> {
         };
         *state = next_state;
         drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         answer_to_store
     }
 }

@@ -134,7 +134,9 @@ impl AnswerFolder {
             }
         }
         leftovers.sort_unstable_by_key(|leftover| leftover.modified_at);
-        leftovers.into_iter().for_each(|leftover| self.take_over_leftover(leftover, now, windows));
+        for leftover in leftovers {
+            self.take_over_leftover(leftover, now, windows);
+        }
         Ok(())
     }
 
@@ -314,7 +316,9 @@ impl AnswerFolder {
             state.owners.retain(|_, key_answers| !key_answers.answers.is_empty());
             state.interrupted_answers.retain(|_, expires_at| *expires_at > now);
         }
-        expired.iter().for_each(|answer| remove(&self.folder.join(&answer.file_name)));
+        for answer in &expired {
+            remove(&self.folder.join(&answer.file_name));
+        }
     }
 }
 

@@ -59,7 +59,8 @@ impl AnswerRecorder {
     pub(super) async fn begin(
         folder: &Arc<AnswerFolder>,
         answer: &Arc<StoredAnswer>,
-        (owner, fingerprint): (&KeyId, Option<ReplayDigest>),
+        owner: &KeyId,
+        fingerprint: Option<ReplayDigest>,
         head: AnswerHead,
     ) -> Self {
         let file = folder.create_file(owner, fingerprint).await;

@@ -154,7 +154,7 @@ impl ClaimGuard {
         B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
     {
         let (folder, answer) = (&self.answers.folder, &self.live.answer);
-        let mut recorder = AnswerRecorder::begin(folder, answer, (&self.live.owner, None), head).await;
+        let mut recorder = AnswerRecorder::begin(folder, answer, &self.live.owner, None, head).await;
         if self.may_stay_in_memory {
             recorder.keep_all(self.space.take(), &self.answers.unstored);
         }

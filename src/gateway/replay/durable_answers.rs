@@ -68,7 +68,9 @@ impl AnswerStore {
         let finish = ReplayWrite::Finish { scope, request_id, expires_at, retry_until, answer, shared_bytes };
         match self.ledger.write_replay(finish).await? {
             RowWriteOutcome::Done => {
-                slot.into_iter().for_each(|slot| slot.send(name.clone()));
+                if let Some(slot) = slot {
+                    slot.send(name.clone());
+                }
                 Ok(())
             }
             RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => {

@@ -239,8 +239,7 @@ impl AnswerStore {
         let (head, body) = output.into_parts();
         if let Some(job) = self.prepare(job_id).await {
             let must_be_kept = space.is_some();
-            let file_owner = (&job.key, job.fingerprint);
-            let mut recorder = AnswerRecorder::begin(&self.folder, &job.answer, file_owner, head).await;
+            let mut recorder = AnswerRecorder::begin(&self.folder, &job.answer, &job.key, job.fingerprint, head).await;
             match space {
                 Some(space) => recorder.keep_all(Some(space), &self.unstored),
                 // Links to images in memory would end before they say.
@@ -251,7 +250,9 @@ impl AnswerStore {
             if recorded.is_some() && job.is_linked && !self.is_stored(job_id) {
                 self.note_unstored(job_id, &job.answer, must_be_kept);
             }
-            recorded.into_iter().for_each(AnswerRecorder::mark_complete);
+            if let Some(recorder) = recorded {
+                recorder.mark_complete();
+            }
         }
         self.release_task(job_id).await;
     }

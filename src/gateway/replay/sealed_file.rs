@@ -190,7 +190,9 @@ impl Drop for SealedFile {
         let file = self.file.take();
         // Closing a removed file frees its space, which can take as long as unlinking a file with a name.
         blocking_io::spawn_detached(move || {
-            path_to_remove.iter().for_each(|path| remove(path));
+            if let Some(path) = &path_to_remove {
+                remove(path);
+            }
             drop(file);
         });
     }

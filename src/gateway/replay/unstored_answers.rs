@@ -61,12 +61,13 @@ impl UnstoredAnswers {
     pub(super) fn find(&self, claim: &ReplayClaim) -> Option<Arc<StoredAnswer>> {
         let now = Instant::now();
         let answers = self.lock();
-        let found = answers.iter().find(|answer| answer.request_id == claim.request_id && answer.expires_at > now);
+        let found =
+            answers.iter().find(|unstored| unstored.request_id == claim.request_id && unstored.expires_at > now);
         found.map(|found| Arc::clone(&found.answer))
     }
 
     /// Drops the answers whose time is over.
     pub(super) fn remove_expired(&self, now: Instant) {
-        self.lock().retain(|answer| answer.expires_at > now);
+        self.lock().retain(|unstored| unstored.expires_at > now);
     }
 }

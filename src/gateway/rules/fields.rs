@@ -26,8 +26,8 @@ pub(super) enum FieldRestriction<'a> {
     AtMost(i64),
 }
 
-/// Parses a body as a JSON object. A member that is stated twice, at any depth, is rejected: parsers differ in the one
-/// that counts.
+/// Parses a body as a JSON object. A member that is stated twice, at any depth, is rejected, because
+/// some parsers take the first value and others the last.
 pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     match parse_unique(body) {
         Ok(Value::Object(object)) => Ok(object),
@@ -102,7 +102,7 @@ pub(crate) fn is_unserved(name: &str) -> bool {
 
 /// Removes the fields that this API does not serve and whose value is `null`, and a `model` that is `null`, which is
 /// optional for the provider.
-pub(super) fn remove_nulls(body: &mut Map<String, Value>) {
+pub(super) fn remove_unserved_nulls(body: &mut Map<String, Value>) {
     body.retain(|name, value| !(value.is_null() && (is_unserved(name) || name == "model")));
 }
 
@@ -113,13 +113,13 @@ pub(super) fn unknown_parameter(name: String) -> Rejection {
 }
 
 /// Rejects the absence of a required parameter.
-pub(super) fn missing_parameter(name: String) -> Rejection {
+pub(crate) fn missing_parameter(name: String) -> Rejection {
     let message = format!("Missing required parameter: '{name}'.");
     Rejection::new(name, RejectionReason::MissingParameter, message)
 }
 
 /// Rejects a parameter of the wrong JSON type.
-pub(super) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
+pub(crate) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
     let message = format!("Invalid type for '{name}': expected {expected}, but got {found} instead.");
     Rejection::new(name, RejectionReason::InvalidType, message)
 }
@@ -195,7 +195,7 @@ fn check_day(name: &str, value: &Value) -> Result<(), Rejection> {
 pub(super) fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     let length = text.chars().count() as u64;
-    // If a text must not be empty, white space alone counts as an empty text.
+    // Every minimum of the tables is 0 or 1. If it is 1, white space alone counts as an empty text.
     if length < min || (min > 0 && text.trim().is_empty()) {
         let message = format!(
             "Invalid '{name}': empty string. Expected a string with at least {min} character that is not white space."
@@ -285,7 +285,7 @@ fn check_size_rules(name: &str, value: &Value, rules: &SizeRules) -> Result<(), 
     }
 }
 
-pub(super) fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -84,7 +84,7 @@ fn check_field_rules(
     let alias = replace_alias(models, object);
     let model = models.model_or_default(object.get("model").and_then(Value::as_str));
     let added_fields = added_fields::take_fields(&model, table, object, is_edit, form == RequestForm::MultipartEdit)?;
-    fields::remove_nulls(object);
+    fields::remove_unserved_nulls(object);
     remove_input_fidelity("", &model, object)?;
     check_transparency("", &model, object)?;
     fields::check_restricted("", table, |field| models.restriction(&model, field), object)?;

@@ -180,6 +180,11 @@ impl Job {
         self.count
     }
 
+    /// Returns the number of images as a length.
+    pub(crate) const fn image_count(&self) -> usize {
+        self.count as usize
+    }
+
     /// Returns the size that this job asks for: pixels, or `auto`.
     pub(crate) const fn size(&self) -> SizeRequest {
         self.size
@@ -245,7 +250,11 @@ impl Job {
 fn collect_texts(value: &Value, texts: &mut String) {
     match value {
         Value::String(text) => texts.extend([text, "\n"]),
-        Value::Array(elements) => elements.iter().for_each(|element| collect_texts(element, texts)),
+        Value::Array(elements) => {
+            for element in elements {
+                collect_texts(element, texts);
+            }
+        }
         Value::Object(members) => {
             for (name, value) in members {
                 texts.extend([name, "\n"]);

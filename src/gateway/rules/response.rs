@@ -57,7 +57,8 @@ const CHOICE_BYTES_MAX: usize = 64 * 1024;
 pub(super) fn check_response(
     models: &ImageModels,
     body: SpooledBytes,
-    (headers, received): (&HeaderMap, DateTime<Utc>),
+    headers: &HeaderMap,
+    received: DateTime<Utc>,
     changes: &mut ToolChanges,
 ) -> Result<ResponseJob, Error> {
     let VisitedBody { known, contents, rejection } = visit_body(ToolRules { models, body: &body, changes })?;

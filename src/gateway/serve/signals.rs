@@ -10,8 +10,8 @@ pub(super) enum SignalRequest {
     Reload,
 }
 
-/// The listeners for signals. They are created first when the process starts, so that on Unix no later one of these
-/// signals kills it. On other systems Ctrl-C is handled only from the first wait on.
+/// The listeners for signals. The process creates them first when it starts: from then on, none of these signals kills
+/// it on Unix. On other systems, Ctrl-C is handled only from the first wait on.
 pub(crate) struct SignalListeners {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,

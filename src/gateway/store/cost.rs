@@ -21,8 +21,9 @@ pub(crate) struct AnswerCharges {
 // === impl AnswerCharges ===
 
 impl AnswerCharges {
-    /// The most tools that are counted apart, and the longest name of a tool or a tier in bytes (our choice).
+    /// The most tools whose calls are counted, each for itself (our choice).
     const MOST_TOOLS: usize = 64;
+    /// The longest name of a tool or a tier, in bytes (our choice).
     const LONGEST_NAME: usize = 64;
 
     /// Adds calls of a tool.

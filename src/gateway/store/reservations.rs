@@ -86,7 +86,7 @@ pub(crate) struct OpenMoney {
     pub(crate) unbounded: u32,
 }
 
-/// A subject of limits, and the begin of the period of its budget.
+/// A subject of limits, and the start of the period of its budget.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservationSubject {
     /// The kind of the subject.
@@ -122,7 +122,7 @@ pub(crate) struct SubjectUsage {
     pub(crate) delivered_today: u64,
     /// The images that running jobs of today asked for.
     pub(crate) open_images: u64,
-    /// The money that was spent since the begin of the period.
+    /// The money that was spent since the start of the period.
     pub(crate) spent: Usd,
     /// The money that running jobs of the period hold.
     pub(crate) open: OpenMoney,

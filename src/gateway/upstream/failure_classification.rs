@@ -2,7 +2,8 @@
 //!
 //! The module does no I/O except reading the clock. The table of classes is that of the money rules. The forms of
 //! refusals and usage limits are those of the contract, and those that real upstreams and compatible servers were seen
-//! to send (`answer_signals`, `code_meaning`, `sentences`, `stated_wait`). It implements the cases U11, U14 to U21 and U31 of the failure catalogue.
+//! to send (`answer_signals`, `code_meaning`, `sentences`, `stated_wait`). It implements the cases U11, U14 to U21 and
+//! U31 of the failure catalogue.
 
 mod answer_signals;
 mod code_meaning;
@@ -27,9 +28,9 @@ use answer_signals::AnswerSignals;
 pub(crate) use imageless_answer::classify_imageless_answer;
 
 /// The messages for a caller if the upstream's own message cannot be passed on.
-const DECLINED_MESSAGE: &str = "The upstream rejected the request without naming a parameter.";
+const REJECTED_MESSAGE: &str = "The upstream rejected the request without naming a parameter.";
 const TOO_LARGE_MESSAGE: &str = "The request is too large for the limits of the upstream.";
-const PICTURE_MESSAGE: &str = "The upstream cannot use an image of the request.";
+const UNUSABLE_IMAGE_MESSAGE: &str = "The upstream cannot use an image of the request.";
 /// The members of a call for an image that only the gateway writes. The protocol `images` has some of them as parameters
 /// of the caller; [`FaultScope::written`] names those that the gateway writes all the same.
 const GATEWAY_MEMBERS: [&str; 8] =
@@ -40,7 +41,8 @@ const SUCCESS_CODES: [&str; 4] = ["0", "200", "ok", "success"];
 const OVERLOADED_STATUS: u16 = 529;
 /// The longest name of a parameter that is accepted from an upstream, in bytes (our choice).
 const MAX_PARAM_LENGTH: usize = 200;
-
+/// The most characters of an upstream's message that a caller gets (our choice).
+const MAX_MESSAGE_CHARS: usize = 1000;
 /// The prefix of the fields of the image tool in the messages of an upstream.
 const TOOL_PREFIX: &str = "tools[0].";
 
@@ -124,15 +126,19 @@ fn classify_error(
         return FailureCause::ContentRefused;
     }
     let (status, detail) = (status.as_u16(), body.and_then(error_detail));
-    let is_statement = status >= 400 && status != 401 && !(status >= 500 && body.is_some_and(has_usage));
-    if is_statement {
-        let is_bound = fault_scope.is_body_from_caller && signals.bound_context.is_some() && !signals.unknown_model;
-        if is_bound && matches!(status, 400 | 404 | 422) {
-            return bound_context_failure(&signals, detail.as_deref(), fault_scope);
+    // A 401 is about the credentials alone, and a server error with tokens may have made an image.
+    let codes_count = status >= 400 && status != 401 && !(status >= 500 && body.is_some_and(has_usage));
+    if codes_count {
+        if let Some(kind) = signals.bound_context
+            && fault_scope.is_body_from_caller
+            && !signals.unknown_model
+            && matches!(status, 400 | 404 | 422)
+        {
+            return bound_context_failure(kind, detail.as_deref(), fault_scope);
         }
         signals.overloaded |= status == OVERLOADED_STATUS && detail.is_some();
         let is_oversized = signals.oversized && matches!(status, 413 | 429);
-        if let Some(failure) = classify_statement(&signals, headers, body, is_oversized, fault_scope) {
+        if let Some(failure) = classify_codes(&signals, headers, body, is_oversized, fault_scope) {
             return failure;
         }
     }
@@ -146,7 +152,7 @@ fn classify_error(
         // A file, a store or an earlier response does not exist at this account; another account may have it.
         404 if fault_scope.is_body_from_caller && body.is_some() => {
             match classify_rejection(detail.as_deref(), &signals, fault_scope) {
-                FailureCause::InvalidRequest { param: None, message } => declined_failure(&message),
+                FailureCause::InvalidRequest { param: None, message } => rejected_by_account(&message),
                 failure => failure,
             }
         }
@@ -166,48 +172,54 @@ fn classify_error(
     }
 }
 
-/// Classifies what an answer states by its codes: that counts more than its status. The upstream has made nothing.
-fn classify_statement(
+/// Classifies an answer by its codes, which count more than its status. The upstream has made nothing. Returns `None` if
+/// no code is known.
+fn classify_codes(
     signals: &AnswerSignals,
     headers: &HeaderMap,
     body: Option<&Map<String, Value>>,
     is_oversized: bool,
     fault_scope: FaultScope<'_>,
 ) -> Option<FailureCause> {
-    Some(match signals {
-        _ if signals.unknown_model && !signals.is_account_limit() => unknown_model_cause(fault_scope),
-        _ if is_oversized => declined_failure(TOO_LARGE_MESSAGE),
-        _ if signals.is_account_limit() || signals.overloaded => classify_account_limit(signals, headers, body),
-        _ if signals.misses_tool && !fault_scope.is_body_from_caller => FailureCause::NotOffered,
-        _ if signals.forbidden => FailureCause::ForbiddenToAccount,
-        _ if signals.picture_fault => picture_failure(body.and_then(error_detail).as_deref(), fault_scope),
-        _ => return None,
-    })
+    if signals.unknown_model && !signals.is_account_limit() {
+        Some(unknown_model_cause(fault_scope))
+    } else if is_oversized {
+        Some(rejected_by_account(TOO_LARGE_MESSAGE))
+    } else if signals.is_account_limit() || signals.overloaded {
+        Some(classify_account_limit(signals, headers, body))
+    } else if signals.misses_tool && !fault_scope.is_body_from_caller {
+        Some(FailureCause::NotOffered)
+    } else if signals.forbidden {
+        Some(FailureCause::ForbiddenToAccount)
+    } else if signals.picture_fault {
+        Some(unusable_image(body.and_then(error_detail).as_deref(), fault_scope))
+    } else {
+        None
+    }
 }
 
-/// Classifies a picture of the caller that cannot be used: no account could use it.
-fn picture_failure(detail: Option<&Map<String, Value>>, fault_scope: FaultScope<'_>) -> FailureCause {
+/// Returns the failure for an image of the caller that no account could use.
+fn unusable_image(detail: Option<&Map<String, Value>>, fault_scope: FaultScope<'_>) -> FailureCause {
     let stated = detail.and_then(|detail| detail.get("param")).and_then(Value::as_str);
     let pictures = if fault_scope.is_body_from_caller { "input" } else { "image" };
     let param = Some(stated.filter(|param| fault_scope.is_parameter(param)).unwrap_or(pictures).to_owned());
-    let message = safe_message(detail).unwrap_or_else(|| PICTURE_MESSAGE.to_owned());
+    let message = safe_message(detail).unwrap_or_else(|| UNUSABLE_IMAGE_MESSAGE.to_owned());
     FailureCause::InvalidRequest { param, message }
 }
 
 /// Classifies the rejection of context that belongs to another account: the upstream has read it before it did anything.
 fn bound_context_failure(
-    signals: &AnswerSignals,
+    kind: BoundContext,
     detail: Option<&Map<String, Value>>,
     fault_scope: FaultScope<'_>,
 ) -> FailureCause {
     let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
     let param = text("param").filter(|param| fault_scope.is_parameter(param)).map(str::to_owned);
-    let message = safe_message(detail).unwrap_or_else(|| DECLINED_MESSAGE.to_owned());
-    let kind = signals.bound_context.unwrap_or(BoundContext::Stored);
+    let message = safe_message(detail).unwrap_or_else(|| REJECTED_MESSAGE.to_owned());
     FailureCause::BoundElsewhere { kind, param, message }
 }
 
-fn declined_failure(message: &str) -> FailureCause {
+fn rejected_by_account(message: &str) -> FailureCause {
     FailureCause::RejectedByAccount { message: message.to_owned() }
 }
 
@@ -224,7 +236,7 @@ fn classify_account_limit(
     body: Option<&Map<String, Value>>,
 ) -> FailureCause {
     let wait = || stated_wait::parse_wait(headers, body, stated_wait::unix_now());
-    match (signals.unfit, signals.exhausted) {
+    match (signals.unpaid, signals.exhausted) {
         (true, _) => FailureCause::AccountUnpaid,
         (false, true) => FailureCause::Exhausted { wait: wait() },
         (false, false) => FailureCause::Throttled { wait: wait() },
@@ -277,8 +289,8 @@ fn classify_rejection(
         }
         param if signals.mentions_account() || param.is_some_and(is_account_parameter) => FailureCause::AccountFault,
         _ if detail.is_some_and(|detail| names_gateway_member(detail, fault_scope)) => FailureCause::NotOffered,
-        None if signals.invalid_request => reject(None, safe_message.unwrap_or_else(|| DECLINED_MESSAGE.to_owned())),
-        Some(_) | None => declined_failure(safe_message.as_deref().unwrap_or(DECLINED_MESSAGE)),
+        None if signals.invalid_request => reject(None, safe_message.unwrap_or_else(|| REJECTED_MESSAGE.to_owned())),
+        Some(_) | None => rejected_by_account(safe_message.as_deref().unwrap_or(REJECTED_MESSAGE)),
     }
 }
 
@@ -334,7 +346,7 @@ pub(crate) fn is_fault_of_request(members: &Map<String, Value>) -> bool {
 
 /// Returns the upstream's message if it may go to the caller.
 fn safe_message(detail: Option<&Map<String, Value>>) -> Option<String> {
-    let message = clip(detail?.get("message")?.as_str()?, 1000);
+    let message = clip(detail?.get("message")?.as_str()?, MAX_MESSAGE_CHARS);
     is_safe_for_caller(&message).then_some(message)
 }
 

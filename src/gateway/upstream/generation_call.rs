@@ -28,7 +28,8 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECOND
 /// Makes the call, which ends at the deadline `until`. `fault_scope` decides which errors are the caller's fault. Whatever
 /// the upstream says passes the mask of the account's secrets, so that none leaves or is stored.
 pub(super) async fn send_request(
-    (transport, secrets): (&Transport, Arc<SecretMask>),
+    transport: &Transport,
+    secrets: Arc<SecretMask>,
     request: Result<Request<RequestBody>, impl std::fmt::Display>,
     until: Instant,
     fault_scope: FaultScope<'_>,
@@ -80,7 +81,9 @@ async fn classify_error_response(
     let (head, body) = response.into_parts();
     let body = read_error_body(body).await;
     let mut error = serde_json::from_slice(&body).ok();
-    error.iter_mut().for_each(|error| secrets.mask_value(error));
+    if let Some(error) = &mut error {
+        secrets.mask_value(error);
+    }
     let failure = failure_classification::classify_status(head.status, &head.headers, error.as_ref(), fault_scope);
     let failure = AttemptFailure { request_id: request_id(&head.headers, secrets), ..failure };
     tracing::warn!(

@@ -155,8 +155,8 @@ impl ImageDownloader {
         let is_name = matches!(host, Host::Domain(_));
         let host = host.to_string();
         if !self.config.hosts.iter().any(|pattern| pattern.matches(&host, is_name, port)) {
-            let place = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-            return Err(DownloadError::HostNotAllowed(place));
+            let authority = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+            return Err(DownloadError::HostNotAllowed(authority));
         }
         Ok(AllowedAddress { url, host })
     }

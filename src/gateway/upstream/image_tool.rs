@@ -36,7 +36,7 @@ pub(super) async fn send(
 ) -> Result<Reply, AttemptFailure> {
     let request = build_request(host, lease.authorization(), job);
     let fault_scope = FaultScope::for_image_tool(job.has_renamed_user(), lease.account().phrases());
-    let reply = generation_call::send_request((transport, lease.secret_mask()), request, until, fault_scope)
+    let reply = generation_call::send_request(transport, lease.secret_mask(), request, until, fault_scope)
         .await
         .map_err(restore_caller_field_names)?;
     Ok(Reply { is_from_image_tool: true, ..reply })

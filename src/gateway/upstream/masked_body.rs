@@ -20,7 +20,7 @@ const SEAM_MAX: usize = 768;
 #[derive(Debug)]
 pub(crate) struct MaskedBody<B> {
     body: B,
-    cutter: SecretCutter,
+    masker: PieceMasker,
     /// A piece that follows the bytes that were held back before it.
     waiting: Option<Bytes>,
     has_ended: bool,
@@ -28,7 +28,7 @@ pub(crate) struct MaskedBody<B> {
 
 /// Masks the secrets of bytes that arrive in pieces.
 #[derive(Debug)]
-struct SecretCutter {
+struct PieceMasker {
     mask: Arc<SecretMask>,
     /// The last bytes, as they arrived.
     held: Bytes,
@@ -41,7 +41,7 @@ struct SecretCutter {
 impl<B> MaskedBody<B> {
     /// Wraps the body of an answer to a call with these secrets.
     pub(super) const fn new(body: B, mask: Arc<SecretMask>) -> Self {
-        Self { body, cutter: SecretCutter { mask, held: Bytes::new(), covered: 0 }, waiting: None, has_ended: false }
+        Self { body, masker: PieceMasker { mask, held: Bytes::new(), covered: 0 }, waiting: None, has_ended: false }
     }
 }
 
@@ -55,7 +55,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             if self.has_ended {
-                return Poll::Ready(self.cutter.finish().map(|rest| Ok(Frame::data(rest))));
+                return Poll::Ready(self.masker.finish().map(|rest| Ok(Frame::data(rest))));
             }
             let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)?) else {
                 self.has_ended = true;
@@ -63,26 +63,27 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaskedBody<B> {
             };
             // Nobody reads the trailers of an answer.
             let Ok(data) = frame.into_data() else { continue };
-            let [ready, waiting] = self.cutter.push(data);
-            self.waiting = (!waiting.is_empty()).then_some(waiting);
-            if !ready.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(ready))));
+            let [first, second] = self.masker.push(data);
+            self.waiting = (!second.is_empty()).then_some(second);
+            if !first.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(first))));
             }
         }
     }
 }
 
-// === impl SecretCutter ===
+// === impl PieceMasker ===
 
-impl SecretCutter {
-    /// Adds a piece, and returns the bytes that can be passed on. Of a long piece, only the beginning is joined with the held
-    /// bytes, up to a place where no secret can go on; the rest is not copied.
+impl PieceMasker {
+    /// Adds a piece, and returns the bytes that can be passed on, in two parts. Of a long piece, only the beginning is joined
+    /// with the held bytes to the first part, up to an offset at which no secret can go on; the rest is the second part,
+    /// which is not copied.
     fn push(&mut self, piece: Bytes) -> [Bytes; 2] {
         if self.held.is_empty() {
             return [self.mask(piece), Bytes::new()];
         }
-        let mut places = DATA_MIN..piece.len().min(SEAM_MAX);
-        let cut = places.find(|cut| self.mask.unfinished(&piece[..*cut]) == 0).unwrap_or(piece.len());
+        let mut offsets = DATA_MIN..piece.len().min(SEAM_MAX);
+        let cut = offsets.find(|cut| self.mask.unfinished_length(&piece[..*cut]) == 0).unwrap_or(piece.len());
         let seam = self.mask([&self.held[..], &piece[..cut]].concat().into());
         let rest = piece.slice(cut..);
         [seam, if rest.is_empty() { rest } else { self.mask(rest) }]
@@ -96,7 +97,7 @@ impl SecretCutter {
             covered[..self.covered].fill(SecretMask::MASK);
             masked = covered.freeze();
         }
-        let end = bytes.len() - self.mask.unfinished(&bytes);
+        let end = bytes.len() - self.mask.unfinished_length(&bytes);
         let differs = masked[end..].iter().zip(&bytes[end..]).rposition(|(masked, byte)| masked != byte);
         self.covered = differs.map_or(0, |at| at + 1);
         // A slice would keep the read buffer of the connection.
@@ -128,7 +129,7 @@ mod tests {
         let expected = mask.mask_bytes(Bytes::from(text.clone()));
         assert!(!expected.windows(8).any(|part| KEY.as_bytes().windows(8).any(|window| window == part)));
         for size in (1..60).chain([5000, 5001, 5003, 9000]) {
-            let mut cutter = SecretCutter { mask: Arc::clone(&mask), held: Bytes::new(), covered: 0 };
+            let mut cutter = PieceMasker { mask: Arc::clone(&mask), held: Bytes::new(), covered: 0 };
             let mut out = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 out.extend(cutter.push(Bytes::copy_from_slice(piece)).into_iter().flatten());

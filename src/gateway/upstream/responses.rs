@@ -23,7 +23,7 @@ pub(super) async fn send(
 ) -> Result<Reply, AttemptFailure> {
     let request = build_request(address, lease.authorization(), job);
     let fault_scope = FaultScope::for_response(lease.account().phrases());
-    generation_call::send_request((transport, lease.secret_mask()), request, until, fault_scope).await
+    generation_call::send_request(transport, lease.secret_mask(), request, until, fault_scope).await
 }
 
 fn build_request(

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::UpstreamClient;
 use super::transport::{BodyErrorKind, RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
 use crate::gateway::accounts::{
-    CredentialService, CredentialServiceError, SecretMask, TokenRequest, TokenResponse, UpstreamAddress,
+    CredentialService, CredentialServiceError, SecretMask, TokenRequest, TokenResponse, UpstreamAddress, key_header,
 };
 use crate::gateway::config::ModerationConfig;
 
@@ -61,7 +61,7 @@ impl UpstreamClient {
     pub(crate) async fn moderate(&self, service: &ModerationConfig, prompt: &str) -> Result<bool, ServiceCallError> {
         let body = json!({"model": service.model, "input": prompt}).to_string();
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
-        headers.extend(service.api_key.as_ref().map(|key| (AUTHORIZATION, bearer(key.expose()))));
+        headers.extend(service.api_key.as_ref().map(|key| (AUTHORIZATION, key_header(key))));
         let call =
             ServiceCall { log_name: "moderation", method: Method::POST, headers, body, max_bytes: MAX_ANSWER_BYTES };
         let url = format!("{}/moderations", service.base_url.to_string().trim_end_matches('/'));
@@ -114,7 +114,7 @@ impl UpstreamClient {
     ) -> Result<Bytes, ServiceCallError> {
         let mut headers = address.headers().clone();
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
-        let secrets = SecretMask::of_call(&headers, None, None);
+        let secrets = SecretMask::of_headers(&headers);
         self.fetch_model_list(&address.join("/models"), headers).await.map(|list| secrets.mask_bytes(list))
     }
 
@@ -133,7 +133,7 @@ impl UpstreamClient {
         let mut headers = address.headers().clone();
         headers.insert(CONTENT_TYPE, JSON);
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
-        let secrets = SecretMask::of_call(&headers, None, None);
+        let secrets = SecretMask::of_headers(&headers);
         let body = serde_json::to_string(fields).map_err(|_| ServiceCallError::Unusable)?;
         let call =
             ServiceCall { log_name: "refusal", method: Method::POST, headers, body, max_bytes: MAX_ANSWER_BYTES };
@@ -277,13 +277,6 @@ fn parse_flagged(answer: &[u8]) -> Option<bool> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let results = answer.get("results")?.as_array().filter(|results| !results.is_empty())?;
     results.iter().try_fold(false, |any, result| Some(any | result.get("flagged")?.as_bool()?))
-}
-
-/// Returns the header value for a key. The configuration has checked that the key is valid in a header.
-fn bearer(key: &str) -> HeaderValue {
-    let mut value = HeaderValue::try_from(format!("Bearer {key}")).unwrap_or(HeaderValue::from_static("Bearer"));
-    value.set_sensitive(true);
-    value
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) struct GroupedUsage {
     pub(crate) groups: Vec<UsageGroup>,
     /// The counts of the whole period.
     pub(crate) overall: UsageGroup,
-    /// About how many records the details do not have yet.
+    /// The estimated number of records that the details do not have yet.
     pub(crate) pending_records: u64,
     /// The requests of the period without details.
     pub(crate) undetailed_requests: u64,
@@ -196,12 +196,14 @@ impl UsageReader {
         };
         let (mut overall, mut pending_records) = (UsageDetails::default(), 0);
         if has_details {
-            // All other groupings have each record under one value.
-            let is_of_all_records = grouping != UsageGrouping::Reason;
-            let groupings = if is_of_all_records { &[grouping][..] } else { &[grouping, UsageGrouping::Day] };
+            // Only records with an error have a reason, so the details of all records come from another grouping.
+            let covers_all_records = grouping != UsageGrouping::Reason;
+            let groupings = if covers_all_records { &[grouping][..] } else { &[grouping, UsageGrouping::Day] };
             let read = self.store.usage_details(filter, groupings).await?;
             pending_records = read.pending_records;
-            read.groups.last().into_iter().flatten().for_each(|(_, details)| overall.add(details));
+            for (_, details) in read.groups.last().into_iter().flatten() {
+                overall.add(details);
+            }
             for (value, details) in read.groups.into_iter().next().unwrap_or_default() {
                 let new = || UsageGroup { value: value.clone(), counts: counters(&details), ..UsageGroup::default() };
                 groups.entry(value.clone()).or_insert_with(new).details = Some(details);
@@ -267,7 +269,9 @@ impl UsageReader {
             UsageGrouping::User => {
                 let users: Vec<String> = groups.iter().map(|group| group.value.clone()).collect();
                 let mut names = self.store.user_names(&users).await?;
-                groups.iter_mut().for_each(|group| group.name = names.remove(&group.value));
+                for group in groups.iter_mut() {
+                    group.name = names.remove(&group.value);
+                }
             }
             _ => {}
         }

@@ -85,8 +85,10 @@ fn document_paths(input: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> V
         for entry in entries {
             let path = if subfolder.is_empty() { entry.name } else { format!("{subfolder}/{}", entry.name) };
             let full_path = format!("{}/{path}", input.apis);
+            if unwanted(&path).is_some() {
+                continue;
+            }
             match entry.metadata.kind {
-                _ if unwanted(&path).is_some() => {}
                 FileKind::Folder if path.matches('/').count() < limits().depth => pending.push(path),
                 FileKind::Folder => {
                     problems.push(BuildProblem::new(full_path, "is nested deeper than API references may be"));

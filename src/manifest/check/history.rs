@@ -17,32 +17,33 @@ const MAY_CHANGE: [&str; 2] = ["sha256", "updated_at"];
 
 pub(super) fn check(
     manifest: &LocatedNode<'_>,
-    previous: &SourceFile,
+    published: &SourceFile,
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
     let file = findings.next_file_id();
-    let text = shape::read_text(previous, file, findings);
-    findings.add(previous.clone());
+    let text = shape::read_text(published, file, findings);
+    findings.add(published.clone());
     let Some(root) = text.and_then(|text| shape::parse_tree(&text, file, findings)) else { return };
-    let old = LocatedNode::root(&root, file);
-    let (before, now) = (skills_by_name(&old), skills_by_name(manifest));
-    for (name, entries) in &before {
-        let Some(current) = now.get(name) else {
+    let previous = LocatedNode::root(&root, file);
+    let (previous_skills, skills) = (skills_by_name(&previous), skills_by_name(manifest));
+    for (name, entries) in &previous_skills {
+        let Some(current) = skills.get(name) else {
             let message = format!("the skill `{}` was published, but is missing now", name.escape_debug());
             let location = manifest.get("skills").unwrap_or_else(|| manifest.clone());
-            let previous_location = entries.first().map(LocatedNode::span);
             let finding = findings.report_at(&M112, &location, message);
-            previous_location.into_iter().for_each(|span| {
-                finding.with_related(span, "it was published here");
-            });
+            if let Some(entry) = entries.first() {
+                finding.with_related(entry.span(), "it was published here");
+            }
             continue;
         };
-        entries.iter().for_each(|entry| check_release(entry, current, findings));
+        for entry in entries {
+            check_release(entry, current, findings);
+        }
         check_newest(entries, current, options, findings);
     }
-    check_generated_at(&old, manifest, findings);
-    check_repository_moved(&old, manifest, findings);
+    check_generated_at(&previous, manifest, findings);
+    check_repository_moved(&previous, manifest, findings);
 }
 
 /// The entries of each skill, in the order in which they are reported.
@@ -67,15 +68,15 @@ fn digest_of_skill(skill: &LocatedNode<'_>) -> Option<String> {
 }
 
 /// Checks one release that was published before.
-fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &mut FindingCollector) {
-    let Some(before) = version_of_skill(old) else { return };
+fn check_release(previous: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &mut FindingCollector) {
+    let Some(before) = version_of_skill(previous) else { return };
     if let Some(same) = current.iter().find(|skill| version_of_skill(skill) == Some(before)) {
-        if digest_of_skill(old) == digest_of_skill(same) {
-            check_unversioned_change(old, same, findings);
+        if digest_of_skill(previous) == digest_of_skill(same) {
+            check_unversioned_change(previous, same, findings);
             return;
         }
         let location = same.get("sha256").unwrap_or_else(|| same.clone());
-        let previous_location = old.get("sha256").unwrap_or_else(|| old.clone());
+        let previous_location = previous.get("sha256").unwrap_or_else(|| previous.clone());
         findings
             .report_at(
                 &M113,
@@ -91,8 +92,8 @@ fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &
         version_of_skill(skill).is_some_and(|version| release(version).is_some() && release(version) == release(before))
     };
     if let Some(other) = current.iter().find(is_equal)
-        && digest_of_skill(other) != digest_of_skill(old)
-        && let (Some(location), Some(previous_location)) = (other.get("version"), old.get("version"))
+        && digest_of_skill(other) != digest_of_skill(previous)
+        && let (Some(location), Some(previous_location)) = (other.get("version"), previous.get("version"))
     {
         findings
             .report_at(
@@ -105,33 +106,33 @@ fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &
     }
 }
 
-fn check_unversioned_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_unversioned_change(previous: &LocatedNode<'_>, same: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let keys =
         |skill: &LocatedNode<'_>| skill.node().members().iter().map(|member| member.key.clone()).collect::<Vec<_>>();
-    let mut changed: Vec<String> = keys(old).into_iter().chain(keys(same)).collect();
+    let mut changed: Vec<String> = keys(previous).into_iter().chain(keys(same)).collect();
     changed.sort_unstable();
     changed.dedup();
     changed.retain(|key| {
         let value = |skill: &LocatedNode<'_>| skill.node().get(key).map(|node| node.to_json());
-        !MAY_CHANGE.contains(&key.as_str()) && value(old) != value(same)
+        !MAY_CHANGE.contains(&key.as_str()) && value(previous) != value(same)
     });
     let Some(first) = changed.first() else { return };
     let location = same.get(first).or_else(|| same.get("version")).unwrap_or_else(|| same.clone());
     let fields: Vec<String> = changed.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
     let message = format!("{} changed, but the version did not", fields.join(", "));
-    findings.report_at(&M117, &location, message).with_related(old.span(), "the published value");
+    findings.report_at(&M117, &location, message).with_related(previous.span(), "the published value");
 }
 
 fn check_newest(
-    old: &[LocatedNode<'_>],
+    previous: &[LocatedNode<'_>],
     current: &[LocatedNode<'_>],
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
-    let (Some((before, previous_location)), Some((now, skill))) = (highest(old), highest(current)) else { return };
+    let (Some((before, previous_skill)), Some((now, skill))) = (highest(previous), highest(current)) else { return };
     let Some(location) = skill.get("version") else { return };
     if now.cmp_precedence(&before).is_lt() {
-        let previous_location = previous_location.get("version").unwrap_or(previous_location);
+        let previous_location = previous_skill.get("version").unwrap_or(previous_skill);
         findings
             .report_at(&M111, &location, format!("the newest version is {now}, but {before} was published"))
             .with_related(previous_location.span(), "the published value");
@@ -165,15 +166,15 @@ fn check_changelog(
     }
 }
 
-fn check_generated_at(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_generated_at(previous: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let (Some((before, previous_location)), Some((now, location))) =
-        (old.text_of("generated_at"), manifest.text_of("generated_at"))
+        (previous.text_of("generated_at"), manifest.text_of("generated_at"))
     else {
         return;
     };
     let time = |text: &str| DateTime::parse_from_rfc3339(text).ok();
     let (Some(before), Some(now)) = (time(before), time(now)) else { return };
-    let is_changed = old.node().to_json() != manifest.node().to_json();
+    let is_changed = previous.node().to_json() != manifest.node().to_json();
     if now < before || (now == before && is_changed) {
         findings
             .report_at(&M115, &location, "the manifest changed, but its time is not later")
@@ -181,10 +182,10 @@ fn check_generated_at(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, finding
     }
 }
 
-fn check_repository_moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let (Some(old), Some(new)) = (old.get("repository"), manifest.get("repository")) else { return };
+fn check_repository_moved(previous: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let (Some(previous), Some(new)) = (previous.get("repository"), manifest.get("repository")) else { return };
     for key in ["git_url", "raw_base_url"] {
-        if let (Some((before, previous_location)), Some((now, location))) = (old.text_of(key), new.text_of(key))
+        if let (Some((before, previous_location)), Some((now, location))) = (previous.text_of(key), new.text_of(key))
             && before != now
         {
             findings

@@ -72,21 +72,17 @@ fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, pla
             }
         }
     }
-    for place in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
-        if let Some(mut url) = place.text().and_then(parse_allowed) {
+    for location in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
+        if let Some(mut url) = location.text().and_then(parse_allowed) {
             url.set_fragment(None);
-            add_request(url.into(), FetchScope::Status, FetchPurpose::Source(place));
+            add_request(url.into(), FetchScope::Status, FetchPurpose::Source(location));
         }
     }
-    if let (Some((git, git_url)), Some((branch, place))) = (of_repository("git_url"), of_repository("branch"))
+    if let (Some((git, git_url)), Some((branch, location))) = (of_repository("git_url"), of_repository("branch"))
         && parse_allowed(git).is_some_and(|url| is_bare(&url))
     {
         let refs = format!("{}/info/refs?service=git-upload-pack", git.trim_end_matches('/'));
-        add_request(
-            refs,
-            FetchScope::Bytes { limit: REFS_BYTES },
-            FetchPurpose::Branch { git_url, branch, location: place },
-        );
+        add_request(refs, FetchScope::Bytes { limit: REFS_BYTES }, FetchPurpose::Branch { git_url, branch, location });
     }
 }
 
@@ -105,7 +101,7 @@ impl FetchPurpose<'_> {
     ) {
         let (rule, location): (&'static Rule, _) = match self {
             Self::Package(skill) => (&M100, skill.get("package").unwrap_or_else(|| skill.clone())),
-            Self::Source(place) => (&M102, place.clone()),
+            Self::Source(location) => (&M102, location.clone()),
             Self::Branch { git_url, .. } => (&M103, git_url.clone()),
         };
         let address = &request.address;
@@ -126,50 +122,43 @@ impl FetchPurpose<'_> {
         &self,
         address: &str,
         reply: &FetchResponse,
-        (rule, place): (&'static Rule, &LocatedNode<'_>),
+        (rule, location): (&'static Rule, &LocatedNode<'_>),
         findings: &mut FindingCollector,
     ) {
         match (self, &reply.body) {
             (Self::Source(_), _) if !matches!(reply.status, 404 | 410 | 500..) => {}
             (Self::Package(skill), FetchBody::Sum { size, sum }) => {
-                check_served_package(skill, address, (*size, &sum.to_string()), findings);
+                check_served_package(skill, address, *size, &sum.to_string(), findings);
             }
-            (Self::Branch { branch, location: place, .. }, FetchBody::Bytes(bytes)) => {
-                match refs::has_branch(bytes, branch) {
-                    Some(true) => {}
-                    Some(false) => {
-                        let message = format!("the repository has no branch `{}`", branch.escape_debug());
-                        findings.report_at(&M103, place, message);
-                    }
-                    None => {
-                        findings.report_at(&M103, place, format!("{address} does not answer like a git repository"));
-                    }
+            (Self::Branch { branch, location, .. }, FetchBody::Bytes(bytes)) => match refs::has_branch(bytes, branch) {
+                Some(true) => {}
+                Some(false) => {
+                    let message = format!("the repository has no branch `{}`", branch.escape_debug());
+                    findings.report_at(&M103, location, message);
                 }
-            }
+                None => {
+                    findings.report_at(&M103, location, format!("{address} does not answer like a git repository"));
+                }
+            },
             _ => {
-                findings.report_at(rule, place, format!("{address} answers {}", reply.status));
+                findings.report_at(rule, location, format!("{address} answers {}", reply.status));
             }
         }
     }
 }
 
 /// Compares the package that a host serves with the size and checksum of its entry.
-fn check_served_package(
-    skill: &LocatedNode<'_>,
-    address: &str,
-    (size, sum): (u64, &str),
-    findings: &mut FindingCollector,
-) {
-    if let Some(place) = skill.get("size_bytes")
-        && let Some(stated) = place.node().to_json().as_f64()
+fn check_served_package(skill: &LocatedNode<'_>, address: &str, size: u64, sum: &str, findings: &mut FindingCollector) {
+    if let Some(location) = skill.get("size_bytes")
+        && let Some(stated) = location.node().to_json().as_f64()
     {
         #[expect(clippy::cast_precision_loss, reason = "no more than 10 MiB are read")]
         let differs = (stated - size as f64).abs() >= 1.0;
         if differs {
-            findings.report_at(&M101, &place, format!("{address} serves {size} bytes, but {stated} are stated"));
+            findings.report_at(&M101, &location, format!("{address} serves {size} bytes, but {stated} are stated"));
         }
     }
-    if let Some((_, place)) = skill.text_of("sha256").filter(|(stated, _)| !stated.eq_ignore_ascii_case(sum)) {
-        findings.report_at(&M101, &place, format!("{address} serves bytes with the checksum {sum}"));
+    if let Some((_, location)) = skill.text_of("sha256").filter(|(stated, _)| !stated.eq_ignore_ascii_case(sum)) {
+        findings.report_at(&M101, &location, format!("{address} serves bytes with the checksum {sum}"));
     }
 }

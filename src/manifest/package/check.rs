@@ -86,7 +86,9 @@ impl<'a> RepositoryChecker<'a> {
     /// Checks the packages that these skills name and, in the scope `Everything`, their folders.
     pub(in crate::manifest) fn check_skills(&self, skills: &[LocatedNode<'_>], findings: &mut FindingCollector) {
         let mut check = self.worker(findings);
-        skills.iter().for_each(|skill| drop(check.check_skill(skill)));
+        for skill in skills {
+            drop(check.check_skill(skill));
+        }
     }
 
     /// Checks the package of one skill, and returns it if nothing forbids to install it.
@@ -216,7 +218,7 @@ impl CheckWorker<'_, '_> {
                     );
                 }
             }
-            if u64::try_from(sizes.len()).unwrap_or(u64::MAX) > self.limits.entries {
+            if sizes.len() as u64 > self.limits.entries {
                 let message =
                     format!("`{root}` contains more than {} files, the maximum of a package", self.limits.entries);
                 self.findings.report_at(&M070, location, message);

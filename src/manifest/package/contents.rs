@@ -141,7 +141,7 @@ impl ArchiveSink for PackageReader {
 
     fn data(&mut self, piece: &[u8]) -> Result<(), Infallible> {
         if let Some(open) = &mut self.open {
-            open.size += u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            open.size += piece.len() as u64;
             open.hash.update(piece);
             if let Some(kept) = &mut open.skill_text {
                 let capacity = SKILL_BYTES.saturating_sub(kept.len());

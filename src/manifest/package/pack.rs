@@ -79,7 +79,7 @@ pub fn pack(
     stamp: ZipTimestamp,
     limits: &PackageLimits,
 ) -> Result<Vec<u8>, PackError> {
-    if as_u64(files.len()) > limits.entries.min(u64::from(u16::MAX) - 1) {
+    if files.len() as u64 > limits.entries.min(u64::from(u16::MAX) - 1) {
         return Err(PackError::TooLarge(format!("has more than {} files", limits.entries)));
     }
     let mut archive = Vec::new();
@@ -88,7 +88,7 @@ pub fn pack(
         if let Some(PathFault::Unsafe(why) | PathFault::TooLarge(why)) = path_fault(path, limits) {
             return Err(PackError::Path { path: path.clone(), why });
         }
-        if as_u64(contents.len()) > limits.file_bytes {
+        if contents.len() as u64 > limits.file_bytes {
             let why = "is larger than a file of a package may be";
             return Err(PackError::Path { path: path.clone(), why });
         }
@@ -97,7 +97,7 @@ pub fn pack(
         header.write_local_header(&mut archive);
         archive.extend_from_slice(&header.body);
         header.write_directory_record(&mut directory, offset);
-        if as_u64(archive.len() + directory.len()) > limits.archive_bytes {
+        if (archive.len() + directory.len()) as u64 > limits.archive_bytes {
             return Err(PackError::TooLarge(format!("is larger than {} bytes", limits.archive_bytes)));
         }
     }
@@ -172,8 +172,4 @@ fn write_end_record(archive: &mut Vec<u8>, directory: &[u8], count: usize) -> Re
 
 fn as_u32(count: usize) -> Result<u32, PackError> {
     u32::try_from(count).map_err(|_| PackError::TooLarge("is larger than a zip can be".to_owned()))
-}
-
-fn as_u64(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -184,10 +184,14 @@ impl CredentialSpans {
             let to = span.end.clamp(lines.start, lines.end) - lines.start;
             bytes[from..to].fill(b'*');
         }
-        credentials_of_addresses(&bytes).into_iter().for_each(|range| bytes[range].fill(b'*'));
+        for range in credentials_of_addresses(&bytes) {
+            bytes[range].fill(b'*');
+        }
         // The carriage return of a Windows line end is not part of the line; a space keeps the offsets.
         let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\r' && is_line_end(&bytes, *at)).collect();
-        ends.into_iter().for_each(|at| bytes[at] = b' ');
+        for at in ends {
+            bytes[at] = b' ';
+        }
         bytes
     }
 }
@@ -261,7 +265,9 @@ mod tests {
             ("write to someone@h.example, see http://h.example", "write to someone@h.example, see http://h.example"),
         ] {
             let mut bytes = text.as_bytes().to_vec();
-            credentials_of_addresses(&bytes).into_iter().for_each(|range| bytes[range].fill(b'*'));
+            for range in credentials_of_addresses(&bytes) {
+                bytes[range].fill(b'*');
+            }
             assert_eq!(String::from_utf8_lossy(&bytes), shown);
         }
     }

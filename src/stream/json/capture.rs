@@ -18,8 +18,10 @@ pub(super) struct Capture {
 
 impl Capture {
     pub(super) fn parse(self) -> Result<Option<Value>, JsonSyntaxError> {
+        if self.is_dropped {
+            return Ok(None);
+        }
         match (self.interest, self.bytes.first()) {
-            _ if self.is_dropped => Ok(None),
             (ValueInterest::Scalar, Some(b'{')) => check_syntax(&self.bytes).map(|()| Some(Map::new().into())),
             (ValueInterest::Scalar, Some(b'[')) => check_syntax(&self.bytes).map(|()| Some(Value::Array(Vec::new()))),
             (ValueInterest::Optional, _) => Ok(parse_captured(&self.bytes).unwrap_or_default()),

@@ -29,6 +29,15 @@ pub(super) enum Escape {
     Hex { digits: u8, unit: u16 },
 }
 
+/// The state of an escape after one more byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EscapeStep {
+    /// More bytes follow.
+    Open(Escape),
+    /// The escape stands for this UTF-16 code unit.
+    Complete(u16),
+}
+
 // === impl Literal ===
 
 impl Literal {
@@ -67,21 +76,21 @@ pub(super) const fn is_literal_byte(byte: u8) -> bool {
 // === impl Escape ===
 
 impl Escape {
-    /// Reads one byte. Returns the place after it or, as `Err`, the code unit if the escape is complete. Returns `None`
-    /// if this is not a valid escape.
-    pub(super) fn after(self, byte: u8) -> Option<Result<Self, u16>> {
+    /// Reads one byte. Returns `None` if this is not a valid escape.
+    pub(super) fn after(self, byte: u8) -> Option<EscapeStep> {
+        use EscapeStep::{Complete, Open};
         Some(match (self, byte) {
-            (Self::Begun, b'u') => Ok(Self::Hex { digits: 0, unit: 0 }),
-            (Self::Begun, b'"' | b'\\' | b'/') => Err(byte.into()),
-            (Self::Begun, b'b') => Err(8),
-            (Self::Begun, b't') => Err(9),
-            (Self::Begun, b'n') => Err(10),
-            (Self::Begun, b'f') => Err(12),
-            (Self::Begun, b'r') => Err(13),
+            (Self::Begun, b'u') => Open(Self::Hex { digits: 0, unit: 0 }),
+            (Self::Begun, b'"' | b'\\' | b'/') => Complete(byte.into()),
+            (Self::Begun, b'b') => Complete(8),
+            (Self::Begun, b't') => Complete(9),
+            (Self::Begun, b'n') => Complete(10),
+            (Self::Begun, b'f') => Complete(12),
+            (Self::Begun, b'r') => Complete(13),
             (Self::Hex { digits, unit }, _) => {
                 let digit = u16::try_from(char::from(byte).to_digit(16)?).ok()?;
                 let unit = unit << 4 | digit;
-                if digits == 3 { Err(unit) } else { Ok(Self::Hex { digits: digits + 1, unit }) }
+                if digits == 3 { Complete(unit) } else { Open(Self::Hex { digits: digits + 1, unit }) }
             }
             _ => return None,
         })

@@ -7,7 +7,7 @@
 use memchr::memchr2;
 
 use super::JsonSyntaxError;
-use super::scalar::{Escape, Literal, is_literal_byte};
+use super::scalar::{Escape, EscapeStep, Literal, is_literal_byte};
 use super::text_decoder::TextDecoder;
 
 /// The greatest depth of nested objects and arrays, the same as in `serde_json`.
@@ -168,12 +168,12 @@ impl JsonTokenizer {
 
     fn read_escape(&mut self, byte: u8, is_key: bool, escape: Escape) -> Step {
         let (escape, token) = match escape.after(byte).ok_or(JsonSyntaxError::Escape)? {
-            Ok(escape) => (Some(escape), None),
-            Err(unit) if is_key => {
+            EscapeStep::Open(escape) => (Some(escape), None),
+            EscapeStep::Complete(unit) if is_key => {
                 self.key_decoder.push_escaped(unit, |text| extend_key(&mut self.key, text))?;
                 (None, None)
             }
-            Err(unit) => (None, Some(JsonToken::Escaped(unit))),
+            EscapeStep::Complete(unit) => (None, Some(JsonToken::Escaped(unit))),
         };
         self.state = State::Text { is_key, escape };
         Ok((1, token))
@@ -296,8 +296,10 @@ impl SkippedPlace {
     /// Returns the place after this byte.
     const fn after(self, byte: u8) -> Self {
         let Self { depth, in_text, is_escaped } = self;
+        if is_escaped {
+            return Self { is_escaped: false, ..self };
+        }
         match byte {
-            _ if is_escaped => Self { is_escaped: false, ..self },
             b'"' => Self { in_text: !in_text, ..self },
             b'\\' if in_text => Self { is_escaped: true, ..self },
             b'{' | b'[' if !in_text => Self { depth: depth.saturating_add(1), ..self },

@@ -42,10 +42,12 @@ impl Operation {
     /// The operation of a request; `None` if its path is not below `/v1/` or `/admin/v1/`.
     pub(crate) fn for_request(method: &str, path: &str) -> Option<Self> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
-        let document: &'static ApiDocument = match path {
-            _ if path.starts_with("/v1/") => &CALLERS,
-            _ if path.starts_with("/admin/v1/") => &OPERATORS,
-            _ => return None,
+        let document: &'static ApiDocument = if path.starts_with("/v1/") {
+            &CALLERS
+        } else if path.starts_with("/admin/v1/") {
+            &OPERATORS
+        } else {
+            return None;
         };
         Some(Self { document, name: format!("{method} {path}"), value: document.find(method, path) })
     }

@@ -55,8 +55,10 @@ impl CallerOutcome {
             Err(_) => return Self::Cut,
         };
         let is_stream = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        if !answer.complete {
+            return Self::Cut;
+        }
         match answer.status {
-            _ if !answer.complete => Self::Cut,
             200 if is_stream && !has_final_image(&answer) => Self::Cut,
             200 => Self::Image,
             status => Self::Error(status),

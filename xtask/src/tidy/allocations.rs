@@ -58,9 +58,11 @@ fn tests_begin(tokens: &[&Token<'_>]) -> usize {
 fn allocation(tokens: &[&Token<'_>]) -> Option<String> {
     let TokenKind::Word(word) = tokens.first()?.kind else { return None };
     let is_call = tokens.get(1).is_some_and(|token| token.is_punctuation('('));
+    let is_sized = is_call && SIZED.contains(&word) && !is_constant(inside(&tokens[1..]));
+    if is_sized || (is_call && WHOLE.contains(&word)) {
+        return Some(format!("`{word}`"));
+    }
     match word {
-        _ if is_call && SIZED.contains(&word) && !is_constant(inside(&tokens[1..])) => Some(format!("`{word}`")),
-        _ if is_call && WHOLE.contains(&word) => Some(format!("`{word}`")),
         "collect" if is_call && awaits(&tokens[3.min(tokens.len())..]) => Some("`collect().await`".to_owned()),
         "vec" if tokens.get(1).is_some_and(|token| token.is_punctuation('!')) => {
             let inside = inside(&tokens[2.min(tokens.len())..]);

@@ -16,7 +16,8 @@ const MAX_SHOWN: usize = 5;
 pub(super) fn install_package(
     skills_folder: &mut SkillsFolder,
     source: &SourceFile,
-    (index, skill): (usize, &Skill),
+    index: usize,
+    skill: &Skill,
     files: &dyn RepositoryFiles,
 ) -> anyhow::Result<()> {
     let (report, package) = verify_package(source.clone(), index, files);

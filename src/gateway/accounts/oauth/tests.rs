@@ -101,7 +101,7 @@ fn an_unreadable_token_answer_is_a_transient_refusal() {
 
 #[test]
 fn only_a_known_code_is_permanent() {
-    for code in PERMANENT {
+    for code in PERMANENT_ERROR_CODES {
         check_refused(400, &format!(r#"{{"error":"{code}"}}"#), GrantRefusal::Permanent(code));
     }
     check_refused(

@@ -22,9 +22,9 @@ impl AccountPool {
     /// Returns the accounts whose credentials must be checked now, and marks them as being checked. The result for each
     /// goes to [`AccountPool::apply_credential_check`].
     pub(in crate::gateway::accounts) fn take_credential_checks(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
-        let (now, mut inner) = (Instant::now(), self.lock());
+        let (now, mut state) = (Instant::now(), self.lock());
         let unchecked_members =
-            inner.members.iter_mut().filter(|member| member.needs_credential_check && !member.is_checking_credentials);
+            state.members.iter_mut().filter(|member| member.needs_credential_check && !member.is_checking_credentials);
         let checks = unchecked_members.map(|member| {
             (member.needs_credential_check, member.is_checking_credentials) = (false, true);
             member.credentials_checked_at = Some(now);
@@ -42,8 +42,8 @@ impl AccountPool {
         status: Option<u16>,
     ) {
         let now = Instant::now();
-        let mut inner = self.lock();
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
+        let mut state = self.lock();
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
             member.is_checking_credentials = false;
             let status = status.filter(|_| Arc::ptr_eq(&member.account, account_at_start));
             match status {
@@ -58,6 +58,6 @@ impl AccountPool {
                 Some(_) | None => {}
             }
         }
-        inner.update_queue(self, now);
+        state.update_queue(self, now);
     }
 }

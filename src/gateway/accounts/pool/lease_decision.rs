@@ -14,6 +14,10 @@ pub(super) enum LeaseDecision {
     Refuse(LeaseRefusal),
 }
 
+/// A seed for questions whose answer is the same for every seed: it decides between equal accounts, and not if one of
+/// them has a free slot.
+pub(super) const ANY_SEED: u64 = 0;
+
 #[cfg(test)]
 thread_local! {
     /// The number of lease decisions on this thread, by which tests measure the cost of granting or returning a slot.

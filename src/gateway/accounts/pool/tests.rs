@@ -28,9 +28,9 @@ fn account(name: &str, all: u32, large: u32) -> config::AccountConfig {
 fn pool(accounts: &[config::AccountConfig]) -> Arc<AccountPool> {
     let pool = AccountPool::with_seed(7);
     {
-        let mut inner = pool.lock();
+        let mut state = pool.lock();
         for account in accounts {
-            inner.add_member(Arc::new(UpstreamAccount::new(account)), None);
+            state.add_member(Arc::new(UpstreamAccount::new(account)), None);
         }
     }
     pool
@@ -91,9 +91,9 @@ impl AnswerLog {
 
 #[track_caller]
 fn assert_idle(pool: &AccountPool) {
-    let inner = pool.lock();
-    assert_eq!(inner.queue.len(), 0);
-    for member in &inner.members {
+    let state = pool.lock();
+    assert_eq!(state.queue.len(), 0);
+    for member in &state.members {
         assert_eq!(
             (member.taken_slots, member.taken_large_slots, member.is_probing),
             (0, 0, false),

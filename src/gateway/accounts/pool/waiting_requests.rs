@@ -1,11 +1,12 @@
 //! The waiting requests of the pool: which of them are refused, and which get a slot that is free.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{
-    AccountPool, AccountPoolState, AccountRequirements, LeaseDecision, LeaseRefusal, PoolMember, QUEUE_MAX,
+    ANY_SEED, AccountPool, AccountPoolState, AccountRequirements, LeaseDecision, LeaseRefusal, PoolMember, QUEUE_MAX,
     RequesterId, USER_QUEUE_MAX, lease_decision,
 };
 
@@ -39,7 +40,7 @@ impl AccountPoolState {
     /// Refuses and serves waiting requests after any change except a returned slot.
     pub(in super::super) fn update_queue(&mut self, pool: &Arc<AccountPool>, now: Instant) {
         if self.queue.len() > 0 {
-            self.refuse_waiting(|members, requirements| match lease_decision(members, requirements, now, 0) {
+            self.refuse_waiting(|members, requirements| match lease_decision(members, requirements, now, ANY_SEED) {
                 LeaseDecision::Refuse(reason) => Some(reason),
                 LeaseDecision::Grant(_) | LeaseDecision::Wait => None,
             });
@@ -53,12 +54,14 @@ impl AccountPoolState {
         reason: impl Fn(&[PoolMember], &AccountRequirements) -> Option<LeaseRefusal>,
     ) {
         let Self { members, queue, kinds, .. } = self;
-        let Some(refused) = kinds.matching(|requirements| reason(members, requirements).is_some()) else { return };
-        for waiter in queue.take_matching(|waiter| refused.contains(&waiter.kind_id)) {
+        let refusals = kinds.select(|requirements| reason(members, requirements));
+        if refusals.is_empty() {
+            return;
+        }
+        for waiter in queue.take_matching(|waiter| refusals.contains_key(&waiter.kind_id)) {
             kinds.remove(waiter.kind_id);
-            let reason = reason(members, &waiter.requirements).unwrap_or(LeaseRefusal::Busy);
-            // Sending fails only if the request stopped waiting at this moment.
-            let _unsent = waiter.sender.send(Err(reason));
+            let refusal = refusals[&waiter.kind_id];
+            waiter.answer(Err(refusal));
         }
     }
 
@@ -66,11 +69,15 @@ impl AccountPoolState {
     pub(super) fn grant_free_slots(&mut self, pool: &Arc<AccountPool>, now: Instant) {
         while self.queue.len() > 0 && !self.stopped && self.members.iter().any(|member| member.can_grant_slot(now)) {
             let seed = self.next_seed();
-            let Some(servable) = self.servable_kinds(now, seed) else { return };
+            let servable = self.servable_kinds(now, seed);
+            if servable.is_empty() {
+                return;
+            }
+            // The index of the account for the request that is taken out, which the search for the request finds.
             let mut chosen = None;
             let Self { members, queue, kinds, .. } = self;
             let waiter = queue.take_next(|waiter| {
-                servable.contains(&waiter.kind_id)
+                servable.contains_key(&waiter.kind_id)
                     && match lease_decision(members, &waiter.requirements, now, seed) {
                         LeaseDecision::Grant(index) => chosen.replace(index).is_none(),
                         LeaseDecision::Wait | LeaseDecision::Refuse(_) => false,
@@ -81,18 +88,18 @@ impl AccountPoolState {
             let slot = self.grant(pool, index, &waiter.requirements, now);
             if let Err(Ok(slot)) = waiter.sender.send(Ok(slot)) {
                 // The request has just stopped waiting. Dropping the slot would take the lock, which is held here, so
-                // the slot is released by its parts.
-                let (member, large, probe) = slot.into_parts();
-                self.release_slot(member, large, probe);
+                // the slot is released without it.
+                self.release_slot(slot.into_returned());
             }
         }
     }
 
-    /// Returns the kinds of waiting requests for which a slot is free; `None` if there are none. Checking kinds instead
-    /// of requests is cheap, because thousands of requests are of few kinds.
-    pub(super) fn servable_kinds(&self, now: Instant, seed: u64) -> Option<Vec<u64>> {
-        self.kinds.matching(|requirements| {
-            matches!(lease_decision(&self.members, requirements, now, seed), LeaseDecision::Grant(_))
+    /// Returns the kinds of waiting requests for which a slot is free, each with the index of its account. Checking kinds
+    /// instead of requests is cheap, because thousands of requests are of few kinds.
+    pub(super) fn servable_kinds(&self, now: Instant, seed: u64) -> HashMap<u64, usize> {
+        self.kinds.select(|requirements| match lease_decision(&self.members, requirements, now, seed) {
+            LeaseDecision::Grant(index) => Some(index),
+            LeaseDecision::Wait | LeaseDecision::Refuse(_) => None,
         })
     }
 
@@ -106,8 +113,10 @@ impl AccountPoolState {
         } else {
             return true;
         };
-        evicted.iter().for_each(|waiter| self.kinds.remove(waiter.kind_id));
-        evicted.map(|waiter| waiter.sender.send(Err(LeaseRefusal::Busy))).is_some()
+        let Some(waiter) = evicted else { return false };
+        self.kinds.remove(waiter.kind_id);
+        waiter.answer(Err(LeaseRefusal::Busy));
+        true
     }
 
     /// Returns the number of waiting requests that the account can serve, or of those for large images.

@@ -88,7 +88,7 @@ async fn enabling_an_account_ends_its_ejection_on_every_node() {
     // This read is older than the ejection.
     let (before, rows) = (PoolSnapshot::from_pool(&one.pool), store.list_accounts().await.unwrap());
     eject(&one).await;
-    AccountRows::read(rows, &before, store.vault()).apply(&one.pool, &before);
+    AccountRows::build(rows, &before, store.vault()).apply(&one.pool, &before);
     assert!(is_ejected(&one));
 }
 
@@ -226,7 +226,7 @@ async fn an_older_store_read_does_not_undo_newer_feedback() {
     let before = PoolSnapshot::from_pool(&accounts.pool);
     let rows = store.list_accounts().await.unwrap();
     accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
-    AccountRows::read(rows, &before, store.vault()).apply(&accounts.pool, &before);
+    AccountRows::build(rows, &before, store.vault()).apply(&accounts.pool, &before);
     assert_hour_of_cooldown(lease(&accounts).await);
 }
 
@@ -322,7 +322,7 @@ async fn refresh_and_check(accounts: &Arc<Accounts>) {
 /// Applies a success and then this many refusals of its credentials to the first account. Each refusal counts, because
 /// its call began after the refusal before it.
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
-    let mut inner = accounts.pool.lock();
+    let mut state = accounts.pool.lock();
     let begin = Instant::now();
     let granted = LeaseGrant {
         member_id: 0,
@@ -331,10 +331,10 @@ fn refuse(accounts: &Accounts, status: u16, times: u64) {
         work: cooldown::WorkKind::Images,
         caller: "usr_1".into(),
     };
-    inner.members[0].apply_feedback(AccountFeedback::Success, &granted, at(begin), Utc::now());
+    state.members[0].apply_feedback(AccountFeedback::Success, &granted, at(begin), Utc::now());
     for step in 1..=times {
         let timing = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].apply_feedback(AccountFeedback::Unauthorized { status }, &granted, timing, Utc::now());
+        state.members[0].apply_feedback(AccountFeedback::Unauthorized { status }, &granted, timing, Utc::now());
     }
 }
 

@@ -49,7 +49,9 @@ pub(crate) fn add_bounds(schema: &mut Value) {
         let Some(pointer) = pointer_to_table(schema, way) else { continue };
         for (name, bounds) in bounds {
             let property = schema.pointer_mut(&format!("{pointer}/properties/{name}")).and_then(Value::as_object_mut);
-            property.into_iter().for_each(|property| property.extend(bounds.clone()));
+            if let Some(property) = property {
+                property.extend(bounds.clone());
+            }
         }
     }
 }

@@ -22,10 +22,18 @@ const DEFAULT_MODERATION_MODEL: &str = "omni-moderation-latest";
 /// The default time limit for one check (our choice): every request of the group waits for the check.
 const DEFAULT_MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The settings of the file that a group has if it does not set its own.
+#[derive(Clone, Copy)]
+struct InheritedSettings<'a> {
+    deadlines: DeadlineConfig,
+    text_models: Option<&'a [String]>,
+}
+
 impl ConfigResolver<'_> {
     /// Resolves the groups of the file, and adds the default group if the file does not define it. A group without
     /// `text_models` has those that are given here.
     pub(crate) fn groups(&mut self, deadlines: DeadlineConfig, text_models: Option<&[String]>) -> Vec<GroupConfig> {
+        let inherited = InheritedSettings { deadlines, text_models };
         let written = self.raw.groups.as_deref().unwrap_or_default();
         let name = Some(DEFAULT_GROUP.to_owned());
         let default = RawGroup { name: name.clone(), ..RawGroup::default() };
@@ -34,7 +42,7 @@ impl ConfigResolver<'_> {
         let groups = written.iter().chain(default).enumerate();
         let groups = groups.map(|(index, raw)| GroupConfig {
             implicit: index == written.len(),
-            ..self.group(&format!("groups[{index}]"), raw, (deadlines, text_models), &mut used_names)
+            ..self.group(&format!("groups[{index}]"), raw, inherited, &mut used_names)
         });
         groups.collect()
     }
@@ -43,7 +51,7 @@ impl ConfigResolver<'_> {
         &mut self,
         path: &str,
         raw: &RawGroup,
-        (deadlines, text_models): (DeadlineConfig, Option<&[String]>),
+        InheritedSettings { deadlines, text_models }: InheritedSettings<'_>,
         used_names: &mut BTreeSet<String>,
     ) -> GroupConfig {
         let name = self.check_name(path, raw.name.as_deref(), used_names);
@@ -137,7 +145,10 @@ impl ConfigResolver<'_> {
         let on_error = self.value(path, "on_error", raw.on_error);
         let timeout = self.duration((path, "timeout"), raw.timeout.as_ref(), DEADLINES, DEFAULT_MODERATION_TIMEOUT);
         // A key that cannot be read must not lead to a call without a key.
-        let api_key = api_key.map_or(Some(None), |key| key.map(Some))?;
+        let api_key = match api_key {
+            Some(key) => Some(key?),
+            None => None,
+        };
         Some(ModerationConfig { base_url: base_url?, api_key, model, on_error: on_error?, timeout })
     }
 }

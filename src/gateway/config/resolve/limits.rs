@@ -23,7 +23,8 @@ impl ConfigResolver<'_> {
             self.accept(&format!("{path}.max_size"), size)
         });
         // An amount that cannot be used is absent here, and was reported.
-        let has_budget = raw.budget_usd.is_some() || self.written.file.is_flagged(&format!("{path}.budget_usd"));
+        let has_budget =
+            raw.budget_usd.is_some() || self.written.file.has_reported_problem(&format!("{path}.budget_usd"));
         for (name, is_set) in
             [("budget_period", raw.budget_period.is_some()), ("budget_alert", raw.budget_alert.is_some())]
         {

@@ -41,7 +41,7 @@ impl ConfigResolver<'_> {
             self.report(&format!("{path}.from"), "is the day of an earlier price of this model");
         }
         // A price with another fault does not count as missing.
-        if FIGURE_NAMES.iter().any(|name| self.written.file.is_flagged(&format!("{path}.{name}"))) {
+        if FIGURE_NAMES.iter().any(|name| self.written.file.has_reported_problem(&format!("{path}.{name}"))) {
             return None;
         }
         let price = ModelPrice::new(PriceInput { model, from, figures, terms, source: raw.source.as_deref() });

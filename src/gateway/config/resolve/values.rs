@@ -1,4 +1,5 @@
-//! The readers of single values. Each notes the value in force under its setting, as TOML.
+//! The methods that take single values: `value`, `text`, `number` and others. Each shows the value in force under its
+//! setting, as TOML, for `imagate config show`, and returns it. A value that does not apply is returned without them.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -21,7 +22,7 @@ impl ConfigResolver<'_> {
     /// Reports a problem with a setting at the location where it was set, unless the reader of the file has already
     /// reported one.
     pub(super) fn report(&mut self, setting: &str, fault: &str) {
-        if !self.written.file.is_flagged(setting) {
+        if !self.written.file.has_reported_problem(setting) {
             self.problems.push(self.problem(setting, fault));
         }
     }
@@ -96,7 +97,9 @@ impl ConfigResolver<'_> {
 
     /// Takes an amount in dollars or another number that is written as it is displayed.
     pub(super) fn number<T: Display>(&mut self, table: &str, name: &str, value: Option<T>) -> Option<T> {
-        value.iter().for_each(|number| self.show(table, name, number.to_string()));
+        if let Some(number) = &value {
+            self.show(table, name, number.to_string());
+        }
         value
     }
 
@@ -146,7 +149,7 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Reads a duration with a default.
+    /// Takes a duration, or else the default. The default is not checked against the bounds.
     pub(super) fn duration(
         &mut self,
         (table, name): (&str, &str),
@@ -158,7 +161,7 @@ impl ConfigResolver<'_> {
         period.unwrap_or_else(|| self.show_duration(table, name, default))
     }
 
-    /// Reads a duration that may be absent.
+    /// Takes a duration that may be absent.
     pub(super) fn optional_duration(
         &mut self,
         table: &str,

@@ -140,7 +140,11 @@ fn named_secrets(raw: &RawConfig) -> Vec<(String, Option<Uri>)> {
 /// Notes the secrets of a value of the settings; `base_url` is that of the tables around it.
 fn note_secrets(value: &Value, base_url: Option<&Uri>, secrets: &mut Vec<(String, Option<Uri>)>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| note_secrets(item, base_url, secrets)),
+        Value::Array(items) => {
+            for item in items {
+                note_secrets(item, base_url, secrets);
+            }
+        }
         Value::Object(table) => {
             let url = ["base_url", "url"].iter().find_map(|name| table.get(*name)?.as_str());
             let url = url.and_then(|text| address::base_url(text, true).ok());

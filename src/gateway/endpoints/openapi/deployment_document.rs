@@ -25,7 +25,9 @@ pub(super) fn describe_deployment(document: &str, config: &Config, key_dialects:
     let Some(mut parsed) = parsed else { return document.to_owned() };
     if let Some(Value::Object(schemas)) = parsed.pointer_mut("/components/schemas") {
         let mut schemas = DocumentSchemas(schemas);
-        config.image_models.iter().for_each(|model| schemas.add_model(model));
+        for model in &config.image_models {
+            schemas.add_model(model);
+        }
         let aliases = config.model_aliases.iter().filter(|alias| alias.groups.is_none());
         schemas.add_words("ImageModel", aliases.map(|alias| alias.alias.as_str()));
         schemas.add_dialects(dialects);

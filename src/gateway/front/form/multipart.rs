@@ -366,8 +366,11 @@ async fn parse_head(head: &[u8]) -> Result<PartHead, Error> {
 fn lower_parameter_names(head: &mut [u8]) {
     let (mut is_quoted, mut is_escaped, mut is_name) = (false, false, false);
     for byte in head {
+        if is_escaped {
+            is_escaped = false;
+            continue;
+        }
         match *byte {
-            _ if is_escaped => is_escaped = false,
             b'\\' if is_quoted => is_escaped = true,
             b'"' => is_quoted = !is_quoted,
             b'\r' | b'\n' => (is_quoted, is_name) = (false, false),

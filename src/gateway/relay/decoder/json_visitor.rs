@@ -141,7 +141,7 @@ impl JsonVisitor for DecoderVisitor<'_> {
         if self.has_elements() {
             match (at.depth, at.key, first) {
                 (1, "data", b'[') => return Ok(ValueInterest::Skip),
-                (1, "images", b'[') if self.pictures.is_wanted => return Ok(ValueInterest::Skip),
+                (1, "images", b'[') if self.pictures.is_enabled => return Ok(ValueInterest::Skip),
                 (ELEMENT_DEPTH, _, b'{') => {
                     self.push(RelayEvent::ItemBegun { event: None });
                     return Ok(ValueInterest::Skip);

@@ -80,8 +80,10 @@ impl RebuiltMember {
         // Objects and arrays have been counted by their values.
         self.bytes += key.len() + value.as_str().map_or(8, str::len);
         self.is_dropped |= self.bytes > REBUILT_MAX;
+        if self.is_dropped {
+            return;
+        }
         match self.levels.last_mut() {
-            _ if self.is_dropped => {}
             Some((_, Value::Object(members))) => drop(members.insert(key.to_owned(), value)),
             Some((_, Value::Array(elements))) => elements.push(value),
             Some(_) | None => {}
@@ -95,10 +97,12 @@ impl RebuiltMember {
             self.add(&key, Some(value));
             return None;
         }
-        Some(match value {
-            _ if self.has_image => RebuiltValue::HasImage,
-            _ if self.is_dropped => RebuiltValue::Dropped,
-            value => RebuiltValue::Whole(value),
+        Some(if self.has_image {
+            RebuiltValue::HasImage
+        } else if self.is_dropped {
+            RebuiltValue::Dropped
+        } else {
+            RebuiltValue::Whole(value)
         })
     }
 }

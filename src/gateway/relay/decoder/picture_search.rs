@@ -19,8 +19,8 @@ const ADDRESS_MAX: usize = 8 * 1024;
 /// The search through one answer.
 #[derive(Debug, Default)]
 pub(super) struct PictureSearch {
-    /// True for an answer of an upstream that becomes one of the image endpoints.
-    pub(super) is_wanted: bool,
+    /// True if the answer is searched: it becomes an answer of the image endpoints.
+    pub(super) is_enabled: bool,
     /// The member that is visited value by value.
     pub(super) member: Option<RebuiltMember>,
     /// The text that is being read.
@@ -53,7 +53,7 @@ impl PictureSearch {
 impl DecoderVisitor<'_> {
     /// Returns the interest in a value that may be an image or contain one, and in the values beside it.
     pub(super) fn start_picture(&mut self, at: JsonPosition<'_>, first: u8) -> Option<ValueInterest> {
-        if !self.pictures.is_wanted {
+        if !self.pictures.is_enabled {
             return None;
         }
         if first == b'"' && may_be_picture(at) && self.wants_picture() {
@@ -91,8 +91,7 @@ impl DecoderVisitor<'_> {
 
     /// Ends the text: as an image, or as a member of the answer.
     pub(super) fn end_picture(&mut self, at: JsonPosition<'_>, text: &mut PictureText) {
-        let rest = text.finish();
-        let value = match rest {
+        let value = match text.finish() {
             Ok(rest) => {
                 if !rest.is_empty() {
                     self.begin_picture(at);
@@ -130,8 +129,12 @@ impl DecoderVisitor<'_> {
 
     /// Ends an object or array of the member that is visited.
     pub(super) fn end_in_member(&mut self) {
-        let Some(value) = self.pictures.member.as_mut().and_then(RebuiltMember::close) else { return };
-        let Some(member) = self.pictures.member.take() else { return };
+        let Some(mut member) = self.pictures.member.take() else { return };
+        let Some(value) = member.close() else {
+            // An object or array around the one that has ended is still open.
+            self.pictures.member = Some(member);
+            return;
+        };
         let (scope, name) = (member.scope, member.name.as_str());
         match value {
             RebuiltValue::Whole(value) => self.push(RelayEvent::Member { scope, name, value }),

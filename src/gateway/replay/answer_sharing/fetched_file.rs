@@ -74,13 +74,16 @@ impl FetchedFile {
 
 impl Drop for FetchedFile {
     fn drop(&mut self) {
-        if self.reservation.is_some() {
-            let (path, finished) = (std::mem::take(&mut self.path), self.folder.path(&self.name));
-            blocking_io::spawn_detached(move || {
-                remove(&path);
-                // If nobody waits for `finish` any more, the file may have its name already.
-                finished.iter().for_each(|path| remove(path));
-            });
+        if self.reservation.is_none() {
+            return;
         }
+        let (path, finished) = (std::mem::take(&mut self.path), self.folder.path(&self.name));
+        blocking_io::spawn_detached(move || {
+            remove(&path);
+            // If nobody waits for `finish` any more, the file may have its name already.
+            if let Ok(path) = &finished {
+                remove(path);
+            }
+        });
     }
 }

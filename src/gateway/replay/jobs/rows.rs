@@ -178,7 +178,9 @@ impl AnswerStore {
     /// Lets later requests find the answer of a job that is not stored, if it must be kept.
     pub(super) fn note_unstored(&self, job_id: JobId, answer: &Arc<StoredAnswer>, must_be_kept: bool) {
         let request_id = self.jobs().entries.get(&job_id).map(|entry| entry.id.request_id.clone());
-        request_id.into_iter().for_each(|request_id| self.keep_unstored(request_id, answer, must_be_kept));
+        if let Some(request_id) = request_id {
+            self.keep_unstored(request_id, answer, must_be_kept);
+        }
     }
 
     /// Ends the reason to keep an answer for retries, because one has read it to its end. If there is no other reason,
@@ -187,27 +189,30 @@ impl AnswerStore {
         let facts = |entry: &JobEntry| (entry.id.clone(), entry.registration.link_window.is_some());
         let Some((id, is_linked)) = self.jobs().entries.get(&job_id).map(facts) else { return };
         let AnswerId { scope, request_id } = id.clone();
-        let is_ended = match row {
-            _ if is_linked => {
-                if let Err(error) = self.ledger.write_replay(ReplayWrite::EndRetry { scope, request_id }).await {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "a retry may get an answer that another one has read");
-                }
-                true
+        let is_ended = if is_linked {
+            if let Err(error) = self.ledger.write_replay(ReplayWrite::EndRetry { scope, request_id }).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "a retry may get an answer that another one has read");
             }
-            JobRow::Stored(file) => {
-                self.folder.remove(&file);
-                // The commit that removes the row shall not wait for the removal of many bytes.
-                if let Some(sharing) = &self.sharing {
-                    sharing.withdraw(&file).await;
-                }
-                self.release_claim(&id).await
+            true
+        } else {
+            if let JobRow::Stored(file) = row {
+                self.remove_file(&file).await;
             }
-            JobRow::None | JobRow::Claimed | JobRow::Storing | JobRow::Ending => self.release_claim(&id).await,
+            self.release_claim(&id).await
         };
         if is_ended {
             let entry = self.jobs().entries.remove(&job_id);
             drop(entry);
+        }
+    }
+
+    /// Removes the file of an answer, here and for the other nodes. The commit that removes its row shall not wait for the
+    /// removal of many bytes.
+    async fn remove_file(&self, file: &str) {
+        self.folder.remove(file);
+        if let Some(sharing) = &self.sharing {
+            sharing.withdraw(file).await;
         }
     }
 

@@ -35,22 +35,26 @@ struct DecodedWindow<'a> {
     bytes: Vec<u8>,
 }
 
+/// The reason why an image cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DataUrlFault {
+    /// The data URL is invalid.
+    #[error(transparent)]
+    Invalid(#[from] DataUrlError),
+    /// The body could not be read back from the disk, which has been logged.
+    #[error("the body could not be read back")]
+    Unreadable(Error),
+}
+
 // === impl DataUrl ===
 
 impl<'a> DataUrl<'a> {
-    /// Reads the string at `url` once, and checks it. The inner error is a fault of the data URL; the outer error is a
-    /// failure to read the body.
-    pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
+    /// Reads the string at `url` once, and checks it.
+    pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Self, DataUrlFault> {
         let mut window = DecodedWindow::new(body, url)?;
-        loop {
-            match window.advance()? {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(fault) => return Ok(Err(fault)),
-            }
-        }
+        while window.advance()? {}
         let length = window.end();
-        Ok(Ok(Self { body, span: url, length, window: DecodedWindow::new(body, url)?.into() }))
+        Ok(Self { body, span: url, length, window: DecodedWindow::new(body, url)?.into() })
     }
 }
 
@@ -63,18 +67,28 @@ impl ByteSource for DataUrl<'_> {
         if offset >= self.length {
             return Ok(0);
         }
-        // The disk failed, which has been logged.
-        let failed = |_| io::Error::other("the body could not be read back");
         let mut window = self.window.borrow_mut();
         if offset < window.start {
-            *window = DecodedWindow::new(self.body, self.span).map_err(failed)?;
+            *window = DecodedWindow::new(self.body, self.span).map_err(DataUrlFault::from)?;
         }
-        while offset >= window.end() && window.advance().map_err(failed)?.map_err(io::Error::other)? {}
+        while offset >= window.end() && window.advance()? {}
         let skipped = usize::try_from(offset - window.start).unwrap_or(usize::MAX);
         let available = window.bytes.get(skipped..).unwrap_or_default();
         let count = available.len().min(buffer.len());
         buffer[..count].copy_from_slice(&available[..count]);
         Ok(count)
+    }
+}
+
+impl From<Error> for DataUrlFault {
+    fn from(error: Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+impl From<DataUrlFault> for io::Error {
+    fn from(fault: DataUrlFault) -> Self {
+        Self::other(fault)
     }
 }
 
@@ -92,16 +106,19 @@ impl<'a> DecodedWindow<'a> {
     }
 
     /// Moves the window over the next bytes. Returns false at the end of the image.
-    fn advance(&mut self) -> Result<Result<bool, DataUrlError>, Error> {
+    fn advance(&mut self) -> Result<bool, DataUrlFault> {
         let dropped = self.bytes.len().saturating_sub(OVERLAP);
         self.bytes.drain(..dropped);
         self.start += dropped as u64;
-        let decoded = match self.reader.next_token()? {
-            JsonToken::Text => self.decoder.push(self.reader.bytes(), &mut self.bytes),
-            JsonToken::Escaped(unit) => self.decoder.push_escaped(unit, &mut self.bytes),
-            _ => return Ok(self.decoder.finish().map(|()| false)),
-        };
-        Ok(decoded.map(|()| true))
+        match self.reader.next_token()? {
+            JsonToken::Text => self.decoder.push(self.reader.bytes(), &mut self.bytes)?,
+            JsonToken::Escaped(unit) => self.decoder.push_escaped(unit, &mut self.bytes)?,
+            _ => {
+                self.decoder.finish()?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -122,7 +139,10 @@ mod tests {
         let body = SpooledBytes::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
         let (mut reader, value) = BodyReader::over_body(&body).expect("JSON");
         let known = body_members::read_members(&mut reader, value, &["image_url"]).expect("JSON");
-        let image = DataUrl::read(&body, known.get("image_url").expect("a member").span).expect("readable")?;
+        let image = match DataUrl::read(&body, known.get("image_url").expect("a member").span) {
+            Err(DataUrlFault::Invalid(error)) => return Err(error),
+            image => image.expect("readable"),
+        };
         let (mut all, mut buffer) = (Vec::new(), [0; 97]);
         loop {
             let count = image.read_at(all.len() as u64, &mut buffer).expect("readable");
@@ -153,7 +173,7 @@ mod tests {
             STANDARD.encode(file(150_000))
         )));
         let span = ValueSpan { start: 0, end: body.len(), json_type: JsonType::Text };
-        let image = DataUrl::read(&body, span).expect("readable").expect("an image");
+        let image = DataUrl::read(&body, span).expect("an image");
         for offset in [149_990, 70_000, 60_000, 3, 0] {
             let (mut buffer, expected) = ([0; 7], &file(150_000)[offset..offset + 7]);
             assert_eq!(

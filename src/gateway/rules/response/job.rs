@@ -252,7 +252,9 @@ impl ResponseJob {
     /// Joins the body and its changes to the pieces that are sent.
     pub(super) fn join_pieces(&mut self) {
         let mut edits = self.edits.clone();
-        self.injection.iter().for_each(|edit| edits.add(edit.clone()));
+        if let Some(edit) = &self.injection {
+            edits.add(edit.clone());
+        }
         self.body_pieces = edits.pieces(&self.body);
     }
 

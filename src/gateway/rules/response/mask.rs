@@ -5,7 +5,7 @@
 
 use super::body_members::{self, JsonType, ValueSpan};
 use super::body_reader::BodyReader;
-use super::data_url::DataUrl;
+use super::data_url::{DataUrl, DataUrlFault};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::fields;
 use crate::gateway::spool::SpooledBytes;
@@ -51,9 +51,10 @@ fn check_file_id(name: &str, json_type: JsonType) -> Result<(), Rejection> {
 
 /// Returns what is wrong with the image of the mask; `None` if it is valid. `url` is the position of its data URL.
 fn image_problem(body: &SpooledBytes, url: ValueSpan) -> Result<Option<String>, Error> {
-    let file = match DataUrl::read(body, url)? {
+    let file = match DataUrl::read(body, url) {
         Ok(file) => file,
-        Err(fault) => return Ok(Some(fault.to_string())),
+        Err(DataUrlFault::Invalid(error)) => return Ok(Some(error.to_string())),
+        Err(DataUrlFault::Unreadable(error)) => return Err(error),
     };
     if file.len() >= MAX_UPLOAD_IMAGE_BYTES {
         return Ok(Some(format!("the image is not smaller than {MAX_UPLOAD_IMAGE_BYTES} bytes.")));

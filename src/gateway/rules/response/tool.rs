@@ -140,7 +140,9 @@ pub(super) fn check_image_tool(
     let adaptations = dialects::adapt_image_tool(changes.declared(), |id| models.find(id), &mut options);
     changes.note(prefix, &adaptations);
     let alias = image::replace_alias(models, &mut options);
-    alias.iter().for_each(|alias| changes.note_alias(prefix, alias));
+    if let Some(alias) = &alias {
+        changes.note_alias(prefix, alias);
+    }
     let model = models.model_or_default(options.get("model").and_then(Value::as_str));
     image::remove_input_fidelity(prefix, &model, &mut options)?;
     image::check_transparency(prefix, &model, &options)?;
@@ -153,12 +155,11 @@ pub(super) fn check_image_tool(
     let number = |key: &str| options.get(key).and_then(Value::as_i64);
     known.get(MASK).map_or(Ok(()), |mask| mask::check_mask(&format!("{prefix}{MASK}"), body, mask.span))?;
     let replace = |span: ValueSpan, pieces| BodyEdit { start: span.start, end: span.end, pieces };
-    let edit = match (alias, known.get("model")) {
-        _ if adaptations.iter().next().is_some() => {
-            Some(replace(known.span, write_tool(&options, body, known.get(MASK))))
-        }
-        (Some(alias), Some(member)) => Some(replace(member.span, vec![to_piece(Value::from(alias.model).to_string())])),
-        _ => None,
+    let edit = if adaptations.iter().next().is_some() {
+        Some(replace(known.span, write_tool(&options, body, known.get(MASK))))
+    } else {
+        let renamed = alias.zip(known.get("model"));
+        renamed.map(|(alias, member)| replace(member.span, vec![to_piece(Value::from(alias.model).to_string())]))
     };
     // The check against the table has limited all values, so the conversions cannot fail.
     let tool = ImageTool {

@@ -88,7 +88,7 @@ impl BatchWriter {
         }
     }
 
-    /// Does what happens if the connection is lost while the server commits this batch.
+    /// Sets the state that a loss of the connection leaves while the server commits this batch.
     #[cfg(test)]
     pub(super) async fn assume_lost(&self, writes: &[RowWrite<'_>]) {
         let mut state = self.state.lock().await;
@@ -231,7 +231,7 @@ async fn write_all(
             _ => {}
         }
     }
-    // Last, so that the other nodes wait for these rows only until the commit.
+    // The bindings are written last, so that other nodes wait for these rows only until the commit.
     if let Some(rows) = record_rows::bindings_json(writes, Timestamp::now().into())? {
         sqlx::query(record_rows::BIND).bind(rows).execute(&mut *transaction).await?;
     }

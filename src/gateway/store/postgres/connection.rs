@@ -86,7 +86,7 @@ impl DatabaseUrl {
     pub(super) async fn connect_for_migration(&self) -> sqlx::Result<PgConnection> {
         within_connect_timeout(async {
             let mut connection = PgConnection::connect_with(&self.0).await?;
-            // The driver creates its table of migrations at each start, and the server notes each time that it exists.
+            // The driver creates its table of migrations at each start, and the server sends a notice each time that it exists.
             connection.execute("SET client_min_messages = warning").await?;
             Ok(connection)
         })

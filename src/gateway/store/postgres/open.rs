@@ -57,7 +57,8 @@ pub(super) async fn open(
     })
 }
 
-/// Waits until no other node creates or migrates the tables. The number is "imgo" (our choice).
+/// Waits until no other node creates or migrates the tables. The number has the letters `imgo` as
+/// its bytes (our choice).
 pub(super) async fn lock_for_opening(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_lock(1768777583)").execute(connection).await?;
     Ok(())

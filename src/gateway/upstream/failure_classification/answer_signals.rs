@@ -35,7 +35,7 @@ pub(super) struct AnswerSignals {
     /// The usage window of the account is used up.
     pub(super) exhausted: bool,
     /// The account is not paid for, or may not make this call.
-    pub(super) unfit: bool,
+    pub(super) unpaid: bool,
     /// The model is unknown, or not available to this account.
     pub(super) unknown_model: bool,
     /// The request has context that belongs to another account.
@@ -93,7 +93,7 @@ impl AnswerSignals {
 
     /// True if a limit of the account was reached, so that another account may succeed.
     pub(super) const fn is_account_limit(&self) -> bool {
-        self.unfit || self.exhausted || self.is_rate_limited
+        self.unpaid || self.exhausted || self.is_rate_limited
     }
 
     /// True if the text is about the account or its credentials.
@@ -119,7 +119,7 @@ impl AnswerSignals {
             CodeMeaning::Exhausted => self.exhausted = true,
             CodeMeaning::RateLimit => self.is_rate_limited = true,
             CodeMeaning::Overloaded => self.overloaded = true,
-            CodeMeaning::Unfit => self.unfit = true,
+            CodeMeaning::Unpaid => self.unpaid = true,
             CodeMeaning::Forbidden => self.forbidden = true,
             CodeMeaning::UnknownModel => self.unknown_model = true,
             CodeMeaning::Ciphertext => self.note_bound_context(true, false),
@@ -179,7 +179,11 @@ impl AnswerReader<'_> {
         let Some(depth) = depth.checked_sub(1) else { return };
         match value {
             Value::Object(members) => self.read_members(members, section, depth),
-            Value::Array(values) => values.iter().for_each(|value| self.read_nested(value, section, depth)),
+            Value::Array(values) => {
+                for value in values {
+                    self.read_nested(value, section, depth);
+                }
+            }
             _ => {}
         }
     }
@@ -268,7 +272,7 @@ fn has_phrase(text: &str, phrases: &[String]) -> bool {
 /// Returns the meaning of a sentence that has no code, from its beginning.
 fn meaning_of_sentence(beginning: &str) -> Option<CodeMeaning> {
     let lists = [
-        (sentences::UNPAID, CodeMeaning::Unfit),
+        (sentences::UNPAID, CodeMeaning::Unpaid),
         (sentences::EXHAUSTED, CodeMeaning::Exhausted),
         (sentences::RATE_LIMITED, CodeMeaning::RateLimit),
         (sentences::OVERLOADED, CodeMeaning::Overloaded),

@@ -3,7 +3,7 @@
 
 use CodeMeaning::{
     Ciphertext, Credentials, Exhausted, Failure, Forbidden, InvalidRequest, Overloaded, PictureFault, RateLimit,
-    Refusal, StoredContext, Unfit, UnknownModel,
+    Refusal, StoredContext, UnknownModel, Unpaid,
 };
 
 use crate::words::lines_of;
@@ -22,7 +22,7 @@ pub(super) enum CodeMeaning {
     /// The upstream had no capacity to begin: `Throttled`.
     Overloaded,
     /// The account is not paid for or may not make this call, so that waiting does not help: `AccountUnpaid`.
-    Unfit,
+    Unpaid,
     /// The account may not be used in this way: `ForbiddenToAccount`.
     Forbidden,
     /// The model is unknown, or not offered to this account: `NotOffered` or `UnknownModel`.
@@ -70,7 +70,7 @@ const OTHER_CODES: &[(CodeMeaning, &[&str])] = &[
     (Exhausted, &["usagelimitreached", "usagelimitexceeded"]),
     (RateLimit, &["ratelimiterror", "ratelimitreached", "toomanyrequests", "resourceexhausted"]),
     (Overloaded, &["nocapacity", "serverbusy", "slowdown"]),
-    (Unfit, lines_of!("phrases/unpaid_codes.txt")),
+    (Unpaid, lines_of!("phrases/unpaid_codes.txt")),
     (UnknownModel, &["deploymentnotfound"]),
     (Ciphertext, &["invalidencryptedcontent"]),
     (StoredContext, &["previousresponsenotfound"]),

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::answer_signals::AnswerSignals;
 use super::model_text::TextStatement;
 use super::{
-    FaultScope, bound_context_failure, classify_rejection, classify_statement, error_detail, has_usage,
-    message_redaction, names_gateway_member, names_parameter,
+    FaultScope, bound_context_failure, classify_codes, classify_rejection, error_detail, has_usage, message_redaction,
+    names_gateway_member, names_parameter,
 };
 use crate::gateway::upstream::failure_cause::{AttemptFailure, FailureCause};
 
@@ -61,14 +61,16 @@ fn classify_unpaid_answer(
     detail: Option<&Map<String, Value>>,
     fault_scope: FaultScope<'_>,
 ) -> Option<FailureCause> {
-    if fault_scope.is_body_from_caller && signals.bound_context.is_some() {
-        return Some(bound_context_failure(signals, detail, fault_scope));
+    if let Some(kind) = signals.bound_context
+        && fault_scope.is_body_from_caller
+    {
+        return Some(bound_context_failure(kind, detail, fault_scope));
     }
     let states_rejection = |detail: &&Map<String, Value>| {
         signals.invalid_request || names_parameter(detail, fault_scope) || names_gateway_member(detail, fault_scope)
     };
     let is_oversized = signals.oversized && signals.is_account_limit();
-    classify_statement(signals, &HeaderMap::new(), Some(members), is_oversized, fault_scope).or_else(|| {
+    classify_codes(signals, &HeaderMap::new(), Some(members), is_oversized, fault_scope).or_else(|| {
         let detail = detail.filter(states_rejection).filter(|_| !signals.reads_like_refusal())?;
         Some(classify_rejection(Some(detail), signals, fault_scope))
     })

@@ -1,4 +1,5 @@
-//! Tells apart what a model writes in place of an image: it declines, it has no tool, its tool is busy, or it asks.
+//! Classifies the text that a model writes in place of an image: it declines, it has no tool, its tool is busy, or it
+//! asks.
 //!
 //! A caller can make a model write anything, so no text decides alone about an account.
 
@@ -11,8 +12,10 @@ const FIRST_WORDS_MAX: usize = 200;
 const DECLINES: &[&str] = lines_of!("phrases/declines.txt");
 /// Parts of sentences with which a model states that it has no tool.
 const TOOL_MISSES: &[&str] = lines_of!("phrases/tool_misses.txt");
-/// Verbs, and what they make: a model that cannot make images at all has no tool.
+/// The parts of a sentence with which a model states that it cannot make images at all, so has no tool: the beginning,
+/// a verb, and the images.
 const INABILITIES: &[&str] = &["can't ", "cannot ", "unable to ", "not able to ", "无法", "不能"];
+const ADVERBS: &[&str] = &["directly ", "actually ", "直接"];
 const IMAGE_VERBS: &[&str] =
     &["generate ", "create ", "draw ", "make ", "produce ", "render ", "生成", "创建", "绘制", "画"];
 const IMAGE_NOUNS: &[&str] = &["images", "pictures", "graphics", "visuals", "图片", "图像", "图"];
@@ -54,8 +57,8 @@ pub(super) enum TextStatement {
     MissingTool,
 }
 
-/// Returns the statement of a normalized text that is no refusal by a sentence of policies. Somebody who misses a tool
-/// often begins with "I can't", so a missing tool is looked for before a refusal.
+/// Returns the statement of a normalized text that has no sentence of a policy. A model without a tool often begins with
+/// "I can't", so a missing tool is looked for before a refusal.
 pub(super) fn statement_of(text: &str) -> TextStatement {
     if sentences::has_any(text, TOOL_MISSES) || states_inability(text) {
         TextStatement::MissingTool
@@ -73,21 +76,23 @@ pub(super) fn statement_of(text: &str) -> TextStatement {
 /// True if a text says that no image at all can be made, such as "I can't generate images here": a certain image, or
 /// images of something, can be refused.
 fn states_inability(text: &str) -> bool {
-    let after = |text: &str, parts: &[&str]| -> Option<String> {
-        parts.iter().find_map(|part| text.strip_prefix(part)).map(str::to_owned)
-    };
-    INABILITIES.iter().flat_map(|part| text.match_indices(part).map(|(at, part)| &text[at + part.len()..])).any(
-        |rest| {
-            let rest =
-                ["directly ", "actually ", "直接"].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
-            let noun = after(rest, IMAGE_VERBS).and_then(|rest| after(&rest, IMAGE_NOUNS));
-            noun.is_some_and(|rest| {
-                let word = rest.trim_start();
-                word.chars().next().is_none_or(|letter| !letter.is_alphanumeric())
-                    || ENDS.iter().any(|end| word.starts_with(end))
-            })
-        },
-    )
+    INABILITIES.iter().any(|part| text.match_indices(part).any(|(at, part)| is_any_image(&text[at + part.len()..])))
+}
+
+/// True if the rest of a sentence is about the making of images in general.
+fn is_any_image(rest: &str) -> bool {
+    let after_adverb = strip_any(rest, ADVERBS).unwrap_or(rest);
+    let after_noun = strip_any(after_adverb, IMAGE_VERBS).and_then(|rest| strip_any(rest, IMAGE_NOUNS));
+    after_noun.is_some_and(|rest| {
+        let word = rest.trim_start();
+        word.chars().next().is_none_or(|letter| !letter.is_alphanumeric())
+            || ENDS.iter().any(|end| word.starts_with(end))
+    })
+}
+
+/// Returns the text after one of the prefixes.
+fn strip_any<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
+    prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))
 }
 
 /// Returns the first words of a text, without control characters; `None` if it has none.
@@ -96,8 +101,10 @@ pub(super) fn first_words(text: &str) -> Option<String> {
     let words = beginning.split_whitespace().collect::<Vec<_>>().join(" ");
     let words: String = words.chars().filter(|letter| !letter.is_control()).collect();
     let end = words.char_indices().nth(FIRST_WORDS_MAX).map(|(end, _)| end);
+    if words.is_empty() {
+        return None;
+    }
     match end {
-        _ if words.is_empty() => None,
         Some(end) => Some(format!("{}…", &words[..end])),
         None => Some(words),
     }

@@ -188,12 +188,12 @@ fn a_rejection_without_a_parameter_is_declined() {
             AttemptClass::NothingDone,
             &declined("too many pixels"),
         );
-        check(code, &json!("<html>"), AttemptClass::NothingDone, &declined(DECLINED_MESSAGE));
+        check(code, &json!("<html>"), AttemptClass::NothingDone, &declined(REJECTED_MESSAGE));
         check(
             code,
             &json!({"error": {"message": "see https://up.example/x"}}),
             AttemptClass::NothingDone,
-            &declined(DECLINED_MESSAGE),
+            &declined(REJECTED_MESSAGE),
         );
     }
 }
@@ -251,7 +251,7 @@ fn context_of_another_account_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn an_unpaid_account_is_unfit_even_if_a_wait_is_stated() {
+fn an_account_is_unpaid_even_if_a_wait_is_stated() {
     let wait = json!({"resets_in_seconds": 60});
     for (code, error) in [
         (429, json!({"message": "m", "type": "insufficient_quota", "param": null, "code": "insufficient_quota"})),

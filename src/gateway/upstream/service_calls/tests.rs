@@ -167,7 +167,7 @@ async fn an_error_contains_no_address_key_or_prompt() {
         let message = format!("{error} {error:?}");
         assert!(["127.0.0.1", KEY, "prompt"].iter().all(|word| !message.contains(word)), "{message}");
     }
-    assert!(!format!("{:?}", bearer(KEY)).contains(KEY));
+    assert!(!format!("{:?}", key_header(&ConfigSecret::new(KEY.to_owned(), "test"))).contains(KEY));
 }
 
 #[tokio::test]

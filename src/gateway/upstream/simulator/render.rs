@@ -134,7 +134,9 @@ pub(super) fn pixels(row: &mut [u8], start: usize, end: usize) -> &mut [u8] {
 
 /// Moves every channel of the pixels towards white, by `1 / share` of its distance to white.
 fn lighten(pixels: &mut [u8], share: u8) {
-    pixels.iter_mut().for_each(|byte| *byte += (u8::MAX - *byte) / share);
+    for byte in pixels {
+        *byte += (u8::MAX - *byte) / share;
+    }
 }
 
 /// Returns a colour of this hue, whose channels lie between `low` and `high`.

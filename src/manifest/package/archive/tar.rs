@@ -75,15 +75,15 @@ impl TarReader {
                     let length = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, after_piece) = bytes.split_at(length);
                     write_contents(entry.as_ref(), *before, piece, validator, sink)?;
-                    *before += as_u64(length);
-                    *left -= as_u64(length);
+                    *before += length as u64;
+                    *left -= length as u64;
                     length + skip_padding(padding, after_piece, validator)?
                 }
                 TarReaderState::Records { content: kept, left, padding, .. } => {
                     let length = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, after_piece) = bytes.split_at(length);
                     kept.extend_from_slice(piece);
-                    *left -= as_u64(length);
+                    *left -= length as u64;
                     length + skip_padding(padding, after_piece, validator)?
                 }
             };
@@ -174,7 +174,7 @@ impl TarReader {
             Ok(fields) => fields,
             Err(message) => return refuse_kind(validator, ArchiveFaultKind::Unreadable, None, message),
         };
-        let padding = usize::try_from(fields.size.wrapping_neg() % as_u64(BLOCK)).unwrap_or_default();
+        let padding = usize::try_from(fields.size.wrapping_neg() % BLOCK as u64).unwrap_or_default();
         if matches!(fields.kind, b'x' | b'g' | b'L') {
             if fields.size > MAX_RECORDS {
                 return refuse_kind(
@@ -343,8 +343,4 @@ fn refuse_kind<T, E>(
 ) -> Result<T, WalkAbort<E>> {
     validator.add_fault(kind, entry, message);
     Err(WalkAbort::Refused)
-}
-
-fn as_u64(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

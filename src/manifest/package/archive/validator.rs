@@ -49,7 +49,7 @@ pub(super) struct ArchiveValidator<'l> {
 
 impl<'l> ArchiveValidator<'l> {
     pub(super) fn new(limits: &'l PackageLimits, archive_bytes: usize) -> Self {
-        let archive_bytes = u64::try_from(archive_bytes).unwrap_or(u64::MAX);
+        let archive_bytes = archive_bytes as u64;
         let root = ArchivePathNode { name: String::new(), folder: true, is_listed: false };
         let mut validator = Self {
             limits,
@@ -181,7 +181,7 @@ impl<'l> ArchiveValidator<'l> {
 
     /// Counts bytes of a tar, of any kind. Returns false if there are too many; then nothing more may be read.
     pub(super) fn count_streamed(&mut self, added_bytes: usize) -> bool {
-        self.streamed = self.streamed.saturating_add(u64::try_from(added_bytes).unwrap_or(u64::MAX));
+        self.streamed = self.streamed.saturating_add(added_bytes as u64);
         let files = self.archive_bytes.saturating_mul(self.limits.ratio).min(self.limits.unpacked_bytes);
         let headers = self.entries.saturating_mul(MAX_TAR_OVERHEAD).saturating_add(MIN_TAR_OVERHEAD);
         let is_within_limit = self.streamed <= files.saturating_add(headers);
@@ -194,7 +194,7 @@ impl<'l> ArchiveValidator<'l> {
     /// Counts bytes of a file that already has `before` bytes. Returns false if there are too many; then nothing more
     /// may be read.
     pub(super) fn count_file_bytes(&mut self, path: &str, before: u64, added_bytes: usize) -> bool {
-        let added_bytes = u64::try_from(added_bytes).unwrap_or(u64::MAX);
+        let added_bytes = added_bytes as u64;
         self.unpacked = self.unpacked.saturating_add(added_bytes);
         let message = if before.saturating_add(added_bytes) > self.limits.file_bytes {
             format!("has more than {} bytes", self.limits.file_bytes)

@@ -103,7 +103,7 @@ fn read_file<S: ArchiveSink>(
         if !validator.count_file_bytes(&entry.path, size, piece.len()) {
             return Err(WalkAbort::Refused);
         }
-        size += u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        size += piece.len() as u64;
         crc.update(piece);
         if entry.folder || piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(WalkAbort::Sink) }
     };

@@ -42,7 +42,7 @@ impl CheckWorker<'_, '_> {
     }
 
     fn skill_file(&self, folder: &str) -> Option<Vec<u8>> {
-        let limit = u64::try_from(SKILL_BYTES).unwrap_or(u64::MAX);
+        let limit = SKILL_BYTES as u64;
         self.tree.files().read(&format!("{folder}/{SKILL_FILE}"), limit).ok().flatten()
     }
 

@@ -101,7 +101,9 @@ impl CheckWorker<'_, '_> {
         match PackageContents::read(&bytes, self.limits) {
             Ok(contents) => Some((location, bytes, contents)),
             Err(faults) => {
-                faults.iter().for_each(|fault| self.report_fault(&location, path, fault));
+                for fault in &faults {
+                    self.report_fault(&location, path, fault);
+                }
                 None
             }
         }

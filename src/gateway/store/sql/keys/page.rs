@@ -1,4 +1,4 @@
-//! One page of a very long list of keys.
+//! One page of the list of keys.
 //!
 //! Indexes find the keys by owner, by group, and by position in the list. A search for a part of a name reads all rows
 //! that these conditions leave.

@@ -75,7 +75,7 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
         let message = format!("has {count} entries; the limit is {max_entries}");
         return Err(archive_fault(ArchiveFaultKind::Limit, None, &message));
     }
-    if start + size != u64::try_from(end).unwrap_or(u64::MAX) {
+    if start + size != end as u64 {
         return Err(archive_fault(
             ArchiveFaultKind::Ambiguous,
             None,
@@ -107,7 +107,7 @@ fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     };
     let end = tail + at;
     let comment_length = read_number::<2>(bytes, end + 20);
-    let bytes_to_end = u64::try_from(bytes.len() - end).unwrap_or(u64::MAX);
+    let bytes_to_end = (bytes.len() - end) as u64;
     match comment_length {
         Some(comment) if bytes_to_end == comment + 22 => Ok(end),
         Some(comment) if bytes_to_end > comment + 22 => Err(archive_fault(
