@@ -65,6 +65,8 @@ mod values;
 #[path = "drift/wire.rs"]
 mod wire;
 
+use imagate::tables;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;

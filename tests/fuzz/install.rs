@@ -60,7 +60,7 @@ fn install_release(skills: &mut SkillsFolder, skill: &Skill, bytes: &[u8]) -> an
     let source = SourceFile::new("skills.json", manifest.to_string());
     let mut files = MemoryFiles::new();
     files.insert(&*skill.package, bytes);
-    package_install::install_package(skills, &source, (0, skill), &files)
+    package_install::install_package(skills, &source, 0, skill, &files)
 }
 
 fn skill(version: &str, bytes: &[u8]) -> Skill {

@@ -55,9 +55,10 @@ impl AccountExplainCommand {
 }
 
 fn table_row(account: &AccountExplanation) -> [String; 6] {
+    let cause = account.cooling_cause.as_ref().or(account.disabled_reason.as_ref());
     [
         account.name.clone(),
-        state_text(&account.state, (account.cooling_until, &account.cooling_cause), &account.disabled_reason),
+        state_text(&account.state, account.cooling_until, cause),
         account.tier.to_string(),
         account.kind.to_string(),
         account.priority.to_string(),

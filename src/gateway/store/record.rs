@@ -183,7 +183,6 @@ pub(crate) fn missing_images(record: &types::Record) -> Option<u64> {
     (missing > 0).then_some(missing)
 }
 
-#[expect(clippy::derivable_impls, reason = "the type is generated")]
 impl Default for JobState {
     /// The state of a new record.
     fn default() -> Self {

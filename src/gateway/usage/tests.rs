@@ -21,7 +21,7 @@ async fn pages_show_every_record_once_while_new_records_are_written() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn UsageStore>);
     // All records have the same time, so their order is the order in which they were written.
-    write_records(&store, ["a", "b", "c", "d", "e"].map(finished_record)).await;
+    Box::pin(write_records(&store, ["a", "b", "c", "d", "e"].map(finished_record))).await;
     let (mut filter, mut seen) = (RecordFilter::default(), Vec::new());
     loop {
         let page = usage.records(&filter, 2).await.unwrap();

@@ -66,8 +66,36 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     let mut query = QueryBuilder::new(if is_bounded { "SELECT document FROM (SELECT * " } else { "SELECT document " });
     query.push("FROM records");
     push_index(&mut query, choose_index(filter));
+    push_conditions(&mut query, filter);
+    if let Some((created_at, seq)) = before {
+        query.push(" AND (created_at, seq) < (").push_bind(created_at).push(", ").push_bind(seq).push(")");
+    }
+    query.push(" ORDER BY created_at DESC, seq DESC LIMIT ");
+    if is_bounded {
+        query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest WHERE true");
+        for (member, wanted) in [("size", &filter.size), ("quality", &filter.quality)] {
+            if let Some(wanted) = wanted {
+                query
+                    .push(" AND ")
+                    .push(json_member("document", member))
+                    .push(" = ")
+                    .push_bind(JobRecord::truncate_text(wanted.clone()));
+            }
+        }
+        query.push(" ORDER BY ");
+        if let Some(value) = value {
+            query.push(value).push(" DESC, ");
+        }
+        query.push("created_at DESC, seq DESC LIMIT ");
+    }
+    query.push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
+    query
+}
+
+/// Adds the conditions that an index or a column can decide.
+fn push_conditions(query: &mut QueryBuilder<Db>, filter: &RecordFilter) {
     query.push(" WHERE ");
-    push_state(&mut query, filter.state);
+    push_state(query, filter.state);
     if filter.is_unsuccessful {
         query.push(" AND ").push(UNSUCCESSFUL);
     }
@@ -102,29 +130,6 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     if let Some(until) = filter.until {
         query.push(" AND created_at < ").push_bind(until.to_string());
     }
-    if let Some((created_at, seq)) = before {
-        query.push(" AND (created_at, seq) < (").push_bind(created_at).push(", ").push_bind(seq).push(")");
-    }
-    query.push(" ORDER BY created_at DESC, seq DESC LIMIT ");
-    if is_bounded {
-        query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest WHERE true");
-        for (member, wanted) in [("size", &filter.size), ("quality", &filter.quality)] {
-            if let Some(wanted) = wanted {
-                query
-                    .push(" AND ")
-                    .push(json_member("document", member))
-                    .push(" = ")
-                    .push_bind(JobRecord::truncate_text(wanted.clone()));
-            }
-        }
-        query.push(" ORDER BY ");
-        if let Some(value) = value {
-            query.push(value).push(" DESC, ");
-        }
-        query.push("created_at DESC, seq DESC LIMIT ");
-    }
-    query.push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
-    query
 }
 
 /// The expression by which records are sorted; `None` if an index has the order.
