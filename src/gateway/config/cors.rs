@@ -37,10 +37,10 @@ impl CorsOrigins {
 /// Programs in an embedded browser have origins with schemes of their own, such as `tauri://localhost`; they are taken
 /// as they are.
 pub(super) fn parse_origin(text: &str) -> Result<String, &'static str> {
+    if text == "*" {
+        return Err("must be an exact origin; `*` would let every page on the web use a key that it has got");
+    }
     match text.split_once("://") {
-        _ if text == "*" => {
-            Err("must be an exact origin; `*` would let every page on the web use a key that it has got")
-        }
         None => Err("must be an origin, such as \"https://studio.example.com\""),
         Some(("http" | "https", _)) => match PublicUrl::parse(text) {
             Ok(url) if url.as_str().eq_ignore_ascii_case(text) || !text.ends_with('/') => Ok(url.as_str().to_owned()),
