@@ -19,7 +19,6 @@ use crate::gateway::store::testing::{
     REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child, token_usage,
 };
 use crate::gateway::store::{CostBasis, InstallationStore as _, RecordFilter, SqliteStore, UsageStore};
-use crate::wire::admin::types;
 
 struct Fixture {
     ledger: Ledger,

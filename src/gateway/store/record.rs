@@ -178,7 +178,7 @@ pub(crate) fn max_cost_of(attempt: &types::RecordAttempt) -> Option<Usd> {
 
 /// Returns the number of requested images that a successful answer lacks; `None` if it lacks none.
 pub(crate) fn missing_images(record: &types::Record) -> Option<u64> {
-    let delivered = u64::try_from(record.delivered.len()).unwrap_or(u64::MAX);
+    let delivered = record.delivered.len() as u64;
     let missing = record.n.filter(|_| record.state == JobState::Succeeded)?.saturating_sub(delivered);
     (missing > 0).then_some(missing)
 }

@@ -69,7 +69,7 @@ impl CountedRecord {
         let [output_text, output_image] = of_kinds(image.output_tokens_details);
         let [cached_text, cached_image] = of_kinds(image.cached_tokens_details);
         let counts = UsageDetails {
-            images: count(u64::try_from(record.delivered.len()).ok()),
+            images: record.delivered.len() as u64,
             input_tokens: input,
             output_tokens: output,
             total_tokens: total,
