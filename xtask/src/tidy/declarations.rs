@@ -66,7 +66,7 @@ mod tests {
     fn types_variants_and_fields_are_declared_names() {
         let fields =
             "#[derive(A)]\npub struct B<'c, D: E> { #[f(g = \"h\")] pub(crate) i: j::K<L, M>, n: [u8; 4], r#o: P }";
-        assert_eq!(names(fields), ["B", "i", "n", "r#o"]);
+        assert_eq!(names(fields), ["B", "i", "n", "o"]);
         let variants = "enum B { #[c] D, /* e: F */ G(h::I), J { k: l::M, n: O }, P = 3 }\nfn q(r: S) { t.u }";
         assert_eq!(names(variants), ["B", "D", "G", "J", "k", "n", "P"]);
         assert_eq!(
