@@ -184,18 +184,18 @@ fn table_row(account: &Account) -> [String; 10] {
         cell(account.concurrency),
         cell(account.large_concurrency),
         cell(account.base_url.as_ref()),
-        state_text(&account.state, (account.cooling_until, &account.cooling_cause), reason),
+        state_text(&account.state, (account.cooling_until, account.cooling_cause.as_ref()), reason.as_ref()),
     ]
 }
 
 /// Returns the word of a state with its end and its cause, or with its reason.
 fn state_text(
     state: &impl Display,
-    (until, cause): (Option<DateTime<Utc>>, &Option<String>),
-    reason: &Option<String>,
+    (until, cause): (Option<DateTime<Utc>>, Option<&String>),
+    reason: Option<&String>,
 ) -> String {
     let until = until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
-    let cause = cause.as_ref().or(reason.as_ref()).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = cause.or(reason).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{state}{until}{cause}")
 }
 

@@ -57,7 +57,11 @@ impl AccountExplainCommand {
 fn table_row(account: &AccountExplanation) -> [String; 6] {
     [
         account.name.clone(),
-        state_text(&account.state, (account.cooling_until, &account.cooling_cause), &account.disabled_reason),
+        state_text(
+            &account.state,
+            (account.cooling_until, account.cooling_cause.as_ref()),
+            account.disabled_reason.as_ref(),
+        ),
         account.tier.to_string(),
         account.kind.to_string(),
         account.priority.to_string(),
