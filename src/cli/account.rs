@@ -184,7 +184,6 @@ fn table_row(account: &Account) -> [String; 10] {
         cell(account.concurrency),
         cell(account.large_concurrency),
         cell(account.base_url.as_ref()),
-<<<<<<< HEAD
         state_text(&account.state, account.cooling_until, account.cooling_cause.as_ref().or(reason.as_ref())),
     ]
 }
@@ -193,20 +192,6 @@ fn table_row(account: &Account) -> [String; 10] {
 fn state_text(state: &impl Display, until: Option<DateTime<Utc>>, cause: Option<&String>) -> String {
     let until = until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-=======
-        state_text(&account.state, (account.cooling_until, account.cooling_cause.as_ref()), reason.as_ref()),
-    ]
-}
-
-/// Returns the word of a state with its end and its cause, or with its reason.
-fn state_text(
-    state: &impl Display,
-    (until, cause): (Option<DateTime<Utc>>, Option<&String>),
-    reason: Option<&String>,
-) -> String {
-    let until = until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
-    let cause = cause.or(reason).map(|cause| format!(": {cause}")).unwrap_or_default();
->>>>>>> operations
     format!("{state}{until}{cause}")
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::templates::files;
 use crate::gateway::pages::language::{Language, PageTexts, catalogue};
+use crate::gateway::usage::RECORD_COLUMNS;
 
 fn keys(language: Language) -> BTreeSet<&'static str> {
     catalogue(language).keys().map(String::as_str).collect()
@@ -102,7 +103,7 @@ fn word_keys() -> BTreeSet<String> {
 }
 
 /// All quoted strings in the templates and the code that look like a key of a text, and whose part before the dot is
-/// that of a key of the catalogue; and the keys of words.
+/// that of a key of the catalogue; and the keys of words and of the titles of columns.
 fn used_keys() -> BTreeSet<String> {
     let pattern = Regex::new(r#""([a-z_]+\.[a-z_]+)""#).unwrap();
     let sections: BTreeSet<&str> = keys(Language::En).iter().filter_map(|key| key.split('.').next()).collect();
@@ -115,7 +116,8 @@ fn used_keys() -> BTreeSet<String> {
         |text: &str| [".html", ".csv", ".css", ".js", ".svg"].iter().any(|extension| text.ends_with(extension));
     let candidates =
         candidates.filter(|text| sections.contains(text.split('.').next().unwrap_or_default()) && !is_file(text));
-    candidates.chain(word_keys()).collect()
+    let titles = RECORD_COLUMNS.iter().filter_map(|column| column.title).map(str::to_owned);
+    candidates.chain(word_keys()).chain(titles).collect()
 }
 
 #[test]
