@@ -5168,6 +5168,43 @@ impl Dialect {
         Self::Gif,
     ];
 }
+impl RecordReason {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 21] = [
+        Self::Filter,
+        Self::ContentRefused,
+        Self::UpstreamRejected,
+        Self::Network,
+        Self::Timeout,
+        Self::Broken,
+        Self::UpstreamFailed,
+        Self::NoImageData,
+        Self::AsyncUpstream,
+        Self::ImageByAddress,
+        Self::UnknownCoding,
+        Self::TextInsteadOfImage,
+        Self::DeliveryMismatch,
+        Self::OutcomeUnknown,
+        Self::Quota,
+        Self::Throttled,
+        Self::Credentials,
+        Self::Missing,
+        Self::NoAccounts,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+}
+impl RecordState {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Refused,
+        Self::Cancelled,
+        Self::Interrupted,
+    ];
+}
 impl UsageGrouping {
     /// Every word, in the order of the document.
     pub const ALL: [Self; 10] = [

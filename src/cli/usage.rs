@@ -10,9 +10,9 @@ use super::failure::CommandFailure;
 use super::managed_gateway::GatewayArgs;
 use super::moment_arg::MomentArg;
 use super::output::print;
-use crate::gateway::store::{self, JobState};
-use crate::gateway::usage::{self, RecordFilter, UsageFilter};
-use records::MAX_TABLE_ROWS;
+use crate::gateway::store;
+use crate::gateway::usage::{self, UsageFilter};
+use records::RecordArgs;
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
@@ -57,35 +57,6 @@ pub(super) struct UsageCommand {
     /// 10,000 records.
     #[arg(long, conflicts_with_all = ["by", "csv"])]
     follow: bool,
-}
-
-/// Filters of single requests, which counts do not have.
-#[derive(Debug, Args)]
-struct RecordArgs {
-    /// Only requests in this state, such as failed.
-    #[arg(long, value_name = "STATE", value_parser = parse_state, conflicts_with = "by")]
-    state: Option<JobState>,
-    /// Only finished requests that did not succeed.
-    #[arg(long, conflicts_with_all = ["by", "state"])]
-    unsuccessful: bool,
-    /// Only requests for this model.
-    #[arg(long, value_name = "ID", conflicts_with = "by")]
-    model: Option<String>,
-    /// Only requests whose last call went to this account.
-    #[arg(long, value_name = "NAME", conflicts_with = "by")]
-    account: Option<String>,
-    /// Only requests with this size, such as 1024x1024, among the newest 10,000 records that pass the other filters.
-    #[arg(long, value_name = "WIDTHxHEIGHT", conflicts_with = "by")]
-    size: Option<String>,
-    /// Only requests with this quality, such as high, among the newest 10,000 records that pass the other filters.
-    #[arg(long, value_name = "WORD", conflicts_with = "by")]
-    quality: Option<String>,
-    /// Only requests that got an error with this code, such as `upstream_error`.
-    #[arg(long, value_name = "CODE", conflicts_with = "by")]
-    error_code: Option<String>,
-    /// Only requests that failed for this reason, such as quota.
-    #[arg(long, value_name = "REASON", conflicts_with = "by")]
-    error_reason: Option<String>,
 }
 
 /// The unit that counts are grouped by.
@@ -133,12 +104,11 @@ impl UsageCommand {
             (_, true) => UsageFormat::Csv,
             _ => UsageFormat::Table { cost: self.cost },
         };
-        let (by, follows, gateway) = (self.by, self.follow, self.gateway.find()?);
-        let (counts, records) = (self.counts(), self.into_records(format));
-        gateway.run(async |gateway| match by {
+        let (counts, gateway) = (self.counts(), self.gateway.find()?);
+        gateway.run(async |gateway| match self.by {
             Some(by) => Ok(print(&counts::read_counts(gateway, by, &counts).await?.render(format)?)?),
-            None if follows => follow::follow(gateway, records, format).await,
-            None => records::list_records(gateway, &records, format).await,
+            None if self.follow => follow::follow(gateway, &self, format).await,
+            None => records::list_records(gateway, &self, format).await,
         })
     }
 
@@ -152,29 +122,6 @@ impl UsageCommand {
             since: self.since.map(|since| usage::UtcDay::from(since.moment())),
             until: self.until.map(|until| usage::UtcDay::from(until.moment())),
             ..UsageFilter::default()
-        }
-    }
-
-    /// The filter of single requests.
-    fn into_records(self, format: UsageFormat) -> RecordFilter {
-        let RecordArgs { state, unsuccessful, model, account, size, quality, error_code, error_reason } = self.records;
-        RecordFilter {
-            key: self.key,
-            user: self.user,
-            group: self.group,
-            end_user: self.end_user,
-            model,
-            account,
-            size,
-            quality,
-            error_code,
-            error_reason,
-            state,
-            is_unsuccessful: unsuccessful,
-            since: self.since.map(MomentArg::moment),
-            until: self.until.map(MomentArg::moment),
-            limit: matches!(format, UsageFormat::Table { .. }).then_some(MAX_TABLE_ROWS),
-            ..RecordFilter::default()
         }
     }
 }
@@ -197,8 +144,4 @@ impl UsageGrouping {
             Self::Reason => store::UsageGrouping::Reason,
         }
     }
-}
-
-fn parse_state(word: &str) -> Result<JobState, String> {
-    word.parse().map_err(|_| format!("`{word}` is not the state of a record"))
 }

@@ -24,14 +24,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::gateway::limits::LimitReservation;
-use crate::gateway::money::Usd;
 use crate::gateway::prices::CurrentPrices;
 pub(crate) use crate::gateway::store::{
-    AttemptClass, CacheWrites, JobRecord, JobState, KeyId, ModelUsage, NodeId, RequestId, TokenUsage, UserId,
+    AttemptClass, CacheWrites, JobRecord, JobState, ModelUsage, NodeId, TokenUsage,
 };
-use crate::gateway::store::{RecordStore, ReplayWrite, RowWriteOutcome, StoreError, Timestamp};
+use crate::gateway::store::{RecordStore, ReplayWrite, RowWriteOutcome, StoreError};
 use crate::gateway::telemetry::Metrics;
-use crate::wire::admin::types;
 use health::WriteHealth;
 pub(crate) use health::WriteTrouble;
 use open_record::OpenRecordState;
@@ -45,48 +43,6 @@ const MAX_WAITING_INTENTS: usize = 4096;
 /// The maximum time that a job waits for its intent, and a request for its claim (our choice). It is a little longer
 /// than the store waits for a lock.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
-
-/// The properties of a job that are known before its first upstream byte.
-#[derive(Debug, Clone)]
-pub(crate) struct RecordDraft {
-    /// The id of the request, which is also sent to the caller.
-    pub(crate) request_id: RequestId,
-    /// The name of the operation in the API document.
-    pub(crate) operation: &'static str,
-    /// The requested model.
-    pub(crate) model: Option<String>,
-    /// True if the request asked for an event stream.
-    pub(crate) stream: bool,
-    /// The requested size.
-    pub(crate) size: Option<String>,
-    /// The requested quality.
-    pub(crate) quality: Option<String>,
-    /// The requested format.
-    pub(crate) output_format: Option<String>,
-    /// The requested number of images.
-    pub(crate) n: Option<u32>,
-    /// The account of the first attempt, so that the record names it even if the process is killed. A record that is
-    /// closed without an attempt names no account.
-    pub(crate) account: Option<String>,
-    /// The name of the group.
-    pub(crate) group: String,
-    /// The id of the user.
-    pub(crate) user: UserId,
-    /// The id of the key.
-    pub(crate) key: KeyId,
-    /// The `safety_identifier` field of the request, or else its `user` field.
-    pub(crate) end_user: Option<String>,
-    /// True if the gateway added an image tool to the request.
-    pub(crate) injected_tool: bool,
-    /// The changes that dialects made to the request, separated by commas.
-    pub(crate) adapted: Option<String>,
-    /// A keyed hash of the request, by which an automatic retry of the client is recognized.
-    pub(crate) fingerprint: Option<[u8; 32]>,
-    /// The most that one call of the job can cost, if it is known.
-    pub(crate) max_cost_usd: Option<Usd>,
-    /// The most that the whole job can cost, with its fallbacks, if it is known.
-    pub(crate) max_job_cost_usd: Option<Usd>,
-}
 
 /// The reason why a record could not be opened or closed. The caller gets a 503 for each of them.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -151,20 +107,23 @@ impl Ledger {
             .unwrap()
     }
 
-    /// Opens a record, which settles this reservation when it is closed. After this returns, a kill can no longer lose
-    /// the record.
+    /// Opens a record, which settles this reservation when it is closed. Its account is the one that the first attempt
+    /// will call, so that the record names it even if the process is killed. After this returns, a kill can no longer
+    /// lose the record.
     ///
     /// # Errors
     /// Returns an error if the record was not written, or not in time. The job must not call an upstream then.
     pub(crate) async fn open(
         &self,
-        draft: RecordDraft,
+        mut record: JobRecord,
         reservation: LimitReservation,
     ) -> Result<OpenRecord, LedgerError> {
+        record.document.created_at = reservation.begun_at().into();
+        record.truncate_texts();
         // Outcomes need no permit: there is at most one outcome for each intent.
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
         let state = OpenRecordState::new(
-            running_record(draft, reservation.begun_at()),
+            record,
             reservation,
             self.message_sender.clone(),
             self.unsettled_records.clone(),
@@ -187,8 +146,8 @@ impl Ledger {
 
     /// Opens a record of a job without limits.
     #[cfg(test)]
-    pub(crate) async fn open_for_test(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
-        self.open(draft, LimitReservation::uncounted()).await
+    pub(crate) async fn open_for_test(&self, record: JobRecord) -> Result<OpenRecord, LedgerError> {
+        self.open(record, LimitReservation::uncounted()).await
     }
 
     /// Makes a claim, its answer, or its removal durable. If this future is dropped, a claim or an answer is not written,
@@ -225,32 +184,6 @@ impl Ledger {
         // `wait_for` fails only if the sender is dropped, but the sender is in `self`.
         let _ = self.unsettled_records.subscribe().wait_for(|unsettled| *unsettled == 0).await;
     }
-}
-
-fn running_record(draft: RecordDraft, created_at: Timestamp) -> JobRecord {
-    let text = |text: Option<String>| text.map(JobRecord::truncate_text);
-    let document = types::Record {
-        request_id: draft.request_id.to_string(),
-        created_at: created_at.into(),
-        operation: draft.operation.to_owned(),
-        model: text(draft.model),
-        stream: draft.stream,
-        size: text(draft.size),
-        quality: text(draft.quality),
-        output_format: text(draft.output_format),
-        n: draft.n.map(u64::from),
-        account: draft.account,
-        group: draft.group,
-        user: draft.user.to_string(),
-        key: draft.key.to_string(),
-        end_user: text(draft.end_user),
-        injected_tool: draft.injected_tool,
-        maybe_paid_twice: Some(false),
-        adapted: text(draft.adapted),
-        ..types::Record::default()
-    };
-    let (max_cost, max_job_cost) = (draft.max_cost_usd, draft.max_job_cost_usd);
-    JobRecord { document, fingerprint: draft.fingerprint, max_cost, max_job_cost, ..JobRecord::default() }
 }
 
 /// Returns the whole milliseconds since `start`, on a monotonic clock.

@@ -113,10 +113,10 @@ impl UsageReader {
     /// Returns [`UsageError::UnknownCursor`] if the filter begins after a record that does not exist for its owner, or
     /// an error if the store fails.
     pub(crate) async fn records(&self, filter: &RecordFilter, limit: u32) -> Result<RecordPage, UsageError> {
-        if let Some(before) = &filter.before
-            && self.store.find_record(before, filter.owner.as_ref()).await?.is_none()
+        if let Some(before) = filter.query.before.as_deref().map(RequestId::from)
+            && self.store.find_record(&before, filter.owner.as_ref()).await?.is_none()
         {
-            return Err(UsageError::UnknownCursor(before.clone()));
+            return Err(UsageError::UnknownCursor(before));
         }
         // One record more than the page holds shows whether there are more.
         let query = RecordFilter { limit: Some(limit.saturating_add(1)), ..filter.clone() };

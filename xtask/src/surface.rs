@@ -129,7 +129,7 @@ fn word_text(item: &Item) -> Option<(String, ItemImpl)> {
 }
 
 /// The enumerations whose words a program lists.
-const LISTED_WORDS: [&str; 3] = ["Dialect", "UsageGrouping", "UsageMeasure"];
+const LISTED_WORDS: [&str; 5] = ["Dialect", "RecordReason", "RecordState", "UsageGrouping", "UsageMeasure"];
 
 /// Gives an enumeration the list of its words, if a program lists them.
 pub(crate) fn add_word_lists(items: &mut Vec<Item>) {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::UsageFormat;
-use super::records::{read_records, text_of};
+use super::records::{RecordRequest, read_records, text_of};
+use super::{UsageCommand, UsageFormat};
 use crate::cli::failure::CommandFailure;
 use crate::cli::managed_gateway::ManagedGateway;
 use crate::cli::output::print;
 use crate::client::admin::types::Record;
-use crate::gateway::store::{RecordFilter, Timestamp};
+use crate::gateway::store::Timestamp;
 
 /// The time between two looks at the records (our choice): short for a person, and little work for the database.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,14 +25,13 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(60 * 60);
 /// Prints the newest records, and then every new one. Ends when the user presses Ctrl-C or nobody reads the output.
 pub(super) async fn follow(
     gateway: &ManagedGateway,
-    filter: RecordFilter,
+    command: &UsageCommand,
     format: UsageFormat,
 ) -> Result<(), CommandFailure> {
-    let recent =
-        |now: Timestamp| RecordFilter { since: Some(now - LONGEST_REQUEST), limit: Some(MAX_ROWS), ..filter.clone() };
+    let recent = |now: Timestamp| RecordRequest { command, since: Some(now - LONGEST_REQUEST), limit: Some(MAX_ROWS) };
     // Everything that has ended before is old, also what is not printed.
-    let mut printed = ids_of(&read_records(gateway, &recent(Timestamp::now())).await?);
-    let first = read_records(gateway, &RecordFilter { limit: Some(FIRST_ROWS), ..filter.clone() }).await?;
+    let mut printed = ids_of(&read_records(gateway, recent(Timestamp::now())).await?);
+    let first = read_records(gateway, RecordRequest { command, since: None, limit: Some(FIRST_ROWS) }).await?;
     printed.extend(ids_of(&first));
     print(&text_of(&first, format)?)?;
     loop {
@@ -40,7 +39,7 @@ pub(super) async fn follow(
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(PAUSE) => {}
         }
-        let records = read_records(gateway, &recent(Timestamp::now())).await?;
+        let records = read_records(gateway, recent(Timestamp::now())).await?;
         let ids = ids_of(&records);
         let new: Vec<Record> = records.into_iter().filter(|record| !printed.contains(&record.request_id)).collect();
         if !new.is_empty() {

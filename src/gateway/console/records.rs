@@ -4,7 +4,7 @@
 //! answered with 404, as if it did not exist.
 
 use super::error_conversion::from_store_error;
-use super::request_fields::{page_size, to_timestamp};
+use super::request_fields::page_size;
 use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
@@ -72,29 +72,14 @@ impl Console {
             let message = "Invalid 'before': a list that is sorted by another value than time has one page.";
             return Err(Rejection::new("before", RejectionReason::InvalidValue, message).into());
         }
-        let is_succeeded = query.outcome == Some(types::RecordOutcome::Succeeded);
-        let succeeded = is_succeeded.then_some(JobState::Succeeded);
         let filter = RecordFilter {
             owner: self.owner_filter(actor, query.user.as_deref()).await?,
-            key: query.key.clone(),
-            group: query.group.clone(),
-            end_user: query.end_user.clone(),
-            model: query.model.clone(),
-            account: query.account.clone(),
-            size: query.size.clone(),
-            quality: query.quality.clone(),
-            error_code: query.error_code.clone(),
-            error_reason: query.error_reason.map(|reason| reason.to_string()),
-            state: query.state.or(succeeded),
-            is_unsuccessful: query.outcome == Some(types::RecordOutcome::Unsuccessful),
-            since: to_timestamp(query.since),
-            until: to_timestamp(query.until),
-            before: query.before.as_deref().map(Into::into),
-            sort: Some(sort),
-            ..RecordFilter::default()
+            query: ListRecordsQuery { user: None, ..query.clone() },
+            limit: None,
         };
         // No record has succeeded and is in another state.
-        if is_succeeded && filter.state != Some(JobState::Succeeded) {
+        let is_succeeded = query.outcome == Some(types::RecordOutcome::Succeeded);
+        if is_succeeded && filter.state() != Some(JobState::Succeeded) {
             return Ok(RecordPage { records: Vec::new(), has_more: false });
         }
         let page = self.usage().records(&filter, limit).await.map_err(from_usage_error)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{CheckResult, InstallationContents, message_of};
 use crate::gateway::store::{JobState, RecordFilter, Store, StoreError, Timestamp};
+use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
 const CHECK: &str = "answers";
@@ -14,21 +15,21 @@ const PERIOD: Duration = Duration::from_hours(24 * 7);
 const RECORDS_MAX: u32 = 100;
 
 /// The reasons that tell of the nature of an upstream, what it does, and what can be done.
-const REASONS: [(&str, &str, &str); 3] = [
+const REASONS: [(types::RecordReason, &str, &str); 3] = [
     (
-        "async_upstream",
+        types::RecordReason::AsyncUpstream,
         "answers with a task in place of an image",
         "the gateway cannot receive such images, and each may be charged: `imagate account disable NAME`, or an address of \
          the upstream that answers with images",
     ),
     (
-        "image_by_address",
+        types::RecordReason::ImageByAddress,
         "answers with the address of an image in place of the image",
         "`image_urls = \"fetch\"` in the settings of the account lets the gateway fetch images; if it is set, the log says \
          why an address could not be read",
     ),
     (
-        "unknown_coding",
+        types::RecordReason::UnknownCoding,
         "answers with a content coding that the gateway cannot decode",
         "the gateway asks for none: the server before the upstream must leave answers as they are",
     ),
@@ -45,12 +46,9 @@ pub(super) async fn check(installation: &InstallationContents<'_>) -> Vec<CheckR
 async fn find_unusable(store: &dyn Store) -> Result<Vec<CheckResult>, StoreError> {
     let mut results = Vec::new();
     for (reason, meaning, advice) in REASONS {
-        let filter = RecordFilter {
-            error_reason: Some(reason.to_owned()),
-            since: Some(Timestamp::now() - PERIOD),
-            limit: Some(RECORDS_MAX),
-            ..RecordFilter::default()
-        };
+        let since = Some((Timestamp::now() - PERIOD).into());
+        let query = ListRecordsQuery { error_reason: Some(reason), since, ..ListRecordsQuery::default() };
+        let filter = RecordFilter { query, limit: Some(RECORDS_MAX), owner: None };
         for (account, at) in newest_by_account(&store.list_records(&filter).await?) {
             if !has_succeeded_since(store, account, at).await? {
                 let message = format!("the upstream of {account} {meaning}, the last time at {at}");
@@ -75,12 +73,12 @@ fn newest_by_account(records: &[types::Record]) -> BTreeMap<&str, Timestamp> {
 
 /// True if the account has made an image after this time.
 async fn has_succeeded_since(store: &dyn Store, account: &str, at: Timestamp) -> Result<bool, StoreError> {
-    let filter = RecordFilter {
+    let query = ListRecordsQuery {
         account: Some(account.to_owned()),
         state: Some(JobState::Succeeded),
-        since: Some(at),
-        limit: Some(1),
-        ..RecordFilter::default()
+        since: Some(at.into()),
+        ..ListRecordsQuery::default()
     };
+    let filter = RecordFilter { query, limit: Some(1), owner: None };
     Ok(!store.list_records(&filter).await?.is_empty())
 }

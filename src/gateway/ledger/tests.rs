@@ -16,9 +16,10 @@ use super::AttemptClass::{MaybePaid, NothingDone};
 use super::*;
 use crate::gateway::money::Usd;
 use crate::gateway::store::testing::{
-    REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, spawn_child, token_usage,
+    REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, record, spawn_child, token_usage,
 };
 use crate::gateway::store::{CostBasis, InstallationStore as _, RecordFilter, SqliteStore, UsageStore};
+use crate::wire::admin::types;
 
 struct Fixture {
     ledger: Ledger,
@@ -72,26 +73,19 @@ async fn states(store: &SqliteStore) -> BTreeMap<String, JobState> {
     states
 }
 
-fn draft(id: &str) -> RecordDraft {
-    RecordDraft {
-        request_id: id.into(),
-        operation: "create_image",
+fn draft(id: &str) -> JobRecord {
+    record! {
+        request_id: id.to_owned(),
+        operation: "create_image".to_owned(),
         model: Some("gpt-image-2".to_owned()),
-        stream: false,
-        size: None,
-        quality: None,
-        output_format: None,
         n: Some(1),
         account: Some("primary".to_owned()),
         group: "default".to_owned(),
-        user: "usr_1".into(),
-        key: "key_1".into(),
-        end_user: None,
-        injected_tool: false,
-        adapted: None,
+        user: "usr_1",
+        key: "key_1",
         fingerprint: Some([7; 32]),
         max_cost_usd: Some(Usd::from_nanos(211_000_000)),
-        max_job_cost_usd: None,
+        ..JobRecord::default()
     }
 }
 
@@ -372,7 +366,7 @@ async fn write_trouble_is_reported_until_a_commit_succeeds() {
 async fn long_texts_are_truncated_at_a_character_boundary() {
     let fixture = Fixture::new().await;
     let end_user = Some("ä".repeat(10_000));
-    let open = fixture.ledger.open_for_test(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
+    let open = fixture.ledger.open_for_test(record! { end_user, ..draft("r1") }).await.unwrap();
     open.close(JobOutcome::succeeded()).await.unwrap();
     let record = fixture.record().await;
     assert_eq!(record.end_user, Some("ä".repeat(JobRecord::MAX_TEXT_BYTES / 2)));

@@ -22,6 +22,7 @@ use crate::error::LimitRefusal;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::store::{KeyId, RecordFilter, RequestId, StoreError, Timestamp, UsageFilter, UsageStore, UtcDay};
 use crate::gateway::work::WorkMeter;
+use crate::wire::admin::server::ListRecordsQuery;
 
 /// The longest wait for room in a budget (our choice).
 const ROOM_WAIT: Duration = Duration::from_secs(30);
@@ -240,8 +241,9 @@ impl RequestLimiter {
     ///
     /// Returns an error if the store cannot be read.
     pub(crate) async fn has_jobs_since(&self, key: &KeyId, since: Timestamp) -> Result<bool, StoreError> {
-        let filter =
-            RecordFilter { key: Some(key.to_string()), since: Some(since), limit: Some(1), ..RecordFilter::default() };
+        let query =
+            ListRecordsQuery { key: Some(key.to_string()), since: Some(since.into()), ..ListRecordsQuery::default() };
+        let filter = RecordFilter { query, limit: Some(1), owner: None };
         Ok(!self.usage.list_records(&filter).await?.is_empty())
     }
 

@@ -14,67 +14,35 @@ use crate::wire::admin::types;
 /// The value of the field `state` for all finished requests that did not succeed.
 pub(super) const UNSUCCESSFUL: &str = "unsuccessful";
 
-/// The fields of the filter form, and the keys of their labels.
-const FIELDS: [(&str, &str); 13] = [
-    ("state", "keys.state"),
-    ("error_reason", "records.error"),
-    ("since", "filter.since"),
-    ("until", "filter.until"),
-    ("model", "records.model"),
-    ("size", "records.size"),
-    ("quality", "records.quality"),
-    ("error_code", "record.error"),
-    ("key", "filter.key"),
-    ("user", "keys.user"),
-    ("end_user", "record.end_user"),
-    ("group", "keys.group"),
-    ("account", "record.account"),
+/// The fields of the filter form, the keys of the texts for them where they are in use, and of the labels of those that are
+/// text fields in the fold.
+const FIELDS: [(&str, &str, &str); 13] = [
+    ("state", "keys.state", ""),
+    ("error_reason", "records.error", ""),
+    ("since", "filter.since", ""),
+    ("until", "filter.until", ""),
+    ("model", "records.model", "records.model"),
+    ("key", "filter.key", "filter.which_key"),
+    ("user", "keys.user", "filter.which_user"),
+    ("end_user", "record.end_user", "filter.which_end_user"),
+    ("group", "keys.group", "keys.group"),
+    ("account", "record.account", "filter.which_account"),
+    ("size", "records.size", "records.size"),
+    ("quality", "records.quality", "records.quality"),
+    ("error_code", "record.error", "filter.which_error_code"),
 ];
 /// The number of fields that the form always shows, from the first on.
 const VISIBLE_FIELDS: usize = 4;
 /// The fields that only admins can use.
 const ADMIN_FIELDS: [&str; 2] = ["user", "account"];
 
-/// The states that the list can be filtered by.
-const STATES: [types::RecordState; 6] = [
-    types::RecordState::Succeeded,
-    types::RecordState::Failed,
-    types::RecordState::Refused,
-    types::RecordState::Cancelled,
-    types::RecordState::Interrupted,
-    types::RecordState::Running,
-];
-
-/// The reasons that the list can be filtered by.
-const REASONS: [types::RecordReason; 21] = [
-    types::RecordReason::Filter,
-    types::RecordReason::ContentRefused,
-    types::RecordReason::UpstreamRejected,
-    types::RecordReason::Network,
-    types::RecordReason::Timeout,
-    types::RecordReason::Broken,
-    types::RecordReason::UpstreamFailed,
-    types::RecordReason::NoImageData,
-    types::RecordReason::AsyncUpstream,
-    types::RecordReason::ImageByAddress,
-    types::RecordReason::UnknownCoding,
-    types::RecordReason::TextInsteadOfImage,
-    types::RecordReason::DeliveryMismatch,
-    types::RecordReason::OutcomeUnknown,
-    types::RecordReason::Quota,
-    types::RecordReason::Throttled,
-    types::RecordReason::Credentials,
-    types::RecordReason::Missing,
-    types::RecordReason::NoAccounts,
-    types::RecordReason::Unavailable,
-    types::RecordReason::Internal,
-];
-
 /// The filters of a request, as the page shows them.
 pub(super) struct RecordFilters {
     pub(super) form: PageForm,
     pub(super) states: &'static [types::RecordState],
     pub(super) reasons: &'static [types::RecordReason],
+    /// The names and the keys of the labels of the fields in the fold.
+    pub(super) folded_fields: Vec<(&'static str, &'static str)>,
     /// The filters in use, each with the link that removes it.
     pub(super) chips: Vec<FilterChip>,
     /// True if a filter is in use that the form does not always show.
@@ -99,14 +67,15 @@ impl RecordFilters {
     pub(super) fn from_request(context: &PageContext<'_>, page: &PageLayout) -> Self {
         let fields = &context.request.query;
         let mut form = PageForm::default();
-        for (name, _) in FIELDS {
+        for (name, ..) in FIELDS {
             form = form.with_value(name, fields.get(name));
         }
-        let used = FIELDS.iter().enumerate().filter(|(_, (name, _))| {
-            context.request.query_param(name).is_some() && (context.is_admin() || !ADMIN_FIELDS.contains(name))
-        });
+        let offered =
+            FIELDS.iter().enumerate().filter(|(_, (name, ..))| context.is_admin() || !ADMIN_FIELDS.contains(name));
+        let folded_fields = offered.clone().skip(VISIBLE_FIELDS).map(|(_, (name, _, label))| (*name, *label)).collect();
+        let used = offered.filter(|(_, (name, ..))| context.request.query_param(name).is_some());
         let (mut chips, mut has_more) = (Vec::new(), false);
-        for (index, (name, label)) in used {
+        for (index, (name, label, _)) in used {
             has_more |= index >= VISIBLE_FIELDS;
             let link = format!("/records?{}", fields.to_query_without(&[name, "before"]));
             let value = fields.get(name);
@@ -117,7 +86,14 @@ impl RecordFilters {
                 is_ignored: !has_meaning(name, value.trim()),
             });
         }
-        Self { form, states: &STATES, reasons: &REASONS, chips, has_more }
+        Self {
+            form,
+            states: &types::RecordState::ALL,
+            reasons: &types::RecordReason::ALL,
+            folded_fields,
+            chips,
+            has_more,
+        }
     }
 
     /// True if any filter is in use.
@@ -191,23 +167,9 @@ pub(super) fn shared_filters(fields: &UrlEncodedFields) -> Vec<(&'static str, St
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::gateway::pages::language::Language;
     use crate::gateway::pages::page_layout::Theme;
-
-    #[test]
-    fn every_state_and_reason_of_the_document_can_be_chosen() {
-        let document: serde_json::Value =
-            serde_json::from_str(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/admin.json"))).unwrap();
-        let documented = |schema: &str| -> BTreeSet<String> {
-            let words = document["components"]["schemas"][schema]["enum"].as_array().unwrap();
-            words.iter().map(|word| word.as_str().unwrap().to_owned()).collect()
-        };
-        assert_eq!(STATES.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), documented("RecordState"));
-        assert_eq!(REASONS.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), documented("RecordReason"));
-    }
 
     #[test]
     fn values_are_shown_in_words() {

@@ -4,11 +4,9 @@
 //! columns of their own. So a new property of records needs no column; the upkeep of columns, indexes and counts is known
 //! only to the statements of the store.
 
-use super::{
-    AnswerCharges, AttemptClass, BindingDigest, CostBasis, CostReason, JobState, RecordSort, RequestId, Timestamp,
-    UserId,
-};
+use super::{AnswerCharges, AttemptClass, BindingDigest, CostBasis, CostReason, JobState, UserId};
 use crate::gateway::money::Usd;
+use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
 /// The record of one job, with the values that its readers do not get.
@@ -101,6 +99,14 @@ impl JobRecord {
         text
     }
 
+    /// Shortens the texts of the request.
+    pub(crate) fn truncate_texts(&mut self) {
+        let types::Record { model, size, quality, output_format, end_user, adapted, .. } = &mut self.document;
+        for text in [model, size, quality, output_format, end_user, adapted].into_iter().flatten() {
+            text.truncate(text.floor_char_boundary(Self::MAX_TEXT_BYTES));
+        }
+    }
+
     /// Sets the token counts that the upstream reported for each model.
     pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
         let counts = |usage: &Option<TokenUsage>| usage.as_ref().map(|usage| usage.counts.clone());
@@ -190,45 +196,15 @@ impl Default for JobState {
     }
 }
 
-/// A filter for records. Fields that are `None` do not restrict it.
+/// A filter for records.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
     /// Only the records of this user, who reads them: the records of other users are treated as absent.
     pub(crate) owner: Option<UserId>,
-    /// Only the records of this key, by its id or its public id.
-    pub(crate) key: Option<String>,
-    /// Only the records of this user, by id or name.
-    pub(crate) user: Option<String>,
-    /// Only the records of the group with this name.
-    pub(crate) group: Option<String>,
-    /// Only the records of this end user, shortened as in a record.
-    pub(crate) end_user: Option<String>,
-    /// Only the records of requests for this model, shortened as in a record.
-    pub(crate) model: Option<String>,
-    /// Only the records whose last call went to the account with this name.
-    pub(crate) account: Option<String>,
-    /// Only the records with this requested size, among the newest [`RecordFilter::SORTED_MAX`] that pass the other filters.
-    pub(crate) size: Option<String>,
-    /// Only the records with this requested quality, among the same ones.
-    pub(crate) quality: Option<String>,
-    /// Only the records with this error code.
-    pub(crate) error_code: Option<String>,
-    /// Only the records with this reason of a failure.
-    pub(crate) error_reason: Option<String>,
-    /// Only the records in this state; `None` means all that are finished.
-    pub(crate) state: Option<JobState>,
-    /// Only the finished records that have not succeeded.
-    pub(crate) is_unsuccessful: bool,
-    /// Only the records that began at this time or later.
-    pub(crate) since: Option<Timestamp>,
-    /// Only the records that began before this time.
-    pub(crate) until: Option<Timestamp>,
-    /// Only the records before the record with this id. If there is no such record, no records pass.
-    pub(crate) before: Option<RequestId>,
-    /// The most records to return. The first ones in the order are returned.
+    /// The filters and the order that the admin API has. Its `limit` has no effect.
+    pub(crate) query: ListRecordsQuery,
+    /// The most records to return; `None` for all. The first ones in the order are returned.
     pub(crate) limit: Option<u32>,
-    /// The order of the records; by default the newest first.
-    pub(crate) sort: Option<RecordSort>,
 }
 
 // === impl RecordFilter ===
@@ -237,4 +213,15 @@ impl RecordFilter {
     /// The most records that a list sorts by another value than time (our choice): no index has that order, so all of
     /// them are read.
     pub(crate) const SORTED_MAX: u32 = 10_000;
+
+    /// The state of all wanted records; `None` means all that are finished.
+    pub(crate) fn state(&self) -> Option<JobState> {
+        let is_succeeded = self.query.outcome == Some(types::RecordOutcome::Succeeded);
+        self.query.state.or(is_succeeded.then_some(JobState::Succeeded))
+    }
+
+    /// True for only the finished records that have not succeeded.
+    pub(crate) fn is_unsuccessful(&self) -> bool {
+        self.query.outcome == Some(types::RecordOutcome::Unsuccessful)
+    }
 }

@@ -167,6 +167,33 @@ macro_rules! set_in_usage {
 }
 pub(crate) use set_in_usage;
 
+/// Makes a filter of another one and other values, in the same form.
+macro_rules! record_filter {
+    ($($field:ident $(: $value:expr)?,)* ..$base:expr) => {{
+        let mut filter: $crate::gateway::store::RecordFilter = $base;
+        $($crate::gateway::store::testing::set_in_filter!(filter, $field $(, $value)?);)*
+        filter
+    }};
+}
+pub(crate) use record_filter;
+
+/// Sets a value of a filter, in the query or beside it.
+macro_rules! set_in_filter {
+    ($filter:ident, $field:ident) => {
+        $crate::gateway::store::testing::set_in_filter!($filter, $field, $field)
+    };
+    ($filter:ident, owner, $value:expr) => {
+        $filter.owner = $value
+    };
+    ($filter:ident, limit, $value:expr) => {
+        $filter.limit = $value
+    };
+    ($filter:ident, $field:ident, $value:expr) => {
+        $filter.query.$field = $value
+    };
+}
+pub(crate) use set_in_filter;
+
 /// Makes an intent: the record of a running job, as it is before the first attempt.
 pub(crate) fn running_record(request_id: &str) -> JobRecord {
     let document = types::Record {

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::testing::{add_key, finished_record, new_postgres_store, new_store, record, running_record, token_usage};
+use super::testing::{
+    add_key, finished_record, new_postgres_store, new_store, record, record_filter, running_record, token_usage,
+};
 use super::*;
 use crate::gateway::money::Usd;
 use crate::wire::admin::types;
@@ -271,18 +273,18 @@ async fn records_are_listed_newest_last_and_filtered() {
             let closed = record! { state: JobState::Succeeded, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
-        let since = Some(at("2026-01-01T00:00:02Z"));
+        let since = Some(at("2026-01-01T00:00:02Z").into());
         let key = Some("key_1".to_owned());
         let list = async |filter: RecordFilter| {
             let records = store.list_records(&filter).await.unwrap();
             ids(&records).concat()
         };
         assert_eq!(list(RecordFilter::default()).await, "abcd");
-        assert_eq!(list(RecordFilter { since, ..RecordFilter::default() }).await, "bcd");
-        assert_eq!(list(RecordFilter { limit: Some(2), ..RecordFilter::default() }).await, "cd");
-        assert_eq!(list(RecordFilter { limit: Some(0), ..RecordFilter::default() }).await, "");
-        assert_eq!(list(RecordFilter { key: key.clone(), ..RecordFilter::default() }).await, "abd");
-        assert_eq!(list(RecordFilter { key, since, limit: Some(1), ..RecordFilter::default() }).await, "d");
+        assert_eq!(list(record_filter! { since, ..RecordFilter::default() }).await, "bcd");
+        assert_eq!(list(record_filter! { limit: Some(2), ..RecordFilter::default() }).await, "cd");
+        assert_eq!(list(record_filter! { limit: Some(0), ..RecordFilter::default() }).await, "");
+        assert_eq!(list(record_filter! { key: key.clone(), ..RecordFilter::default() }).await, "abd");
+        assert_eq!(list(record_filter! { key, since, limit: Some(1), ..RecordFilter::default() }).await, "d");
     }
 }
 
@@ -304,7 +306,7 @@ async fn records_are_sorted_by_cost_tokens_and_latency() {
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
         let sorted = async |sort, limit| {
-            let filter = RecordFilter { sort: Some(sort), limit, ..RecordFilter::default() };
+            let filter = record_filter! { sort: Some(sort), limit, ..RecordFilter::default() };
             let found = store.list_records(&filter).await.unwrap();
             ids(&found).into_iter().rev().collect::<String>()
         };
@@ -325,7 +327,7 @@ async fn the_records_of_a_key_are_found_by_either_id() {
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         write(&*store, &[RowWrite::Open(&running_record("other")), RowWrite::Close(&finished_record("other"))]).await;
         for handle in [row.id.as_str(), row.public_id.as_str()] {
-            let filter = RecordFilter { key: Some(handle.to_owned()), ..RecordFilter::default() };
+            let filter = record_filter! { key: Some(handle.to_owned()), ..RecordFilter::default() };
             assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["mine"]);
         }
     }

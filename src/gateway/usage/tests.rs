@@ -1,7 +1,7 @@
 //! Tests of pages of records, and of the names of keys and users.
 
 use super::*;
-use crate::gateway::store::testing::{add_key, finished_record, new_store, record, running_record};
+use crate::gateway::store::testing::{add_key, finished_record, new_store, record, record_filter, running_record};
 use crate::gateway::store::{JobRecord, JobState, NodeId, RecordStore as _, RowWrite, SqliteStore, Timestamp};
 
 async fn write_records(store: &SqliteStore, records: impl IntoIterator<Item = JobRecord>) {
@@ -30,7 +30,7 @@ async fn pages_show_every_record_once_while_new_records_are_written() {
         if !page.has_more {
             break;
         }
-        filter.before = page.records.last().map(|record| record.request_id.as_str().into());
+        filter.query.before = page.records.last().map(|record| record.request_id.clone());
     }
     assert_eq!(seen, ["ed", "cb", "a"]);
 }
@@ -43,19 +43,19 @@ async fn records_of_other_users_are_invisible_also_as_cursors() {
     write_records(&store, [finished_record("mine"), foreign]).await;
     let owner = Some(UserId::from("usr_1"));
 
-    let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
+    let page = usage.records(&record_filter! { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
     assert_eq!(ids(&page), "mine");
     // The owner restricts the result, whatever other filters are set.
     for (key, user) in [(Some("key_2"), None), (None, Some("usr_2"))] {
         let (key, user) = (key.map(str::to_owned), user.map(str::to_owned));
-        let filter = RecordFilter { owner: owner.clone(), key, user, ..RecordFilter::default() };
+        let filter = record_filter! { owner: owner.clone(), key, user, ..RecordFilter::default() };
         assert_eq!(ids(&usage.records(&filter, 10).await.unwrap()), "");
     }
     assert!(usage.record(&"theirs".into(), owner.as_ref()).await.unwrap().is_none());
     assert!(usage.record(&"theirs".into(), None).await.unwrap().is_some());
     assert!(usage.record(&"mine".into(), owner.as_ref()).await.unwrap().is_some());
     for (cursor, owner) in [("theirs", owner), ("missing", None)] {
-        let filter = RecordFilter { owner, before: Some(cursor.into()), ..RecordFilter::default() };
+        let filter = record_filter! { owner, before: Some(cursor.into()), ..RecordFilter::default() };
         let refused = usage.records(&filter, 10).await;
         assert!(matches!(&refused, Err(UsageError::UnknownCursor(id)) if id.as_str() == cursor), "{refused:?}");
     }
@@ -92,7 +92,7 @@ async fn a_running_record_is_listed_only_by_its_state() {
     store.write_rows(&NodeId::only(), &[RowWrite::Open(&running_record("now"))]).await.unwrap();
     write_records(&store, [finished_record("then")]).await;
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
-    let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
+    let running = record_filter! { state: Some(JobState::Running), ..RecordFilter::default() };
     assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");
     assert_eq!(usage.record(&"now".into(), None).await.unwrap().unwrap().state, JobState::Running);
 }

@@ -40,7 +40,7 @@ fn conversations_stay_with_one_account_and_use_all_accounts() {
     }
     for (session, account) in accounts.iter().take(3) {
         let explained = gateway.run_command(&["account", "explain", "--session", session, "--json"]).json();
-        let name = explained[0]["account"].as_str().expect("a name");
+        let name = explained[0]["name"].as_str().expect("a name");
         assert_eq!(
             (format!("sk-upstream-{name}"), &explained[0]["chosen"]),
             (account.clone(), &json!(true)),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::limits::{BoundKind, JobDemand, LimitAmounts, LimitSubject, RequestLimiter, SubjectLimits};
-use crate::gateway::store::testing::{new_postgres_store, new_store, token_usage};
+use crate::gateway::store::testing::{new_postgres_store, new_store, record, token_usage};
 use crate::gateway::store::{PostgresStore, RecordFilter, RequestId, UsageStore};
 
 /// The number of requests of a run. A debug build takes some seconds.
@@ -101,10 +101,10 @@ impl Model {
         }
         let operation = if bound == BoundKind::Images { "create_image" } else { "create_response" };
         let [LimitSubject::Key(key), LimitSubject::User(user), LimitSubject::Group(group)] = subjects else { return };
-        let draft = RecordDraft {
-            request_id: id,
-            operation,
-            n: (bound == BoundKind::Images).then_some(images),
+        let draft = record! {
+            request_id: id.to_string(),
+            operation: operation.to_owned(),
+            n: (bound == BoundKind::Images).then_some(images.into()),
             size: (images > 0).then(|| "1024x1024".to_owned()),
             group,
             user,
@@ -115,7 +115,7 @@ impl Model {
             model: Some(if self.random.next(20) == 0 { "sketch-1" } else { "gpt-image-2" }.to_owned()),
             ..draft("")
         };
-        self.most.extend(cost.map(|cost| (draft.request_id.to_string(), cost)));
+        self.most.extend(cost.map(|cost| (draft.document.request_id.clone(), cost)));
         self.running.push(ledger.open(draft, reservation).await.unwrap());
     }
 
@@ -296,9 +296,9 @@ async fn a_limit_that_is_set_counts_the_jobs_of_all_nodes_that_run() {
         .await
         .unwrap();
     let most = Some(usd(0.4));
-    let draft = RecordDraft {
+    let draft = record! {
         request_id: "req_1".into(),
-        key: "key_1".into(),
+        key: "key_1",
         n: Some(1),
         max_job_cost_usd: most,
         ..draft("")

@@ -2,26 +2,24 @@
 
 use super::usage::{SeededRandom, write_random_batches};
 use super::*;
+use crate::gateway::store::testing::record_filter;
 
 /// True if a record passes the filter, apart from its time.
 fn passes(record: &types::Record, filter: &RecordFilter) -> bool {
-    let is_state = filter.state.map_or(record.state != JobState::Running, |state| record.state == state);
+    let is_state = filter.state().map_or(record.state != JobState::Running, |state| record.state == state);
     is_state
-        && (!filter.is_unsuccessful || !matches!(record.state, JobState::Running | JobState::Succeeded))
+        && (!filter.is_unsuccessful() || !matches!(record.state, JobState::Running | JobState::Succeeded))
         && filter.owner.as_ref().is_none_or(|owner| record.user == owner.as_str())
-        && filter.key.as_ref().is_none_or(|key| record.key.as_str() == key)
-        && filter.user.as_ref().is_none_or(|user| record.user.as_str() == user)
-        && filter.group.as_ref().is_none_or(|group| record.group == *group)
-        && filter.end_user.as_ref().is_none_or(|end_user| record.end_user.as_ref() == Some(end_user))
-        && filter.model.as_ref().is_none_or(|model| record.model.as_ref() == Some(model))
-        && filter.account.as_ref().is_none_or(|account| record.account.as_ref() == Some(account))
-        && filter.size.as_ref().is_none_or(|size| record.size.as_ref() == Some(size))
-        && filter.quality.as_ref().is_none_or(|quality| record.quality.as_ref() == Some(quality))
-        && filter.error_code.as_ref().is_none_or(|code| record.error_code.as_ref() == Some(code))
-        && filter
-            .error_reason
-            .as_ref()
-            .is_none_or(|reason| record.error_reason.is_some_and(|found| found.as_str() == reason))
+        && filter.query.key.as_ref().is_none_or(|key| record.key.as_str() == key)
+        && filter.query.user.as_ref().is_none_or(|user| record.user.as_str() == user)
+        && filter.query.group.as_ref().is_none_or(|group| record.group == *group)
+        && filter.query.end_user.as_ref().is_none_or(|end_user| record.end_user.as_ref() == Some(end_user))
+        && filter.query.model.as_ref().is_none_or(|model| record.model.as_ref() == Some(model))
+        && filter.query.account.as_ref().is_none_or(|account| record.account.as_ref() == Some(account))
+        && filter.query.size.as_ref().is_none_or(|size| record.size.as_ref() == Some(size))
+        && filter.query.quality.as_ref().is_none_or(|quality| record.quality.as_ref() == Some(quality))
+        && filter.query.error_code.as_ref().is_none_or(|code| record.error_code.as_ref() == Some(code))
+        && filter.query.error_reason.as_ref().is_none_or(|reason| record.error_reason == Some(*reason))
 }
 
 /// A filter for each combination of values, of which some have no records.
@@ -40,16 +38,18 @@ fn combined_filters() -> Vec<RecordFilter> {
     }
     let filters = vec![RecordFilter::default()];
     let states = [None, Some("running"), Some("succeeded"), Some("failed"), Some("interrupted")];
-    let filters = each(&filters, &states, |filter, value| filter.state = value.map(|state| state.parse().unwrap()));
+    let filters =
+        each(&filters, &states, |filter, value| filter.query.state = value.map(|state| state.parse().unwrap()));
     let filters = each(&filters, &[None, Some("key_1"), Some("key_3")], |filter, value| {
-        filter.key = value.map(str::to_owned);
+        filter.query.key = value.map(str::to_owned);
     });
     let filters = each(&filters, &[None, Some("usr_1")], |filter, value| filter.owner = value.map(UserId::from));
-    let filters = each(&filters, &[None, Some("usr_2")], |filter, value| filter.user = value.map(str::to_owned));
+    let filters = each(&filters, &[None, Some("usr_2")], |filter, value| filter.query.user = value.map(str::to_owned));
     let filters = each(&filters, &[None, Some("other"), Some("none")], |filter, value| {
-        filter.group = value.map(str::to_owned);
+        filter.query.group = value.map(str::to_owned);
     });
-    let filters = each(&filters, &[None, Some("of other")], |filter, value| filter.end_user = value.map(str::to_owned));
+    let filters =
+        each(&filters, &[None, Some("of other")], |filter, value| filter.query.end_user = value.map(str::to_owned));
     let words = [
         None,
         Some("model"),
@@ -62,13 +62,13 @@ fn combined_filters() -> Vec<RecordFilter> {
     ];
     each(&filters, &words, |filter, value| {
         let words = value.unwrap_or_default();
-        filter.is_unsuccessful = words == "unsuccessful";
-        filter.model = words.contains("model").then(|| "gpt-image-1.5".to_owned());
-        filter.size = words.contains("size").then(|| "1024x1024".to_owned());
-        filter.quality = words.contains("quality").then(|| "high".to_owned());
-        filter.account = words.contains("account").then(|| "second".to_owned());
-        filter.error_code = words.contains("code").then(|| "upstream_error".to_owned());
-        filter.error_reason = words.contains("reason").then(|| "throttled".to_owned());
+        filter.query.outcome = (words == "unsuccessful").then_some(types::RecordOutcome::Unsuccessful);
+        filter.query.model = words.contains("model").then(|| "gpt-image-1.5".to_owned());
+        filter.query.size = words.contains("size").then(|| "1024x1024".to_owned());
+        filter.query.quality = words.contains("quality").then(|| "high".to_owned());
+        filter.query.account = words.contains("account").then(|| "second".to_owned());
+        filter.query.error_code = words.contains("code").then(|| "upstream_error".to_owned());
+        filter.query.error_reason = words.contains("reason").then_some(types::RecordReason::Throttled);
     })
 }
 
@@ -76,7 +76,7 @@ fn combined_filters() -> Vec<RecordFilter> {
 async fn every_combination_of_filters_lists_the_records_that_pass_it() {
     for Fixture { store, .. } in stores().await {
         write_random_batches(&*store, &mut SeededRandom(11)).await;
-        let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
+        let running = record_filter! { state: Some(JobState::Running), ..RecordFilter::default() };
         let mut all = all_records(&*store).await;
         all.extend(store.list_records(&running).await.unwrap());
         let mut listed_count = 0;

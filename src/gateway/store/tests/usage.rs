@@ -1,7 +1,7 @@
 //! Tests of usage counts: they are compared with the records that they count.
 
 use super::*;
-use crate::gateway::store::testing::{record, token_usage};
+use crate::gateway::store::testing::{record, record_filter, token_usage};
 
 /// A small random generator (splitmix64). The same seed gives the same numbers, so a run can be repeated.
 pub(super) struct SeededRandom(pub(super) u64);
@@ -218,7 +218,7 @@ async fn counts_of_an_end_user_match_the_records() {
         write_random_batches(&*store, &mut SeededRandom(7)).await;
         store.interrupt_running(&NodeId::only()).await.unwrap();
         let end_user = Some("of other".to_owned());
-        let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
+        let filter = record_filter! { end_user: end_user.clone(), ..RecordFilter::default() };
         let listed = store.list_records(&filter).await.unwrap();
         let expected: Vec<types::Record> =
             all_records(&*store).await.into_iter().filter(|record| record.end_user == end_user).collect();
@@ -288,7 +288,7 @@ async fn an_end_user_is_matched_exactly_after_truncation() {
         ];
         for (end_user, expected_ids) in expected {
             let end_user = Some(end_user.to_owned());
-            let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
+            let filter = record_filter! { end_user: end_user.clone(), ..RecordFilter::default() };
             assert_eq!(ids(&store.list_records(&filter).await.unwrap()), expected_ids, "{end_user:?}");
             let filter = UsageFilter { end_user, ..UsageFilter::default() };
             assert_eq!(store.total_usage(&filter).await.unwrap().requests, expected_ids.len() as u64, "{filter:?}");
@@ -401,7 +401,7 @@ async fn a_user_name_equal_to_another_id_does_not_match_that_user() {
             )
             .await;
         }
-        let filter = RecordFilter { user: Some(ada.id.to_string()), ..RecordFilter::default() };
+        let filter = record_filter! { user: Some(ada.id.to_string()), ..RecordFilter::default() };
         assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["hers"]);
     }
 }

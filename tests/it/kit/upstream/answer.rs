@@ -113,6 +113,8 @@ fn detail_of(script: &Script, word: &str) -> Value {
         }
         "revoked" => json!({"message": "provider-canary: the account is gone", "type": "invalid_request_error",
                             "param": null, "code": "account_deactivated"}),
+        "organization" => json!({"message": "provider-canary: no such organization", "type": "invalid_request_error",
+                                 "param": "organization", "code": null}),
         other => panic!("no such body in a script: {other}"),
     }
 }

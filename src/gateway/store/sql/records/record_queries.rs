@@ -7,7 +7,7 @@ use sqlx::{QueryBuilder, Row};
 
 use super::super::decode::optional_usd;
 use super::super::dialect::{Db, DbPool, DbRow, json_member, push_index};
-use crate::gateway::store::{JobRecord, JobState, RecordFilter, RecordSort, RequestId, RunningJob, UserId};
+use crate::gateway::store::{JobRecord, JobState, RecordFilter, RecordSort, RequestId, RunningJob, Timestamp, UserId};
 use crate::wire::admin::types;
 
 /// The limit that means all rows.
@@ -33,11 +33,11 @@ pub(in super::super) async fn find(
 }
 
 pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx::Result<Vec<types::Record>> {
-    let before = match &filter.before {
+    let before = match &filter.query.before {
         None => None,
         Some(request_id) => {
             let query = sqlx::query_as("SELECT created_at, seq FROM records WHERE request_id = $1");
-            let position: Option<RecordCursor> = query.bind(request_id.as_str()).fetch_optional(pool).await?;
+            let position: Option<RecordCursor> = query.bind(request_id).fetch_optional(pool).await?;
             // No record comes before a record that does not exist.
             let Some(position) = position else { return Ok(Vec::new()) };
             Some(position)
@@ -60,9 +60,9 @@ pub(in super::super) async fn running_jobs(pool: &DbPool) -> sqlx::Result<Vec<Ru
 }
 
 pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Db> {
-    let value = sort_value(filter.sort.unwrap_or(RecordSort::Time));
+    let value = sort_value(filter.query.sort.unwrap_or(RecordSort::Time));
     // No index has these values, so a bounded number of records is read for them.
-    let is_bounded = value.is_some() || filter.size.is_some() || filter.quality.is_some();
+    let is_bounded = value.is_some() || filter.query.size.is_some() || filter.query.quality.is_some();
     let mut query = QueryBuilder::new(if is_bounded { "SELECT document FROM (SELECT * " } else { "SELECT document " });
     query.push("FROM records");
     push_index(&mut query, choose_index(filter));
@@ -73,7 +73,7 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
     query.push(" ORDER BY created_at DESC, seq DESC LIMIT ");
     if is_bounded {
         query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest WHERE true");
-        for (member, wanted) in [("size", &filter.size), ("quality", &filter.quality)] {
+        for (member, wanted) in [("size", &filter.query.size), ("quality", &filter.query.quality)] {
             if let Some(wanted) = wanted {
                 query
                     .push(" AND ")
@@ -94,41 +94,42 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
 
 /// Adds the conditions that an index or a column can decide.
 fn push_conditions(query: &mut QueryBuilder<Db>, filter: &RecordFilter) {
+    let wanted = &filter.query;
     query.push(" WHERE ");
-    push_state(query, filter.state);
-    if filter.is_unsuccessful {
+    push_state(query, filter.state());
+    if filter.is_unsuccessful() {
         query.push(" AND ").push(UNSUCCESSFUL);
     }
     if let Some(owner) = &filter.owner {
         query.push(" AND user_id = ").push_bind(owner.to_string());
     }
-    if let Some(key) = &filter.key {
+    if let Some(key) = &wanted.key {
         push_key_id(query.push(" AND key_id = "), key);
     }
-    if let Some(user) = &filter.user {
+    if let Some(user) = &wanted.user {
         push_user_id(query.push(" AND user_id = "), user);
     }
-    if let Some(group) = &filter.group {
+    if let Some(group) = &wanted.group {
         query.push(" AND group_name = ").push_bind(group.clone());
     }
-    if let Some(end_user) = &filter.end_user {
+    if let Some(end_user) = &wanted.end_user {
         query.push(" AND end_user = ").push_bind(JobRecord::truncate_text(end_user.clone()));
     }
-    if let Some(model) = &filter.model {
+    if let Some(model) = &wanted.model {
         query.push(" AND model = ").push_bind(JobRecord::truncate_text(model.clone()));
     }
-    for (column, value) in
-        [("account", &filter.account), ("error_code", &filter.error_code), ("error_reason", &filter.error_reason)]
+    let reason = wanted.error_reason.map(|reason| reason.as_str().to_owned());
+    for (column, value) in [("account", &wanted.account), ("error_code", &wanted.error_code), ("error_reason", &reason)]
     {
         if let Some(value) = value {
             query.push(" AND ").push(column).push(" = ").push_bind(value.clone());
         }
     }
-    if let Some(since) = filter.since {
-        query.push(" AND created_at >= ").push_bind(since.to_string());
+    if let Some(since) = wanted.since {
+        query.push(" AND created_at >= ").push_bind(Timestamp::from(since).to_string());
     }
-    if let Some(until) = filter.until {
-        query.push(" AND created_at < ").push_bind(until.to_string());
+    if let Some(until) = wanted.until {
+        query.push(" AND created_at < ").push_bind(Timestamp::from(until).to_string());
     }
 }
 
@@ -159,25 +160,25 @@ pub(in super::super) fn push_user_id(query: &mut QueryBuilder<Db>, user: &str) {
 /// Returns the index that leaves the fewest records to read. Indexes also hold the other columns that a filter can name,
 /// so that a record that does not pass is skipped without being read.
 fn choose_index(filter: &RecordFilter) -> &'static str {
-    let by_user = filter.owner.is_some() || filter.user.is_some();
-    match filter.state {
+    let by_user = filter.owner.is_some() || filter.query.user.is_some();
+    match filter.state() {
         Some(JobState::Running) => "records_running",
         // Few records have an error, and these indexes also hold the state.
-        _ if filter.error_reason.is_some() => "records_by_error_reason",
-        _ if filter.error_code.is_some() => "records_by_error_code",
+        _ if filter.query.error_reason.is_some() => "records_by_error_reason",
+        _ if filter.query.error_code.is_some() => "records_by_error_code",
         // A busy key, user or end user has more records than all of them have unsuccessful ones.
         Some(JobState::Failed | JobState::Refused | JobState::Cancelled | JobState::Interrupted) => {
             "records_unsuccessful"
         }
-        _ if filter.is_unsuccessful => "records_unsuccessful_by_time",
+        _ if filter.is_unsuccessful() => "records_unsuccessful_by_time",
         // The index by account holds all of the following, but only it and those of errors hold accounts.
-        Some(JobState::Succeeded) | None if filter.account.is_some() => "records_by_account",
+        Some(JobState::Succeeded) | None if filter.query.account.is_some() => "records_by_account",
         // One key can have many end users, but an end user rarely has many keys.
-        Some(JobState::Succeeded) | None if filter.end_user.is_some() => "records_by_end_user",
-        Some(JobState::Succeeded) | None if filter.key.is_some() => "records_by_key",
+        Some(JobState::Succeeded) | None if filter.query.end_user.is_some() => "records_by_end_user",
+        Some(JobState::Succeeded) | None if filter.query.key.is_some() => "records_by_key",
         Some(JobState::Succeeded) | None if by_user => "records_by_user",
-        Some(JobState::Succeeded) | None if filter.model.is_some() => "records_by_model",
-        Some(JobState::Succeeded) | None if filter.group.is_some() => "records_by_group",
+        Some(JobState::Succeeded) | None if filter.query.model.is_some() => "records_by_model",
+        Some(JobState::Succeeded) | None if filter.query.group.is_some() => "records_by_group",
         Some(JobState::Succeeded) | None => "records_by_time",
     }
 }

@@ -5,7 +5,9 @@ use super::*;
 use crate::gateway::store::sqlite::sql::keys::page;
 use crate::gateway::store::sqlite::sql::people::sessions::REFUSAL_LIMIT_REACHED;
 use crate::gateway::store::sqlite::sql::{records, replays, retention, usage, usage_details, usage_fold};
+use crate::gateway::store::testing::record_filter;
 use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter, UsageGrouping};
+use crate::wire::admin::types;
 
 /// Computes the usage counts from the records.
 const RECOUNT: &str = "SELECT key_id, substr(created_at, 1, 10), user_id, group_name, count(*), \
@@ -137,43 +139,52 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
     let any = RecordFilter::default;
     let text = |text: &str| Some(text.to_owned());
     let time = |text: &str| Some(text.parse().unwrap());
-    let state = |state| RecordFilter { state: Some(state), ..any() };
+    let state = |state| record_filter! { state: Some(state), ..any() };
     let filters = [
         (any(), "records_by_time"),
         (state(JobState::Succeeded), "records_by_time"),
         (state(JobState::Failed), "records_unsuccessful"),
         (state(JobState::Interrupted), "records_unsuccessful"),
-        (RecordFilter { key: text("key_1"), ..any() }, "records_by_key"),
-        (RecordFilter { user: text("ada"), ..any() }, "records_by_user"),
-        (RecordFilter { owner: Some("usr_1".into()), ..any() }, "records_by_user"),
-        (RecordFilter { group: text("default"), ..any() }, "records_by_group"),
-        (RecordFilter { end_user: text("u-1"), ..any() }, "records_by_end_user"),
-        (RecordFilter { end_user: text("u-1"), key: text("key_1"), ..any() }, "records_by_end_user"),
-        (RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..any() }, "records_by_user"),
-        (RecordFilter { owner: Some("usr_1".into()), key: text("key_1"), ..any() }, "records_by_key"),
-        (RecordFilter { key: text("key_1"), end_user: text("u-1"), ..state(JobState::Failed) }, "records_unsuccessful"),
-        (RecordFilter { model: text("gpt-image-2"), ..any() }, "records_by_model"),
-        (RecordFilter { model: text("gpt-image-2"), key: text("key_1"), ..any() }, "records_by_key"),
-        (RecordFilter { model: text("gpt-image-2"), ..state(JobState::Failed) }, "records_unsuccessful"),
-        (RecordFilter { is_unsuccessful: true, ..any() }, "records_unsuccessful_by_time"),
-        (RecordFilter { is_unsuccessful: true, key: text("key_1"), ..any() }, "records_unsuccessful_by_time"),
-        (RecordFilter { account: text("primary"), ..any() }, "records_by_account"),
-        (RecordFilter { account: text("primary"), key: text("key_1"), ..any() }, "records_by_account"),
-        (RecordFilter { account: text("primary"), end_user: text("u-1"), ..any() }, "records_by_account"),
-        (RecordFilter { error_reason: text("quota"), ..any() }, "records_by_error_reason"),
+        (record_filter! { key: text("key_1"), ..any() }, "records_by_key"),
+        (record_filter! { user: text("ada"), ..any() }, "records_by_user"),
+        (record_filter! { owner: Some("usr_1".into()), ..any() }, "records_by_user"),
+        (record_filter! { group: text("default"), ..any() }, "records_by_group"),
+        (record_filter! { end_user: text("u-1"), ..any() }, "records_by_end_user"),
+        (record_filter! { end_user: text("u-1"), key: text("key_1"), ..any() }, "records_by_end_user"),
+        (record_filter! { owner: Some("usr_1".into()), group: text("default"), ..any() }, "records_by_user"),
+        (record_filter! { owner: Some("usr_1".into()), key: text("key_1"), ..any() }, "records_by_key"),
         (
-            RecordFilter { error_reason: text("quota"), account: text("primary"), ..state(JobState::Failed) },
+            record_filter! { key: text("key_1"), end_user: text("u-1"), ..state(JobState::Failed) },
+            "records_unsuccessful",
+        ),
+        (record_filter! { model: text("gpt-image-2"), ..any() }, "records_by_model"),
+        (record_filter! { model: text("gpt-image-2"), key: text("key_1"), ..any() }, "records_by_key"),
+        (record_filter! { model: text("gpt-image-2"), ..state(JobState::Failed) }, "records_unsuccessful"),
+        (record_filter! { outcome: Some(types::RecordOutcome::Unsuccessful), ..any() }, "records_unsuccessful_by_time"),
+        (
+            record_filter! { outcome: Some(types::RecordOutcome::Unsuccessful), key: text("key_1"), ..any() },
+            "records_unsuccessful_by_time",
+        ),
+        (record_filter! { account: text("primary"), ..any() }, "records_by_account"),
+        (record_filter! { account: text("primary"), key: text("key_1"), ..any() }, "records_by_account"),
+        (record_filter! { account: text("primary"), end_user: text("u-1"), ..any() }, "records_by_account"),
+        (record_filter! { error_reason: Some(types::RecordReason::Quota), ..any() }, "records_by_error_reason"),
+        (
+            record_filter! { error_reason: Some(types::RecordReason::Quota), account: text("primary"), ..state(JobState::Failed) },
             "records_by_error_reason",
         ),
-        (RecordFilter { error_code: text("upstream_error"), group: text("default"), ..any() }, "records_by_error_code"),
         (
-            RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..state(JobState::Cancelled) },
+            record_filter! { error_code: text("upstream_error"), group: text("default"), ..any() },
+            "records_by_error_code",
+        ),
+        (
+            record_filter! { owner: Some("usr_1".into()), group: text("default"), ..state(JobState::Cancelled) },
             "records_unsuccessful",
         ),
     ];
     for (filter, index) in filters {
         let period =
-            RecordFilter { since: time("2026-01-01T00:00:00Z"), until: time("2027-01-01T00:00:00Z"), ..filter };
+            record_filter! { since: time("2026-01-01T00:00:00Z"), until: time("2027-01-01T00:00:00Z"), ..filter };
         for before in [None, Some(("2026-11-21T03:00:00.123Z".to_owned(), 7))] {
             let plan = plan(&store, records::record_queries::select_query(&period, before)).await;
             let search = format!("SEARCH records USING INDEX {index} (");
