@@ -124,7 +124,7 @@ mod tests {
     use crate::gateway::store::testing::{new_postgres_store, new_store, record, running_record};
     use crate::gateway::store::{
         AuditContext, AuditFilter, JobRecord, JobState, NodeId, RecordFilter, ReservationSubjectKind, RowWrite,
-        SqliteStore, Store, UsageFilter,
+        SqlStore, Store, UsageFilter,
     };
     use crate::gateway::store::{PeopleStore as _, UsageStore as _, UserStore as _};
 
@@ -149,7 +149,7 @@ mod tests {
         store.fold_records(i64::MAX, u32::MAX).await.unwrap();
     }
 
-    async fn ids(store: &SqliteStore) -> Vec<String> {
+    async fn ids(store: &SqlStore) -> Vec<String> {
         let records = store.list_records(&RecordFilter::default()).await.unwrap();
         records.into_iter().map(|record| record.request_id.to_string()).collect()
     }

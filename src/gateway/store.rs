@@ -39,7 +39,7 @@ mod sessions;
 mod shared_answers;
 mod shared_attempts;
 mod shared_slots;
-mod sql_connection;
+mod sql;
 mod sqlite;
 mod timestamp;
 mod usage;
@@ -80,7 +80,7 @@ pub(crate) use people::{
     AdminTokenRow, AdminTokenStore, GroupDeletionOutcome, GroupRow, GroupStore, LinkRedemption, LinkRow, LinkStore,
     NewLink, NewUser, OneTimeLinkPurpose, PeopleStore, UserChange, UserChangeOutcome, UserFilter, UserRow, UserStore,
 };
-pub(crate) use postgres::{DatabaseUrl, ImportReport, PostgresStore, import_from_sqlite};
+pub(crate) use postgres::{DatabaseUrl, ImportReport, import_from_sqlite};
 pub(crate) use prices::PriceStore;
 pub(crate) use record::{
     CacheWrites, JobRecord, ModelUsage, RecordFilter, RunningJob, TokenUsage, all_tokens, max_cost_of, missing_images,
@@ -100,7 +100,8 @@ pub(crate) use shared_attempts::{AttemptBucket, SharedAttempts};
 pub(crate) use shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots, SlotHolding,
 };
-pub(crate) use sqlite::{DatabaseFile, SqliteStore, newest_schema_version};
+pub(crate) use sql::SqlStore;
+pub(crate) use sqlite::{DatabaseFile, newest_schema_version};
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{
     DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore, UsedModel,

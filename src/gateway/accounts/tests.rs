@@ -23,7 +23,7 @@ use crate::gateway::config::{
 };
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::new_store;
-use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext, NewAccount, SqliteStore, Timestamp};
+use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext, NewAccount, SqlStore, Timestamp};
 
 /// A text in the secrets of these tests, which must not appear in debug output or, unencrypted, in a file of the store.
 const CANARY: &str = "canary";
@@ -154,7 +154,7 @@ fn with_token(name: &str, refresh: &str) -> config::AccountConfig {
 
 /// Opens the accounts as the server does when it starts, but without the refresh task.
 async fn start(
-    store: &Arc<SqliteStore>,
+    store: &Arc<SqlStore>,
     node: &str,
     accounts: &[config::AccountConfig],
     endpoint: &Arc<FakeCredentialService>,
@@ -180,11 +180,11 @@ async fn refresh(accounts: &Arc<Accounts>) {
     assert!(Arc::clone(accounts).refresh_once(true).await);
 }
 
-async fn row(store: &SqliteStore, name: &str) -> AccountRow {
+async fn row(store: &SqlStore, name: &str) -> AccountRow {
     store.list_accounts().await.unwrap().into_iter().find(|row| row.name == name).unwrap()
 }
 
-async fn change(store: &SqliteStore, name: &str, change: AccountChange) {
+async fn change(store: &SqlStore, name: &str, change: AccountChange) {
     store.change_account(&AuditContext::command(), name, change).await.unwrap().unwrap();
 }
 

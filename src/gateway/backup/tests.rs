@@ -293,7 +293,7 @@ async fn a_backup_without_its_master_key_needs_the_right_one() {
 async fn a_master_key_of_the_settings_is_not_in_the_backup_and_is_checked() {
     let dir = TempDir::new().unwrap();
     let key = || MasterKey::for_test(3);
-    crate::gateway::store::SqliteStore::open(dir.path(), Some(key())).await.unwrap().close().await;
+    crate::gateway::store::SqlStore::open_sqlite(dir.path(), Some(key())).await.unwrap().close().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("backup.tar");
     let report = create(dir.path(), Some(&key()), &file, &WITH_KEY).unwrap();

@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::{CheckResult, CheckVerdict, message_of};
 use crate::gateway::config::{Config, ConfigSecret};
 use crate::gateway::store::{
-    DatabaseFile, DatabaseUrl, MasterKey, MasterKeySource, PostgresStore, SqliteStore, Store, StoreError,
-    find_master_key, has_node_id, newest_schema_version,
+    DatabaseFile, DatabaseUrl, MasterKey, MasterKeySource, SqlStore, Store, StoreError, find_master_key, has_node_id,
+    newest_schema_version,
 };
 
 const STORE: &str = "store";
@@ -57,7 +57,7 @@ pub(super) async fn check_server(config: &Config, url: &ConfigSecret) -> (Vec<Ch
     }
     let opened = async {
         let url = DatabaseUrl::parse(url.expose())?;
-        PostgresStore::open(&config.data_dir, &url, configured_key(config)?).await
+        SqlStore::open_postgres(&config.data_dir, &url, configured_key(config)?).await
     };
     match opened.await {
         Ok(store) => {
@@ -124,7 +124,7 @@ impl CheckedDatabase {
         if !self.is_usable {
             return None;
         }
-        let store = SqliteStore::open_read_only(&config.data_dir, configured_key(config).ok()?, &self.file).await;
+        let store = SqlStore::open_read_only(&config.data_dir, configured_key(config).ok()?, &self.file).await;
         Some(Box::new(store.ok()?))
     }
 }

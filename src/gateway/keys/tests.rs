@@ -12,14 +12,14 @@ use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
 use crate::gateway::store::testing::new_store;
 use crate::gateway::store::{
-    GroupStore as _, InstallationStore as _, PepperKey, SqliteStore, UserChange, UserChangeOutcome, UserStore as _,
+    GroupStore as _, InstallationStore as _, PepperKey, SqlStore, UserChange, UserChangeOutcome, UserStore as _,
 };
 use double::KeyStoreDouble;
 
 struct Fixture {
     keys: ApiKeys,
     store: Arc<KeyStoreDouble>,
-    sqlite: Arc<SqliteStore>,
+    sqlite: Arc<SqlStore>,
     dir: TempDir,
 }
 

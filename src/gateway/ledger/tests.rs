@@ -18,13 +18,13 @@ use crate::gateway::money::Usd;
 use crate::gateway::store::testing::{
     REFUSED_REQUEST_ID, RecordStoreDouble, child_dir, new_store, record, spawn_child, token_usage,
 };
-use crate::gateway::store::{CostBasis, InstallationStore as _, RecordFilter, SqliteStore, UsageStore};
+use crate::gateway::store::{CostBasis, InstallationStore as _, RecordFilter, SqlStore, UsageStore};
 use crate::wire::admin::types;
 
 struct Fixture {
     ledger: Ledger,
     store: Arc<RecordStoreDouble>,
-    sqlite: Arc<SqliteStore>,
+    sqlite: Arc<SqlStore>,
     dir: TempDir,
 }
 
@@ -60,11 +60,11 @@ impl Fixture {
 
     /// Returns the states of all records, as another process reads them.
     async fn states(&self) -> BTreeMap<String, JobState> {
-        states(&SqliteStore::open(self.dir.path(), None).await.unwrap()).await
+        states(&SqlStore::open_sqlite(self.dir.path(), None).await.unwrap()).await
     }
 }
 
-async fn states(store: &SqliteStore) -> BTreeMap<String, JobState> {
+async fn states(store: &SqlStore) -> BTreeMap<String, JobState> {
     let records = store.list_records(&RecordFilter::default()).await.unwrap();
     let count = records.len();
     let states: BTreeMap<_, _> =
@@ -200,7 +200,7 @@ async fn an_open_record_is_durable_before_open_returns() {
     let fixture = Fixture::new().await;
     std::mem::forget(fixture.open("r1").await);
     // The record is never closed. A second ledger starts on the same database, as after a kill.
-    let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
+    let store = Arc::new(SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap());
     let next = Ledger::start_for_test(Arc::clone(&store)).await;
     let expected = BTreeMap::from([("r1".to_owned(), JobState::Interrupted)]);
     assert_eq!(states(&store).await, expected);
@@ -418,7 +418,7 @@ fn kill_after(child: &mut Child, event_count: usize) -> BTreeMap<String, String>
 #[tokio::test]
 async fn child_that_records_until_it_is_killed() {
     let Some(dir) = child_dir() else { return };
-    let store = SqliteStore::open(&dir, None).await.unwrap();
+    let store = SqlStore::open_sqlite(&dir, None).await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
     let ledger = Ledger::start_for_test(Arc::new(store)).await;
     let mut jobs = JoinSet::new();

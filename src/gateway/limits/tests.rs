@@ -16,11 +16,11 @@ use crate::error::LimitRefusal;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::money::Usd;
 use crate::gateway::store::testing::{finished_record, new_store, record, running_record};
-use crate::gateway::store::{JobRecord, NodeId, RecordStore as _, RowWrite, SqliteStore};
+use crate::gateway::store::{JobRecord, NodeId, RecordStore as _, RowWrite, SqlStore};
 
 struct Fixture {
     limiter: Arc<RequestLimiter>,
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     _dir: TempDir,
 }
 

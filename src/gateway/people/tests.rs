@@ -16,18 +16,18 @@ use tempfile::TempDir;
 use super::*;
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{execute, new_store};
-use crate::gateway::store::{AuditContext, NewUser, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
+use crate::gateway::store::{AuditContext, NewUser, SqlStore, UserChange, UserFilter, UserRole, UserRow};
 
 const PASSWORD: &str = "correct horse battery";
 
 struct Fixture {
     people: IdentityService,
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     dir: TempDir,
 }
 
 /// Creates an identity service for a store. A second one for the same store stands for another process.
-fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
+fn people_of(store: &Arc<SqlStore>) -> IdentityService {
     IdentityService::new(
         Arc::clone(store) as Arc<dyn PeopleStore>,
         Pepper::new(store.pepper_key()),

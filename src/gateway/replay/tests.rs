@@ -37,7 +37,7 @@ use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, FreeSpace, ImageUpload, Spool};
 use crate::gateway::store::InstallationStore as _;
 use crate::gateway::store::testing::{RecordStoreDouble, new_store};
-use crate::gateway::store::{NodeId, ReplayStore, SqliteStore, Timestamp};
+use crate::gateway::store::{NodeId, ReplayStore, SqlStore, Timestamp};
 
 /// The size of the pieces in which [`ChannelAnswer::complete`] sends a body.
 const PIECE_BYTES: usize = 10_000;
@@ -71,7 +71,7 @@ impl AnswerStore {
 
 struct ReplayFixture {
     dir: TempDir,
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     double: Arc<RecordStoreDouble>,
     ledger: Ledger,
     settings: config::ReplayConfig,
@@ -84,7 +84,7 @@ impl ReplayFixture {
         Self::with_double(RecordStoreDouble::wrapping).await
     }
 
-    async fn with_double(wrap: fn(&Arc<SqliteStore>) -> Arc<RecordStoreDouble>) -> Self {
+    async fn with_double(wrap: fn(&Arc<SqlStore>) -> Arc<RecordStoreDouble>) -> Self {
         let (dir, store) = new_store().await;
         let keys = ApiKeys::new(&(Arc::clone(&store) as _), Pepper::new(store.pepper_key()));
         let mut callers = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DatabaseUrl, MasterKey, PostgresStore, SqliteStore, Store, StoreError};
+use super::{DatabaseUrl, MasterKey, SqlStore, Store, StoreError};
 use crate::gateway::config::{Config, Durability};
 
 /// Opens the store of a configuration, for the server or for a command, which may run at the same time as a server.
@@ -15,9 +15,9 @@ pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StoreE
     let syncs_commits = config.durability == Durability::Power;
     if let Some(url) = &config.database_url {
         let url = DatabaseUrl::parse(url.expose())?;
-        let store = PostgresStore::open(&config.data_dir, &url, master_key).await?;
+        let store = SqlStore::open_postgres(&config.data_dir, &url, master_key).await?;
         return Ok(if syncs_commits { Arc::new(store) } else { Arc::new(store.without_commit_sync()) });
     }
-    let store = SqliteStore::open(&config.data_dir, master_key).await?;
+    let store = SqlStore::open_sqlite(&config.data_dir, master_key).await?;
     Ok(if syncs_commits { Arc::new(store) } else { Arc::new(store.without_commit_sync()) })
 }

@@ -1,9 +1,9 @@
 //! The columns of a claim, as each driver reads them.
 
 use sqlx::postgres::PgRow;
-use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row as _};
 
+use super::sql::driver::SqlRow;
 use super::{ReplayClaim, ReplayState, StoredAnswerRow, StoredReplay};
 
 /// A row, as any driver reads it.
@@ -48,8 +48,10 @@ macro_rules! read_columns {
     };
 }
 
-impl FromRow<'_, SqliteRow> for ReplayColumns {
-    fn from_row(row: &SqliteRow) -> sqlx::Result<Self> {
+impl TryFrom<&SqlRow> for ReplayColumns {
+    type Error = sqlx::Error;
+
+    fn try_from(row: &SqlRow) -> sqlx::Result<Self> {
         read_columns!(row.try_get)
     }
 }
@@ -94,9 +96,5 @@ impl ReplayColumns {
             expires_at: self.expires_at.parse()?,
         };
         Ok(StoredReplay { claim, state })
-    }
-
-    pub(super) fn decode_for_pool(self) -> sqlx::Result<StoredReplay> {
-        self.decode().map_err(sqlx::Error::Decode)
     }
 }

@@ -17,9 +17,9 @@ pub(crate) use double::{CallFailure, REFUSED_REQUEST_ID, RecordStoreDouble};
 pub(crate) use shared_answers::SharedAnswersDouble;
 
 /// Makes an empty store in a new directory.
-pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
+pub(crate) async fn new_store() -> (TempDir, Arc<SqlStore>) {
     let dir = TempDir::new().unwrap();
-    let store = SqliteStore::open(dir.path(), None).await.unwrap();
+    let store = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
     (dir, Arc::new(store))
 }
 
@@ -33,10 +33,10 @@ pub(crate) async fn execute(dir: &TempDir, statements: &'static str) {
 
 /// Makes an empty database in the PostgreSQL server of the test run, and opens it with a new directory. Returns `None` if
 /// the run has no such server: `cargo xtask postgres` and `cargo xtask test` start one.
-pub(crate) async fn new_postgres_store() -> Option<(TempDir, DatabaseUrl, Arc<PostgresStore>)> {
+pub(crate) async fn new_postgres_store() -> Option<(TempDir, DatabaseUrl, Arc<SqlStore>)> {
     let url = new_postgres_database().await?;
     let dir = TempDir::new().unwrap();
-    let store = PostgresStore::open(dir.path(), &url, None).await.unwrap();
+    let store = SqlStore::open_postgres(dir.path(), &url, None).await.unwrap();
     Some((dir, url, Arc::new(store)))
 }
 

@@ -33,10 +33,10 @@ struct Fixture {
 
 async fn stores() -> Vec<Fixture> {
     let (dir, store) = new_store().await;
-    let second_store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
+    let second_store = Arc::new(SqlStore::open_sqlite(dir.path(), None).await.unwrap());
     let mut fixtures = vec![Fixture { store, second_store, _dir: dir }];
     if let Some((dir, url, store)) = new_postgres_store().await {
-        let second_store = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
+        let second_store = Arc::new(SqlStore::open_postgres(dir.path(), &url, None).await.unwrap());
         fixtures.push(Fixture { store, second_store, _dir: dir });
     }
     fixtures

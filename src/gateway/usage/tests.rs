@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::gateway::store::testing::{add_key, finished_record, new_store, record, record_filter, running_record};
-use crate::gateway::store::{JobRecord, JobState, NodeId, RecordStore as _, RowWrite, SqliteStore, Timestamp};
+use crate::gateway::store::{JobRecord, JobState, NodeId, RecordStore as _, RowWrite, SqlStore, Timestamp};
 
-async fn write_records(store: &SqliteStore, records: impl IntoIterator<Item = JobRecord>) {
+async fn write_records(store: &SqlStore, records: impl IntoIterator<Item = JobRecord>) {
     for closed in records {
         let open = record! { state: JobState::Running, ..closed.clone() };
         let writes = [RowWrite::Open(&open), RowWrite::Close(&closed)];

@@ -6,19 +6,19 @@ use crate::gateway::store::{AccountBinding, TokenRow};
 
 /// A wrapper of a store that counts calls and can let every call fail.
 pub(super) struct AccountStoreDouble {
-    inner: Arc<SqliteStore>,
+    inner: Arc<SqlStore>,
     /// The number of calls of any method.
     pub(super) calls: AtomicUsize,
     pub(super) failure: CallFailure,
 }
 
 impl AccountStoreDouble {
-    pub(super) fn wrapping(inner: &Arc<SqliteStore>) -> Arc<Self> {
+    pub(super) fn wrapping(inner: &Arc<SqlStore>) -> Arc<Self> {
         let (inner, calls) = (Arc::clone(inner), AtomicUsize::new(0));
         Arc::new(Self { inner, calls, failure: CallFailure::default() })
     }
 
-    fn inner(&self) -> Result<&SqliteStore, StoreError> {
+    fn inner(&self) -> Result<&SqlStore, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.failure.check().map(|()| &*self.inner)
     }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::*;
-use crate::gateway::store::PostgresStore;
+use crate::gateway::store::SqlStore;
 use crate::gateway::store::testing::new_postgres_database;
 use crate::gateway::store::{DatabaseUrl, MasterKey};
 
@@ -18,7 +18,7 @@ const SLOTS: u32 = 4;
 /// A node: its accounts, its store, and the folder of the store.
 struct SharedNode {
     accounts: Arc<Accounts>,
-    store: Arc<PostgresStore>,
+    store: Arc<SqlStore>,
     _dir: TempDir,
 }
 
@@ -26,7 +26,7 @@ impl SharedNode {
     async fn open(url: &DatabaseUrl, configured: &[config::AccountConfig]) -> Self {
         let dir = TempDir::new().unwrap();
         let key = MasterKey::from_text(&"7".repeat(64)).unwrap();
-        let store = Arc::new(PostgresStore::open(dir.path(), url, Some(key)).await.unwrap());
+        let store = Arc::new(SqlStore::open_postgres(dir.path(), url, Some(key)).await.unwrap());
         store_rows(&store, configured).await;
         let (vault, node, tokens) = (store.vault().clone(), store.node_id().clone(), Arc::clone(&store) as _);
         let credentials = FakeCredentialService::rotating();
@@ -36,7 +36,7 @@ impl SharedNode {
     }
 }
 
-async fn store_rows(store: &PostgresStore, configured: &[config::AccountConfig]) {
+async fn store_rows(store: &SqlStore, configured: &[config::AccountConfig]) {
     for account in configured {
         let (kind, protocol) = (account.upstream.kind(), "images");
         store.sync_account(AccountSpec { name: &account.name, kind, protocol, tier: "paid" }).await.unwrap();

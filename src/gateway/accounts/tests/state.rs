@@ -124,7 +124,7 @@ async fn a_refresh_applies_disabling_and_enabling() {
     assert!(lease(&accounts).await.is_ok());
 }
 
-fn stored_account(store: &SqliteStore, name: &str, key: &str) -> NewAccount {
+fn stored_account(store: &SqlStore, name: &str, key: &str) -> NewAccount {
     let secrets = BTreeMap::from([("api_key".to_owned(), key.to_owned())]);
     let plain = serde_json::to_vec(&secrets).unwrap();
     NewAccount {

@@ -11,7 +11,7 @@ use crate::gateway::store::{KeyCheck, RefusalCount};
 
 /// A wrapper of a store that counts calls, can let every call fail, and can hold back writes of refusal counts.
 pub(super) struct KeyStoreDouble {
-    inner: Arc<SqliteStore>,
+    inner: Arc<SqlStore>,
     /// The number of calls of any method, without writes that are still held back.
     pub(super) calls: AtomicUsize,
     /// The number of queries for changed keys.
@@ -24,7 +24,7 @@ pub(super) struct KeyStoreDouble {
 }
 
 impl KeyStoreDouble {
-    pub(super) fn wrapping(inner: &Arc<SqliteStore>) -> Arc<Self> {
+    pub(super) fn wrapping(inner: &Arc<SqlStore>) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(inner),
             calls: AtomicUsize::new(0),
@@ -35,7 +35,7 @@ impl KeyStoreDouble {
         })
     }
 
-    fn inner(&self) -> Result<&SqliteStore, StoreError> {
+    fn inner(&self) -> Result<&SqlStore, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.failure.check().map(|()| &*self.inner)
     }

@@ -12,7 +12,7 @@ async fn a_change_by_another_process_takes_effect_with_the_next_refresh() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
-    let other_process = SqliteStore::open(fixture.dir.path(), None).await.unwrap();
+    let other_process = SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap();
     let audit = AuditContext::command();
     let disable = [KeyChange::Disable];
     other_process.change_key(&audit, created.row.id.as_str(), None, &disable).await.unwrap().done().unwrap();
@@ -83,7 +83,7 @@ async fn a_key_that_another_process_has_just_created_is_accepted() {
             .is_invalid(&format!("Bearer {}", BearerSecret::generate(BearerSecretKind::Key).unwrap().expose()))
             .await
     );
-    let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
+    let other_process = Arc::new(SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap());
     let pepper = Pepper::new(other_process.pepper_key());
     let created =
         ApiKeys::new(&(Arc::clone(&other_process) as _), pepper).create_for_test("new", "ada", "default").await;
@@ -95,7 +95,7 @@ async fn a_key_that_another_process_has_just_rotated_is_accepted() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     assert!(fixture.authenticate(&header(&created)).await.is_ok());
-    let other_process = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
+    let other_process = Arc::new(SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap());
     let keys = ApiKeys::new(&(Arc::clone(&other_process) as _), Pepper::new(other_process.pepper_key()));
     let rotated = keys.rotate(&AuditContext::command(), created.row.id.as_str(), None, Duration::ZERO).await.unwrap();
     assert!(fixture.authenticate(&header(&rotated)).await.is_ok());

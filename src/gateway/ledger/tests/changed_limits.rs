@@ -7,7 +7,7 @@ use super::*;
 use crate::gateway::config::{Budget, BudgetPeriod, RequestLimits};
 use crate::gateway::limits::{BoundKind, JobDemand, LimitAmounts, LimitSubject, RequestLimiter, SubjectLimits};
 use crate::gateway::store::testing::{new_postgres_store, new_store, record, token_usage};
-use crate::gateway::store::{PostgresStore, RecordFilter, RequestId, UsageStore};
+use crate::gateway::store::{RecordFilter, RequestId, SqlStore, UsageStore};
 
 /// The number of requests of a run. A debug build takes some seconds.
 const REQUESTS: u64 = 2_000;
@@ -260,7 +260,7 @@ async fn at_rest_nothing_is_reserved_and_the_sum_of_the_records_is_spent() {
 #[tokio::test]
 async fn at_rest_nothing_is_reserved_and_the_sum_of_the_records_is_spent_on_two_nodes() {
     let Some((dir, url, first)) = new_postgres_store().await else { return };
-    let second = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
+    let second = Arc::new(SqlStore::open_postgres(dir.path(), &url, None).await.unwrap());
     let nodes = vec![node_of(&first).await, node_of(&second).await];
     let mut model = model(Arc::clone(&first) as _, nodes, 3);
     model.run().await;

@@ -5,7 +5,7 @@ use super::late_commits::begin_open;
 use super::*;
 use crate::gateway::config::RequestLimits;
 use crate::gateway::limits::{JobDemand, LimitError, LimitSubject, RequestLimiter, SubjectLimits};
-use crate::gateway::store::PostgresStore;
+use crate::gateway::store::SqlStore;
 use crate::gateway::store::testing::new_postgres_store;
 
 /// A key with one place, which is in the shared database, and a ledger whose writes can fail.
@@ -17,7 +17,7 @@ struct LimitedFixture {
 
 impl LimitedFixture {
     async fn new() -> Option<Self> {
-        let (dir, _, shared): (_, _, Arc<PostgresStore>) = new_postgres_store().await?;
+        let (dir, _, shared): (_, _, Arc<SqlStore>) = new_postgres_store().await?;
         let limiter = Arc::new(RequestLimiter::new(shared));
         Some(Self { fixture: Fixture::new().await, limiter, _dir: dir })
     }

@@ -172,7 +172,7 @@ fn on_node(
 #[tokio::test]
 async fn a_response_runs_alone_on_all_nodes_and_the_nodes_serve_the_waiting_jobs_in_their_order() {
     let Some((dir, url, first)) = crate::gateway::store::testing::new_postgres_store().await else { return };
-    let second = Arc::new(crate::gateway::store::PostgresStore::open(dir.path(), &url, None).await.unwrap());
+    let second = Arc::new(SqlStore::open_postgres(dir.path(), &url, None).await.unwrap());
     let nodes = [&first, &second].map(|store| Arc::new(RequestLimiter::new(Arc::clone(store) as _)));
     let image = on_node(&nodes[0], "req_1", one_image(0.5)).await.unwrap().unwrap();
     let alone = on_node(&nodes[1], "req_2", response(None));

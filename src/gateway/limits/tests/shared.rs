@@ -3,14 +3,14 @@
 use super::*;
 use crate::gateway::store::testing::new_postgres_store;
 use crate::gateway::store::testing::record;
-use crate::gateway::store::{InstallationStore as _, PostgresStore, Timestamp, UsageFilter, UsageStore as _};
+use crate::gateway::store::{InstallationStore as _, SqlStore, Timestamp, UsageFilter, UsageStore as _};
 
 /// The longest wait of a test.
 const WAIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The same limits on PostgreSQL, for two nodes at once.
 struct SharedFixture {
-    nodes: [Arc<PostgresStore>; 2],
+    nodes: [Arc<SqlStore>; 2],
     limiters: [Arc<RequestLimiter>; 2],
     _dir: TempDir,
 }
@@ -19,7 +19,7 @@ impl SharedFixture {
     /// `None` if the run of the tests has no server.
     async fn new() -> Option<Self> {
         let (dir, url, first) = new_postgres_store().await?;
-        let second = Arc::new(PostgresStore::open(dir.path(), &url, None).await.unwrap());
+        let second = Arc::new(SqlStore::open_postgres(dir.path(), &url, None).await.unwrap());
         let limiters = [&first, &second].map(|store| Arc::new(RequestLimiter::new(Arc::clone(store) as _)));
         Some(Self { nodes: [first, second], limiters, _dir: dir })
     }

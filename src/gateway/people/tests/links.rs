@@ -38,7 +38,7 @@ async fn a_new_setup_link_invalidates_the_former_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_setup_link_used_twice_at_once_creates_one_admin() {
     let fixture = Fixture::new().await;
-    let second_store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
+    let second_store = Arc::new(SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap());
     let link = Arc::new(fixture.people.create_setup_link().await.unwrap().unwrap());
     let mut tasks = tokio::task::JoinSet::new();
     for (store, name) in [(&fixture.store, "ada"), (&second_store, "eve")] {
@@ -58,7 +58,7 @@ async fn an_invitation_used_twice_at_once_is_accepted_once() {
     let (fixture, _) = Fixture::set_up().await;
     let (_, link) =
         fixture.people.invite(&AuditContext::command(), new_user("bob", UserRole::Member, &[])).await.unwrap();
-    let other_process = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
+    let other_process = people_of(&Arc::new(SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap()));
     let token = link.token.expose();
     let origin = home_origin();
     let (first, second) = tokio::join!(

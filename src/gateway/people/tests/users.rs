@@ -39,7 +39,7 @@ async fn the_last_admin_who_can_sign_in_stays_an_admin() {
 async fn two_admins_who_disable_each_other_are_not_both_disabled() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.join("bob", UserRole::Admin).await;
-    let other_process = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
+    let other_process = people_of(&Arc::new(SqlStore::open_sqlite(fixture.dir.path(), None).await.unwrap()));
     let audit = AuditContext::command();
     let (first, second) = tokio::join!(
         fixture.people.change_user(&audit, "ada", UserChange::Disable),

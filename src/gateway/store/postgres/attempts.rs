@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::PgConnection;
 
-use super::PostgresStore;
+use super::PostgresDatabase;
 use super::error_conversion::during;
-use super::sql::transaction::{rollback, transact};
 use crate::gateway::store::StoreError;
 use crate::gateway::store::shared_attempts::{AttemptBucket, SharedAttempts};
+use crate::gateway::store::sql::transaction::{rollback, transact};
 
 /// Returns the seconds until each bucket is empty, and locks them until the end of the transaction: in the order of their
 /// hashes, so that no two attempts wait for each other. A bucket that does not exist yet is created empty.
@@ -34,10 +34,10 @@ const REMOVE_EMPTY: &str = "DELETE FROM attempt_buckets WHERE hash IN (SELECT ha
     WHERE empty_at < clock_timestamp() ORDER BY empty_at LIMIT 8 FOR UPDATE SKIP LOCKED)";
 
 #[async_trait]
-impl SharedAttempts for PostgresStore {
+impl SharedAttempts for PostgresDatabase {
     async fn add_attempt(&self, buckets: &[AttemptBucket]) -> Result<Option<Duration>, StoreError> {
-        transact!(self.writer, begin, |transaction| {
-            let filled = lock(&mut transaction, buckets).await?;
+        transact!(self.begin(), |transaction| {
+            let filled = lock(transaction, buckets).await?;
             let filled = |bucket: &AttemptBucket| filled.get(&bucket.hash.0[..]).copied().unwrap_or_default();
             let longest = buckets.iter().map(|bucket| wait(bucket, filled(bucket))).max();
             if let Some(wait) = longest.filter(|wait| !wait.is_zero()) {
@@ -52,8 +52,8 @@ impl SharedAttempts for PostgresStore {
 
     async fn remove_attempt(&self, buckets: &[AttemptBucket]) -> Result<(), StoreError> {
         let (emptied, others): (Vec<_>, Vec<_>) = buckets.iter().cloned().partition(|bucket| bucket.is_emptied);
-        transact!(self.writer, begin, |transaction| {
-            lock(&mut transaction, buckets).await?;
+        transact!(self.begin(), |transaction| {
+            lock(transaction, buckets).await?;
             sqlx::query(SUBTRACT).bind(hashes(&others)).bind(seconds(&others)).execute(&mut *transaction).await?;
             sqlx::query(EMPTY).bind(hashes(&emptied)).execute(&mut *transaction).await?;
         })

@@ -25,7 +25,7 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The connection for records and claims. It is opened at the first write, because most commands write no record.
 #[derive(Debug)]
-pub(super) struct BatchWriter {
+pub(in super::super) struct BatchWriter {
     url: DatabaseUrl,
     /// True if each commit waits for the disk of the server.
     syncs_commits: bool,
@@ -53,7 +53,7 @@ impl BatchWriter {
     }
 
     /// Commits the writes in one transaction. Returns one outcome for each write, in the same order.
-    pub(super) async fn write(
+    pub(in super::super) async fn write(
         &self,
         node: &NodeId,
         writes: &[RowWrite<'_>],
@@ -68,7 +68,7 @@ impl BatchWriter {
     }
 
     /// Makes a commit like that of a record.
-    pub(super) async fn check_writable(&self, node: &NodeId) -> Result<(), StoreError> {
+    pub(in super::super) async fn check_writable(&self, node: &NodeId) -> Result<(), StoreError> {
         const DOING: &str = "checking whether the database takes writes";
         let mut state = self.lock(DOING).await?;
         let mut result = self.try_check(&mut state, node).await;
@@ -79,7 +79,7 @@ impl BatchWriter {
     }
 
     /// Closes the connection for good. Waits for a write that is running.
-    pub(super) async fn close(&self) {
+    pub(in super::super) async fn close(&self) {
         let mut state = self.state.lock().await;
         state.is_closed = true;
         if let Some(connection) = state.connection.take() {

@@ -1,27 +1,22 @@
 //! Translates the errors of PostgreSQL and its driver into errors that a caller can act on.
 
 use sqlx::error::DatabaseError;
-use sqlx::migrate::MigrateError;
 
 use crate::gateway::store::StoreError;
+use crate::gateway::store::sql::error_conversion::to_store_error;
 
 /// Returns a function for `map_err`; `doing` names the operation.
 pub(super) fn during(doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
-    move |error| to_store_error(doing, error)
+    move |error| to_store_error(doing, server_unreachable(error))
 }
 
-/// Returns a function for `map_err` of a migration run.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the driver may add variants, which are refusals too")]
-pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> StoreError {
-    move |error| match error {
-        MigrateError::VersionMissing(found) if found > known => StoreError::NewerSchema { found, known },
-        MigrateError::VersionMissing(version) | MigrateError::VersionMismatch(version) => {
-            StoreError::ForeignDatabase { detail: format!("migration {version} is not the one of imagate") }
-        }
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-            to_store_error("migrating the database", error)
-        }
-        other => StoreError::Refused(other.into()),
+/// Replaces the error that all connections of a pool are in use. In SQLite, it means that a writer waits for another one;
+/// here, that the server does not answer.
+pub(in super::super) fn server_unreachable(error: sqlx::Error) -> sqlx::Error {
+    if matches!(error, sqlx::Error::PoolTimedOut) {
+        sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
+    } else {
+        error
     }
 }
 
@@ -44,28 +39,8 @@ pub(super) fn may_succeed_again(error: &sqlx::Error) -> bool {
     is_connection_lost(error) || code.is_some_and(|code| matches!(&*code, "40001" | "40P01"))
 }
 
-/// Converts an error of the driver. Only errors that the row certainly causes become [`StoreError::Refused`]: a refused
-/// write is dropped, and a dropped outcome was paid for, while a repeated write costs only a log line now and then.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the driver may add variants; after them, the same write may succeed"
-)]
-fn to_store_error(doing: &'static str, error: sqlx::Error) -> StoreError {
-    match error {
-        sqlx::Error::Database(error) => database_error(doing, error),
-        sqlx::Error::RowNotFound
-        | sqlx::Error::TypeNotFound { .. }
-        | sqlx::Error::ColumnIndexOutOfBounds { .. }
-        | sqlx::Error::ColumnNotFound(_)
-        | sqlx::Error::ColumnDecode { .. }
-        | sqlx::Error::Encode(_)
-        | sqlx::Error::Decode(_) => StoreError::Refused(error.into()),
-        other => StoreError::Unavailable { doing, source: other.into() },
-    }
-}
-
 /// Converts an error of the server by its code, as the appendix "PostgreSQL Error Codes" of the manual lists them.
-fn database_error(doing: &'static str, error: Box<dyn DatabaseError>) -> StoreError {
+pub(in super::super) fn convert_error(doing: &'static str, error: Box<dyn DatabaseError>) -> StoreError {
     let code = error.code().map(String::from).unwrap_or_default();
     match code.as_str() {
         "23505" => StoreError::Conflict,

@@ -14,13 +14,14 @@ use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use super::connection::DatabaseUrl;
-use super::error_conversion::{during, during_migration};
+use super::error_conversion::during;
 use super::migrations::{MIGRATIONS, newest_version};
 use super::open::{check_own_database, lock_for_opening};
 use super::record_rows::replace_null_characters;
-use super::sql::records;
 use crate::gateway::store::installation::LISTED_TABLES;
-use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqliteStore, StoreError};
+use crate::gateway::store::sql::error_conversion::during_migration;
+use crate::gateway::store::sql::records;
+use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqlStore, StoreError};
 
 /// The tables, in an order in which each row comes after the rows that it refers to, and the columns that identify a
 /// row in both databases. The rows of `write_check`, `key_revision` and `audit_removal` belong to a database and not to
@@ -107,7 +108,7 @@ pub(crate) async fn import(
     master_key: Option<MasterKey>,
     url: &DatabaseUrl,
 ) -> Result<ImportReport, StoreError> {
-    let source_store = SqliteStore::open(data_dir, master_key).await?;
+    let source_store = SqlStore::open_sqlite(data_dir, master_key).await?;
     // No record is written meanwhile.
     let lock = source_store.lock_for_serving()?;
     source_store.close().await;
@@ -133,7 +134,7 @@ async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<Impo
     let report = compare(source, &mut transaction).await?;
     // A job that was running belongs to no node any more. It is closed after the comparison, because this adds to the
     // usage.
-    records::interrupt_in_transaction(&mut transaction, &NodeId::only()).await.map_err(during(WRITING))?;
+    records::interrupt_in_transaction(&mut *transaction, &NodeId::only()).await.map_err(during(WRITING))?;
     transaction.commit().await.map_err(during(WRITING))?;
     Ok(report)
 }

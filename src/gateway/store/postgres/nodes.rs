@@ -3,7 +3,8 @@
 use sqlx::PgPool;
 
 use super::reservations;
-use super::sql::records;
+use crate::gateway::store::sql::driver::SqlPool;
+use crate::gateway::store::sql::records;
 use crate::gateway::store::{NODE_TIMEOUT, NodeId};
 
 /// The time after which the row of a node without running records and reservations is removed, in seconds (our choice).
@@ -21,7 +22,7 @@ pub(super) async fn write_heartbeat(pool: &PgPool, node: &NodeId) -> sqlx::Resul
 
 /// Closes the running records of a node, and removes what its jobs without a record have reserved.
 pub(super) async fn interrupt_running(pool: &PgPool, node: &NodeId) -> sqlx::Result<u64> {
-    let closed = records::interrupt_running(pool, node).await?;
+    let closed = records::interrupt_running(&SqlPool::Postgres(pool.clone()), node).await?;
     reservations::remove_without_record(pool, node).await?;
     Ok(closed)
 }

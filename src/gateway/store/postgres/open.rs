@@ -5,21 +5,24 @@ use std::path::Path;
 use sqlx::{Connection as _, PgConnection};
 use tokio::sync::Semaphore;
 
-use super::PostgresStore;
+use super::PostgresDatabase;
 use super::batch_writer::BatchWriter;
 use super::connection::{DatabaseUrl, RESERVATION_CONNECTIONS};
-use super::error_conversion::{during, during_migration};
+use super::error_conversion::during;
 use super::migrations::{MIGRATIONS, newest_version};
 use super::shared_answers::ANSWER_CONNECTIONS;
-use super::sql::data_key_unlock::load_or_create_data_keys;
 use crate::gateway::store::data_dir::{DataDir, run_blocking};
+use crate::gateway::store::sql::data_key_unlock::load_or_create_data_keys;
+use crate::gateway::store::sql::driver::SqlPool;
+use crate::gateway::store::sql::error_conversion::during_migration;
+use crate::gateway::store::sql::{SqlDatabase, SqlStore};
 use crate::gateway::store::{MasterKey, StoreError};
 
-pub(super) async fn open(
+pub(in super::super) async fn open(
     path: &Path,
     url: &DatabaseUrl,
     configured_key: Option<MasterKey>,
-) -> Result<PostgresStore, StoreError> {
+) -> Result<SqlStore, StoreError> {
     let path = path.to_owned();
     let (data_dir, lock) = run_blocking(move || {
         let data_dir = DataDir::create_or_open(&path)?;
@@ -32,7 +35,8 @@ pub(super) async fn open(
     check_own_database(&mut connection).await?;
     MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(during_migration(newest_version()))?;
     let pool = url.pool();
-    let (keys, configured_key) = load_or_create_data_keys(&pool, &data_dir, configured_key).await?;
+    let sql_pool = SqlPool::Postgres(pool.clone());
+    let (keys, configured_key) = load_or_create_data_keys(&sql_pool, &data_dir, configured_key).await?;
     let (vault, pepper) = keys.into_parts()?;
     let owned_dir = data_dir.clone();
     let node = run_blocking(move || {
@@ -43,12 +47,17 @@ pub(super) async fn open(
     .await?;
     // The lock for opening ends with its connection.
     connection.close().await.map_err(during("opening the database"))?;
-    Ok(PostgresStore {
-        writer: pool.clone(),
-        readers: pool,
+    let database = PostgresDatabase {
+        pool,
         batch_writer: BatchWriter::new(url.clone()),
         reservation_permits: Semaphore::new(RESERVATION_CONNECTIONS),
         answer_permits: Semaphore::new(ANSWER_CONNECTIONS),
+        node: node.clone(),
+    };
+    Ok(SqlStore {
+        writer: sql_pool.clone(),
+        readers: sql_pool,
+        database: SqlDatabase::Postgres(Box::new(database)),
         data_dir,
         configured_key,
         vault,

@@ -2,8 +2,8 @@
 
 use sqlx::PgConnection;
 
-use super::sql::replays::FIND;
 use crate::gateway::store::replay_columns::ReplayColumns;
+use crate::gateway::store::sql::replays::FIND;
 use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
 
 /// An existing claim is replaced only if it has expired; its answer is removed with it.

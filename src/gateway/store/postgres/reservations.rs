@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 
-use super::PostgresStore;
+use super::PostgresDatabase;
 use super::error_conversion::during;
-use super::sql::transaction::{rollback, transact};
 use crate::gateway::money::Usd;
 use crate::gateway::store::reservations::{
     HeldMoney, NewReservation, OpenMoney, RecentRequests, ReservationDecision, ReservationSubject,
     ReservationSubjectKind, SharedReservations, SubjectUsage,
 };
+use crate::gateway::store::sql::transaction::{rollback, transact};
 use crate::gateway::store::{NodeId, RequestId, StoreError, UtcDay};
 
 /// Takes the locks of the subjects in their order, until the end of the transaction.
@@ -149,7 +149,7 @@ macro_rules! find_all_usage {
 }
 
 #[async_trait]
-impl SharedReservations for PostgresStore {
+impl SharedReservations for PostgresDatabase {
     async fn reserve(
         &self,
         reservation: &NewReservation<'_>,
@@ -174,19 +174,19 @@ impl SharedReservations for PostgresStore {
 
     async fn release_reservation(&self, request_id: &RequestId) -> Result<(), StoreError> {
         let query = sqlx::query("DELETE FROM limit_reservations WHERE request_id = $1").bind(request_id.as_str());
-        query.execute(&self.writer).await.map(drop).map_err(during("releasing what a job has reserved"))
+        query.execute(&self.pool).await.map(drop).map_err(during("releasing what a job has reserved"))
     }
 
     async fn remove_abandoned(&self, held: &[RequestId]) -> Result<u64, StoreError> {
         let held: Vec<_> = held.iter().map(RequestId::as_str).collect();
         let query = sqlx::query(REMOVE_ABANDONED).bind(self.node.as_str()).bind(held);
-        let removed = query.execute(&self.writer).await.map_err(during("removing abandoned reservations"))?;
+        let removed = query.execute(&self.pool).await.map_err(during("removing abandoned reservations"))?;
         Ok(removed.rows_affected())
     }
 }
 
 async fn reserve(
-    store: &PostgresStore,
+    store: &PostgresDatabase,
     reservation: &NewReservation<'_>,
     decide: &mut (dyn FnMut(Vec<SubjectUsage>) -> ReservationDecision + Send),
 ) -> sqlx::Result<()> {
@@ -195,14 +195,14 @@ async fn reserve(
     locks.sort_unstable();
     // The semaphore is never closed, so the error cannot occur.
     let _permit = store.reservation_permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
-    transact!(store.writer, begin, |transaction| {
+    transact!(store.begin(), |transaction| {
         sqlx::query(LOCK).bind(&locks).execute(&mut *transaction).await?;
         let mut usages = Vec::with_capacity(names.len());
         for subject in &reservation.subjects {
-            usages.push(usage_of(&mut transaction, subject, reservation).await?);
+            usages.push(usage_of(transaction, subject, reservation).await?);
         }
         match decide(usages) {
-            ReservationDecision::Reserve(held) => insert(store, &mut transaction, reservation, &names, &held).await?,
+            ReservationDecision::Reserve(held) => insert(store, transaction, reservation, &names, &held).await?,
             ReservationDecision::Wait(index) => {
                 let query = sqlx::query(QUEUE).bind(names.get(index)).bind(reservation.request_id.as_str());
                 query.execute(&mut *transaction).await?;
@@ -214,7 +214,7 @@ async fn reserve(
 
 /// Writes the parts of a job, and ends its waiting.
 async fn insert(
-    store: &PostgresStore,
+    store: &PostgresDatabase,
     connection: &mut PgConnection,
     reservation: &NewReservation<'_>,
     names: &[String],
@@ -240,7 +240,7 @@ async fn insert(
 
 /// Reads the usage of subjects that are of the same kind.
 async fn read_usage(
-    store: &PostgresStore,
+    store: &PostgresDatabase,
     subjects: &[ReservationSubject],
     today: UtcDay,
 ) -> sqlx::Result<Vec<SubjectUsage>> {
@@ -255,7 +255,7 @@ async fn read_usage(
         .bind(subjects.iter().map(|subject| subject.id.clone()).collect::<Vec<_>>())
         .bind(subjects.iter().map(|subject| subject.budget_since.to_string()).collect::<Vec<_>>())
         .bind(today.to_string());
-    let rows = query.fetch_all(&store.readers).await?;
+    let rows = query.fetch_all(&store.pool).await?;
     rows.iter().map(|row| usage_from_row(row, all_recent(row)?)).collect()
 }
 

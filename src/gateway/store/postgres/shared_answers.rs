@@ -6,10 +6,10 @@
 use async_trait::async_trait;
 use sqlx::PgConnection;
 
-use super::PostgresStore;
+use super::PostgresDatabase;
 use super::error_conversion::during;
-use super::sql::transaction::transact;
 use crate::gateway::store::shared_answers::{AnswerPiece, SharedAnswerState, SharedAnswers};
+use crate::gateway::store::sql::transaction::transact;
 use crate::gateway::store::{StoreError, Timestamp};
 
 /// The number of connections that answers may use at the same time (our choice): a quarter of the pool.
@@ -50,12 +50,12 @@ const REMOVE_OLDEST: &str = "DELETE FROM shared_answers WHERE file IN (SELECT fi
     WHERE key_id = $1) AS newest WHERE kept > $2 ORDER BY stored_at, file LIMIT $3)";
 
 #[async_trait]
-impl SharedAnswers for PostgresStore {
+impl SharedAnswers for PostgresDatabase {
     async fn write_answer_piece(&self, piece: AnswerPiece<'_>) -> Result<bool, StoreError> {
         let _permit = self.answer_permit().await?;
         let query = sqlx::query(if piece.is_last { WRITE_LAST_PIECE } else { WRITE_PIECE });
         let query = query.bind(piece.file).bind(i64::from(piece.number)).bind(piece.bytes);
-        let written = query.execute(&self.writer).await.map_err(during("writing a piece of an answer"))?;
+        let written = query.execute(&self.pool).await.map_err(during("writing a piece of an answer"))?;
         Ok(written.rows_affected() == 1)
     }
 
@@ -63,7 +63,7 @@ impl SharedAnswers for PostgresStore {
         let _permit = self.answer_permit().await?;
         let query = sqlx::query_scalar("SELECT is_complete FROM shared_answers WHERE file = $1").bind(file);
         let is_complete: Option<bool> =
-            query.fetch_optional(&self.readers).await.map_err(during("looking up the bytes of an answer"))?;
+            query.fetch_optional(&self.pool).await.map_err(during("looking up the bytes of an answer"))?;
         let state = |is_complete| if is_complete { SharedAnswerState::Complete } else { SharedAnswerState::Incomplete };
         Ok(is_complete.map(state))
     }
@@ -72,23 +72,23 @@ impl SharedAnswers for PostgresStore {
         let _permit = self.answer_permit().await?;
         let query = sqlx::query_scalar("SELECT bytes FROM answer_pieces WHERE file = $1 AND number = $2");
         let query = query.bind(file).bind(i64::from(number));
-        query.fetch_optional(&self.readers).await.map_err(during("reading a piece of an answer"))
+        query.fetch_optional(&self.pool).await.map_err(during("reading a piece of an answer"))
     }
 
     async fn remove_shared_answer(&self, file: &str) -> Result<(), StoreError> {
         let _permit = self.answer_permit().await?;
         let query = sqlx::query("DELETE FROM shared_answers WHERE file = $1").bind(file);
-        query.execute(&self.writer).await.map(drop).map_err(during("removing the bytes of an answer"))
+        query.execute(&self.pool).await.map(drop).map_err(during("removing the bytes of an answer"))
     }
 
     async fn limit_shared_answers(&self, max_bytes: u64) -> Result<(), StoreError> {
         let _permit = self.answer_permit().await?;
-        transact!(self.writer, begin, |transaction| {
+        transact!(self.begin(), |transaction| {
             sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
             let total = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM shared_answers";
             let total: i64 = sqlx::query_scalar(total).fetch_one(&mut *transaction).await?;
             if total.unsigned_abs() > max_bytes {
-                remove_oldest(&mut transaction, max_bytes).await?;
+                remove_oldest(transaction, max_bytes).await?;
             }
         })
         .map_err(during("making room for the bytes of an answer"))
@@ -96,7 +96,7 @@ impl SharedAnswers for PostgresStore {
 }
 
 /// Removes the bytes of answers whose rows have expired.
-pub(super) async fn remove_expired(store: &PostgresStore, now: Timestamp) -> Result<(), StoreError> {
+pub(super) async fn remove_expired(store: &PostgresDatabase, now: Timestamp) -> Result<(), StoreError> {
     const DOING: &str = "removing the bytes of expired answers";
     let _permit = store.answer_permit().await?;
     loop {
@@ -107,8 +107,8 @@ pub(super) async fn remove_expired(store: &PostgresStore, now: Timestamp) -> Res
 }
 
 /// Returns the number of rows that were removed.
-async fn remove_some_expired(store: &PostgresStore, now: Timestamp) -> sqlx::Result<u64> {
-    transact!(store.writer, begin, |transaction| {
+async fn remove_some_expired(store: &PostgresDatabase, now: Timestamp) -> sqlx::Result<u64> {
+    transact!(store.begin(), |transaction| {
         sqlx::query(LOCK_FOR_REMOVAL).execute(&mut *transaction).await?;
         let query = sqlx::query(REMOVE_EXPIRED).bind(now.to_string()).bind(REMOVED_BYTES);
         query.execute(&mut *transaction).await?.rows_affected()

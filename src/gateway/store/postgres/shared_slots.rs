@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 
-use super::PostgresStore;
+use super::PostgresDatabase;
 use super::error_conversion::during;
-use super::sql::transaction::{rollback, transact};
 use crate::gateway::store::shared_slots::{
     HeldSlots, OtherNodeHolding, OtherNodeSlots, SHARED_SLOT_TIMEOUT, SharedSlots,
 };
+use crate::gateway::store::sql::transaction::{rollback, transact};
 use crate::gateway::store::{NodeId, StoreError};
 
 /// Waits until no other node changes its slots, until the end of the transaction. The number is "imgs" (our choice).
@@ -32,24 +32,24 @@ const WRITE: &str = "INSERT INTO account_slots (account, node, held, wanted, lar
         large_held = excluded.large_held, large_wanted = excluded.large_wanted, expires_at = excluded.expires_at";
 
 #[async_trait]
-impl SharedSlots for PostgresStore {
+impl SharedSlots for PostgresDatabase {
     async fn exchange_slots(
         &self,
         decide: &mut (dyn FnMut(Vec<OtherNodeSlots>) -> Option<Vec<HeldSlots>> + Send),
     ) -> Result<(), StoreError> {
-        transact!(self.writer, begin, |transaction| {
+        transact!(self.begin(), |transaction| {
             sqlx::query(LOCK).execute(&mut *transaction).await?;
             let rows = sqlx::query(FIND_OTHERS).bind(self.node.as_str()).fetch_all(&mut *transaction).await?;
             let others = rows.iter().map(other_node_slots).collect::<sqlx::Result<_>>()?;
             let Some(slots) = decide(others) else { return Ok(rollback(())) };
-            write(&mut transaction, &self.node, &slots).await?;
+            write(transaction, &self.node, &slots).await?;
         })
         .map_err(during("sharing the slots of accounts"))
     }
 
     /// Takes the lock, too: an exchange that was abandoned must not write after this.
     async fn release_slots(&self) -> Result<(), StoreError> {
-        transact!(self.writer, begin, |transaction| {
+        transact!(self.begin(), |transaction| {
             sqlx::query(LOCK).execute(&mut *transaction).await?;
             let delete = sqlx::query("DELETE FROM account_slots WHERE node = $1").bind(self.node.as_str());
             delete.execute(&mut *transaction).await?;

@@ -15,15 +15,15 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::dialect::DbConnection;
 use super::*;
-use crate::gateway::store::sql_connection::SqlConnection as _;
+use crate::gateway::store::sql::statement::sql;
 use crate::gateway::store::testing::{
     finished_record, new_postgres_database, new_postgres_store, record, running_record,
 };
 use crate::gateway::store::{
-    AuditContext, GroupStore as _, InstallationStore as _, JobRecord, JobState, RecordFilter, RequestId,
-    UsageDetailStore as _, UsageFilter, UsageGrouping, UsageStore as _, UserStore as _,
+    AuditContext, GroupStore as _, InstallationStore as _, JobRecord, JobState, MasterKey, RecordFilter,
+    RecordStore as _, RequestId, RowWrite, RowWriteOutcome, SqlStore, UsageDetailStore as _, UsageFilter,
+    UsageGrouping, UsageStore as _, UserStore as _,
 };
 use crate::wire::admin::types;
 
@@ -32,19 +32,19 @@ fn shared_key() -> MasterKey {
     MasterKey::from_text(&"7".repeat(64)).unwrap()
 }
 
-async fn record(store: &PostgresStore, request_id: &str) -> Option<types::Record> {
+async fn record(store: &SqlStore, request_id: &str) -> Option<types::Record> {
     store.find_record(&RequestId::from(request_id), None).await.unwrap()
 }
 
 /// Ends every other session of the database, as an administrator or a crash does.
-async fn end_sessions(store: &PostgresStore) {
+async fn end_sessions(store: &SqlStore) {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    sqlx::query(end).execute(&store.readers).await.unwrap();
+    sqlx::query(end).execute(store.readers.postgres()).await.unwrap();
 }
 
 /// Reads often enough at once for all connections of the pool.
-async fn read_with_all_connections(store: &Arc<PostgresStore>) {
+async fn read_with_all_connections(store: &Arc<SqlStore>) {
     let mut reads = JoinSet::new();
     for store in std::iter::repeat_n(Arc::clone(store), 20) {
         reads.spawn(async move { store.usage_details(&UsageFilter::default(), &[UsageGrouping::Day]).await });
@@ -60,17 +60,17 @@ async fn a_change_that_is_dropped_while_it_waits_leaves_no_transaction() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
     let store = Arc::new(store);
     for wait in [0, 1, 3, 10, 30, 100] {
-        let mut other_node = store.writer.begin_with(DbConnection::BEGIN_CHANGE).await.unwrap();
+        let mut other_node = store.writer.begin_change().await.unwrap();
         let context = AuditContext::command();
         let name = format!("ada {wait}");
         let change = store.ensure_user(&context, &name);
         let waiting = tokio::time::timeout(Duration::from_millis(wait), change).await;
         assert!(waiting.is_err(), "changes take turns");
-        sqlx::query("SELECT 1").execute(&mut *other_node).await.unwrap();
-        other_node.commit().await.unwrap();
+        sql("SELECT 1").execute(&mut *other_node).await.unwrap();
+        other_node.end("COMMIT").await.unwrap();
         store.ensure_user(&context, &name).await.unwrap();
         read_with_all_connections(&store).await;
-        let open: i64 = sqlx::query_scalar(OPEN).fetch_one(&store.readers).await.unwrap();
+        let open: i64 = sqlx::query_scalar(OPEN).fetch_one(store.readers.postgres()).await.unwrap();
         assert_eq!(open, 0, "after {wait} ms");
     }
 }
@@ -83,7 +83,7 @@ async fn nodes_that_start_at_once_share_one_installation() {
         let url = url.clone();
         starts.spawn(async move {
             let dir = TempDir::new().unwrap();
-            (PostgresStore::open(dir.path(), &url, Some(shared_key())).await.unwrap(), dir)
+            (SqlStore::open_postgres(dir.path(), &url, Some(shared_key())).await.unwrap(), dir)
         });
     }
     let nodes = starts.join_all().await;
@@ -105,7 +105,7 @@ async fn a_node_without_the_master_key_is_refused() {
     let Some((_dir, url, _store)) = new_postgres_store().await else { return };
     let other_dir = TempDir::new().unwrap();
     for key in [None, Some(shared_key())] {
-        let error = PostgresStore::open(other_dir.path(), &url, key).await.unwrap_err();
+        let error = SqlStore::open_postgres(other_dir.path(), &url, key).await.unwrap_err();
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     }
     assert!(!other_dir.path().join("master.key").exists());
@@ -115,13 +115,13 @@ async fn a_node_without_the_master_key_is_refused() {
 async fn a_node_keeps_its_id_and_closes_only_its_own_records() {
     let Some(url) = new_postgres_database().await else { return };
     let (first_dir, second_dir) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let first = PostgresStore::open(first_dir.path(), &url, Some(shared_key())).await.unwrap();
-    let second = PostgresStore::open(second_dir.path(), &url, Some(shared_key())).await.unwrap();
+    let first = SqlStore::open_postgres(first_dir.path(), &url, Some(shared_key())).await.unwrap();
+    let second = SqlStore::open_postgres(second_dir.path(), &url, Some(shared_key())).await.unwrap();
     for (store, id) in [(&first, "r1"), (&second, "r2")] {
         store.write_rows(store.node_id(), &[RowWrite::Open(&running_record(id))]).await.unwrap();
     }
     first.close().await;
-    let again = PostgresStore::open(first_dir.path(), &url, Some(shared_key())).await.unwrap();
+    let again = SqlStore::open_postgres(first_dir.path(), &url, Some(shared_key())).await.unwrap();
     assert_eq!(again.node_id(), first.node_id());
     assert_eq!(again.interrupt_running(again.node_id()).await.unwrap(), 1);
     assert_eq!(record(&again, "r1").await.unwrap().state, JobState::Interrupted);
@@ -138,15 +138,15 @@ async fn the_counts_of_end_users_match_the_records_that_were_closed() {
              CASE WHEN number % 5 > 0 THEN 'ada' END, $1 FROM generate_series(1, 60) AS number";
     let close = "UPDATE records SET state = CASE seq % 3 WHEN 1 THEN 'succeeded' ELSE 'failed' END WHERE seq % 3 > 0";
     let document = running_record("r").to_json().unwrap();
-    sqlx::query(insert).bind(document).execute(&store.writer).await.unwrap();
-    sqlx::query(close).execute(&store.writer).await.unwrap();
+    sqlx::query(insert).bind(document).execute(store.writer.postgres()).await.unwrap();
+    sqlx::query(close).execute(store.writer.postgres()).await.unwrap();
     assert_eq!(assert_end_user_counts(&store).await, 32);
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 20);
     assert_eq!(assert_end_user_counts(&store).await, 48);
 }
 
 /// Compares the counts of end users with their records, and returns the number of requests.
-async fn assert_end_user_counts(store: &PostgresStore) -> i64 {
+async fn assert_end_user_counts(store: &SqlStore) -> i64 {
     let sums = "sum(CAST(state = 'succeeded' AS INTEGER)), sum(images), \
         sum(coalesce(input_tokens, 0)), sum(coalesce(cost_nano_usd, 0)), \
         sum(CAST(cost_nano_usd IS NULL AS INTEGER))";
@@ -157,10 +157,11 @@ async fn assert_end_user_counts(store: &PostgresStore) -> i64 {
     let counted = "SELECT end_user, day, key_id, requests, succeeded, images, input_tokens, cost_nano_usd, cost_unknown \
         FROM end_user_days";
     let differing = format!("SELECT count(*) FROM ({records} EXCEPT {counted}) AS differing");
-    let differing: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(differing)).fetch_one(&store.readers).await.unwrap();
+    let differing: i64 =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(differing)).fetch_one(store.readers.postgres()).await.unwrap();
     assert_eq!(differing, 0);
     let requests = "SELECT CAST(sum(requests) AS BIGINT) FROM end_user_days";
-    sqlx::query_scalar(requests).fetch_one(&store.readers).await.unwrap()
+    sqlx::query_scalar(requests).fetch_one(store.readers.postgres()).await.unwrap()
 }
 
 #[tokio::test]
@@ -169,7 +170,7 @@ async fn a_schema_of_another_program_is_not_touched() {
     let mut connection = url.connect_for_migration().await.unwrap();
     sqlx::raw_sql("CREATE TABLE orders (id INT)").execute(&mut connection).await.unwrap();
     let dir = TempDir::new().unwrap();
-    let error = PostgresStore::open(dir.path(), &url, None).await.unwrap_err();
+    let error = SqlStore::open_postgres(dir.path(), &url, None).await.unwrap_err();
     assert!(matches!(error, StoreError::ForeignDatabase { .. }), "{error}");
     let tables: i64 =
         sqlx::query_scalar("SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'")
@@ -200,11 +201,11 @@ async fn a_batch_whose_commit_was_not_confirmed_is_written_once() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
     let lost = running_record("r1");
     store.write_rows(&store.node, &[RowWrite::Open(&lost)]).await.unwrap();
-    store.batch_writer.assume_lost(&[RowWrite::Open(&lost)]).await;
+    store.as_shared().unwrap().batch_writer.assume_lost(&[RowWrite::Open(&lost)]).await;
     let outcomes = store.write_rows(&store.node, &[RowWrite::Open(&lost)]).await.unwrap();
     assert_eq!(outcomes, [RowWriteOutcome::Done], "the caller of the second try gets its intent");
     // Nobody wants the intent of a batch that was reported as failed.
-    store.batch_writer.assume_lost(&[RowWrite::Open(&lost)]).await;
+    store.as_shared().unwrap().batch_writer.assume_lost(&[RowWrite::Open(&lost)]).await;
     store.check_writable().await.unwrap();
     assert!(record(&store, "r1").await.is_none());
 }
@@ -216,7 +217,7 @@ async fn an_outcome_that_is_written_again_is_counted_once() {
     store.write_rows(&store.node, &[RowWrite::Open(&open)]).await.unwrap();
     let close = [RowWrite::Close(&closed)];
     assert_eq!(store.write_rows(&store.node, &close).await.unwrap(), [RowWriteOutcome::Done]);
-    store.batch_writer.assume_lost(&close).await;
+    store.as_shared().unwrap().batch_writer.assume_lost(&close).await;
     assert_eq!(store.write_rows(&store.node, &close).await.unwrap(), [RowWriteOutcome::NoEffect]);
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 1);
 }
@@ -266,7 +267,7 @@ async fn batches_of_many_nodes_do_not_deadlock() {
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 400);
 }
 
-async fn write_batches(store: Arc<PostgresStore>, url: DatabaseUrl, number: u32) {
+async fn write_batches(store: Arc<SqlStore>, url: DatabaseUrl, number: u32) {
     let node = NodeId::from(format!("node_{number}"));
     let writer = BatchWriter::new(url);
     let keys = ["key_1", "key_2", "key_3", "key_4", "key_5"];
@@ -290,11 +291,11 @@ async fn the_records_of_a_dead_node_are_closed_by_another_one() {
     let (dead, silent) = (NodeId::from("node_dead"), NodeId::from("node_silent"));
     for (node, id) in [(&dead, "r1"), (&store.node, "r2"), (&silent, "r3")] {
         store.write_rows(node, &[RowWrite::Open(&running_record(id))]).await.unwrap();
-        nodes::write_heartbeat(&store.writer, node).await.unwrap();
+        nodes::write_heartbeat(store.writer.postgres(), node).await.unwrap();
     }
     let age = "UPDATE nodes SET seen_at = seen_at - make_interval(secs => $2) WHERE id = $1";
     for (node, seconds) in [(&dead, 61.0), (&silent, 50.0)] {
-        sqlx::query(age).bind(node.as_str()).bind(seconds).execute(&store.writer).await.unwrap();
+        sqlx::query(age).bind(node.as_str()).bind(seconds).execute(store.writer.postgres()).await.unwrap();
     }
     assert_eq!(store.close_records_of_dead_nodes().await.unwrap(), 1);
     assert_eq!(store.close_records_of_dead_nodes().await.unwrap(), 0);

@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use sqlx::{QueryBuilder, Row as _};
 
+use super::SqlStore;
 use super::audit_trail::{self, AuditEvent};
 use super::decode::{optional_timestamp, parsed, text};
-use super::dialect::{DbConnection, DbRow, SqlStore};
+use super::driver::{SqlConnection, SqlRow};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::transaction::{SqlStatement, rollback, transact};
+use super::statement::{Statement, StatementBuilder, sql};
+use super::transaction::{rollback, transact};
 use crate::gateway::store::{
     AccountBinding, AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, BindingDigest,
     NewAccount, NewCredentials, SharedSlots, StoreError, StoredAccountSettings, Timestamp, TokenChange,
@@ -25,17 +26,15 @@ impl AccountStore for SqlStore {
     }
 
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM accounts ORDER BY name");
+        let query = sql("SELECT * FROM accounts ORDER BY name");
         self.fetch_all("listing accounts", query, account_from_row).await
     }
 
     async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
         let new_id = AccountId::random()?;
-        transact!(self.writer, |transaction| {
-            sqlx::query(
-                "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
-                 VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
-            )
+        transact!(self.writer.begin_change(), |transaction| {
+            sql("INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
+                 VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)")
             .bind(new_id.as_str())
             .bind(&account.name)
             .bind(&account.kind)
@@ -50,12 +49,12 @@ impl AccountStore for SqlStore {
             delete_token_statement(&account.name).execute(&mut *transaction).await?;
             let details = json!({"kind": account.kind, "protocol": account.protocol, "tier": account.tier});
             audit_trail::write(
-                &mut transaction,
+                transaction,
                 audit,
                 AuditEvent::new("account.add", AUDIT_TARGET_KIND, new_id.as_str(), &account.name).with_details(details),
             )
             .await?;
-            find(&mut transaction, &account.name).await?.ok_or(sqlx::Error::RowNotFound)?
+            find(transaction, &account.name).await?.ok_or(sqlx::Error::RowNotFound)?
         })
         .map_err(during("adding an account"))
     }
@@ -66,34 +65,30 @@ impl AccountStore for SqlStore {
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError> {
-        transact!(self.writer, |transaction| {
-            let Some(before) = find(&mut transaction, name).await? else { return Ok(rollback(None)) };
+        transact!(self.writer.begin_change(), |transaction| {
+            let Some(before) = find(transaction, name).await? else { return Ok(rollback(None)) };
             let event = audit_event(&before, &change);
             for statement in statements(name, change, audit.at) {
                 statement.execute(&mut *transaction).await?;
             }
             if let Some(event) = event {
-                audit_trail::write(&mut transaction, audit, event).await?;
+                audit_trail::write(transaction, audit, event).await?;
             }
-            find(&mut transaction, name).await?
+            find(transaction, name).await?
         })
         .map_err(during("changing an account"))
     }
 
     async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let query = sqlx::query_scalar(
+        transact!(self.writer.begin_change(), |transaction| {
+            let query = sql(
                 "DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL) RETURNING id",
             );
-            let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
+            let id: Option<String> = query.bind(name).fetch_optional_value(&mut *transaction).await?;
             let Some(id) = id else { return Ok(rollback(false)) };
             delete_token_statement(name).execute(&mut *transaction).await?;
-            audit_trail::write(
-                &mut transaction,
-                audit,
-                AuditEvent::new("account.delete", AUDIT_TARGET_KIND, &id, name),
-            )
-            .await?;
+            audit_trail::write(transaction, audit, AuditEvent::new("account.delete", AUDIT_TARGET_KIND, &id, name))
+                .await?;
             true
         })
         .map_err(during("deleting an account"))
@@ -101,7 +96,7 @@ impl AccountStore for SqlStore {
 
     async fn mark_others_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
         let names = serde_json::to_string(in_file).map_err(|error| StoreError::Refused(error.into()))?;
-        let mut query = QueryBuilder::new("UPDATE accounts SET absent_since = ");
+        let mut query = StatementBuilder::new("UPDATE accounts SET absent_since = ");
         query.push_bind(at.to_string());
         query.push(" WHERE source = 'file' AND absent_since IS NULL AND name NOT IN ");
         push_json_texts(&mut query, names);
@@ -111,7 +106,7 @@ impl AccountStore for SqlStore {
     async fn find_bindings(&self, digests: &[&str]) -> Result<Vec<AccountBinding>, StoreError> {
         let list = serde_json::to_string(digests).map_err(|error| StoreError::Refused(error.into()))?;
         let mut query =
-            QueryBuilder::new("SELECT digest, owner, account, used_on FROM account_bindings WHERE digest IN ");
+            StatementBuilder::new("SELECT digest, owner, account, used_on FROM account_bindings WHERE digest IN ");
         push_json_texts(&mut query, list);
         self.fetch_all("looking up the accounts of ids", query.build(), binding_from_row).await
     }
@@ -130,13 +125,11 @@ async fn sync(store: &SqlStore, new_id: AccountId, spec: AccountSpec<'_>) -> sql
         return Ok(Some(account));
     }
     // The state that the gateway has set, such as `disabled_at`, stays as it is.
-    sqlx::query(
-        "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at) \
+    sql("INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at) \
          VALUES ($1, $2, $3, $4, $5, 'file', $6) \
          ON CONFLICT (name) DO UPDATE SET \
          kind = excluded.kind, protocol = excluded.protocol, tier = excluded.tier, absent_since = NULL \
-         WHERE accounts.source = 'file'",
-    )
+         WHERE accounts.source = 'file'")
     .bind(new_id.as_str())
     .bind(spec.name)
     .bind(spec.kind)
@@ -185,17 +178,17 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
     }
 }
 
-fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatement<'_>> {
+fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement> {
     match change {
         AccountChange::Disable { reason } => vec![
             // If the account is already disabled, its time and reason are kept.
-            sqlx::query("UPDATE accounts SET disabled_at = $2, disabled_reason = $3 WHERE name = $1 AND disabled_at IS NULL")
+            sql("UPDATE accounts SET disabled_at = $2, disabled_reason = $3 WHERE name = $1 AND disabled_at IS NULL")
                 .bind(name)
                 .bind(at.to_string())
                 .bind(reason),
         ],
         AccountChange::Enable => vec![
-            sqlx::query(
+            sql(
                 "UPDATE accounts SET disabled_at = NULL, disabled_reason = NULL, \
                  cooling_until = NULL, cooling_cause = NULL, \
                  failing_until = NULL, failing_since = NULL, failing_reason = NULL WHERE name = $1",
@@ -206,7 +199,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             let (since, until) = ejection.as_ref().map(|ejection| (ejection.since, ejection.until)).unzip();
             vec![
                 // The end of an ejection leaves the time of its begin.
-                sqlx::query(
+                sql(
                     "UPDATE accounts SET failing_until = $2, failing_since = coalesce($3, failing_since), \
                      failing_reason = $4 WHERE name = $1",
                 )
@@ -217,7 +210,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             ]
         }
         AccountChange::StartCooldown { until, cause } => vec![
-            sqlx::query(
+            sql(
                 "UPDATE accounts SET cooling_until = $2, cooling_cause = $3 \
                  WHERE name = $1 AND (cooling_until IS NULL OR cooling_until < $2)",
             )
@@ -226,7 +219,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             .bind(cause),
         ],
         AccountChange::EndCooldown => vec![
-            sqlx::query(
+            sql(
                 "UPDATE accounts SET cooling_until = NULL, cooling_cause = NULL WHERE name = $1 AND cooling_until <= $2",
             )
             .bind(name)
@@ -235,7 +228,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
         AccountChange::ReplaceCredentials(credentials) => credentials_statements(name, credentials),
         AccountChange::ReplaceSettings(change) => {
             let StoredAccountSettings { protocol, tier, settings, credentials } = *change;
-            let update = sqlx::query(
+            let update = sql(
                 "UPDATE accounts SET protocol = $2, tier = $3, settings = $4 WHERE name = $1 AND source = 'store'",
             );
             let mut statements = vec![update.bind(name).bind(protocol).bind(tier).bind(settings)];
@@ -245,16 +238,13 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
     }
 }
 
-fn credentials_statements(name: &str, credentials: NewCredentials) -> Vec<SqlStatement<'_>> {
-    let update = sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(credentials.sealed);
+fn credentials_statements(name: &str, credentials: NewCredentials) -> Vec<Statement> {
+    let update = sql("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(credentials.sealed);
     let token = match credentials.token {
         TokenChange::Delete => Some(delete_token_statement(name)),
         TokenChange::Keep => None,
         TokenChange::Replace { before, after } => Some(
-            sqlx::query("UPDATE tokens SET sealed = $3 WHERE account = $1 AND sealed = $2")
-                .bind(name)
-                .bind(before)
-                .bind(after),
+            sql("UPDATE tokens SET sealed = $3 WHERE account = $1 AND sealed = $2").bind(name).bind(before).bind(after),
         ),
     };
     [update].into_iter().chain(token).collect()
@@ -271,16 +261,16 @@ fn changed_settings(before: Option<&str>, after: &str) -> Vec<String> {
     names
 }
 
-async fn find(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<AccountRow>> {
-    let row = sqlx::query("SELECT * FROM accounts WHERE name = $1").bind(name).fetch_optional(connection).await?;
+async fn find(connection: &mut SqlConnection, name: &str) -> sqlx::Result<Option<AccountRow>> {
+    let row = sql("SELECT * FROM accounts WHERE name = $1").bind(name).fetch_optional(connection).await?;
     row.map(|row| account_from_row(&row)).transpose()
 }
 
-fn delete_token_statement(account: &str) -> SqlStatement<'_> {
-    sqlx::query("DELETE FROM tokens WHERE account = $1").bind(account)
+fn delete_token_statement(account: &str) -> Statement {
+    sql("DELETE FROM tokens WHERE account = $1").bind(account)
 }
 
-fn account_from_row(row: &DbRow) -> sqlx::Result<AccountRow> {
+fn account_from_row(row: &SqlRow) -> sqlx::Result<AccountRow> {
     Ok(AccountRow {
         id: text(row, "id")?,
         name: text(row, "name")?,
@@ -302,7 +292,7 @@ fn account_from_row(row: &DbRow) -> sqlx::Result<AccountRow> {
     })
 }
 
-fn binding_from_row(row: &DbRow) -> sqlx::Result<AccountBinding> {
+fn binding_from_row(row: &SqlRow) -> sqlx::Result<AccountBinding> {
     Ok(AccountBinding {
         digest: text::<BindingDigest>(row, "digest")?,
         owner: row.try_get("owner")?,

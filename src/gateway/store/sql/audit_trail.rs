@@ -1,11 +1,11 @@
 //! The audit trail. Each row is written in the transaction of the change that it records.
 
 use serde_json::{Value, json};
-use sqlx::{QueryBuilder, Row};
 
 use super::decode::{parsed, text};
-use super::dialect::{Db, DbConnection, DbPool, DbRow};
+use super::driver::{SqlConnection, SqlPool, SqlRow};
 use super::paging::{fetch_count, split_page};
+use super::statement::{StatementBuilder, sql};
 use crate::gateway::store::{AuditContext, AuditFilter, AuditRow, ListPage, UserRow};
 
 /// The content of a row, apart from the actor and the time.
@@ -49,14 +49,12 @@ pub(super) fn limits_as_json(limits: Option<&str>) -> Value {
 }
 
 pub(super) async fn write(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     event: AuditEvent<'_>,
 ) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO audit (at, actor_kind, actor_id, actor_name, address, action, target_kind, target_id, \
-         target_name, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-    )
+    sql("INSERT INTO audit (at, actor_kind, actor_id, actor_name, address, action, target_kind, target_id, \
+         target_name, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
     .bind(audit.at.to_string())
     .bind(audit.kind.as_str())
     .bind(audit.user.as_ref().map(|user| user.as_str()))
@@ -72,10 +70,10 @@ pub(super) async fn write(
     Ok(())
 }
 
-pub(super) async fn page(pool: &DbPool, filter: &AuditFilter) -> sqlx::Result<ListPage<AuditRow>> {
-    let mut count = QueryBuilder::new("SELECT count(*) FROM audit WHERE TRUE");
+pub(super) async fn page(pool: &SqlPool, filter: &AuditFilter) -> sqlx::Result<ListPage<AuditRow>> {
+    let mut count = StatementBuilder::new("SELECT count(*) FROM audit WHERE TRUE");
     push_conditions(&mut count, filter);
-    let mut rows = QueryBuilder::new("SELECT * FROM audit WHERE TRUE");
+    let mut rows = StatementBuilder::new("SELECT * FROM audit WHERE TRUE");
     push_conditions(&mut rows, filter);
     if let Some(before) = filter.before {
         rows.push(" AND seq < ").push_bind(before);
@@ -86,7 +84,7 @@ pub(super) async fn page(pool: &DbPool, filter: &AuditFilter) -> sqlx::Result<Li
     Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
 }
 
-fn push_conditions(query: &mut QueryBuilder<Db>, filter: &AuditFilter) {
+fn push_conditions(query: &mut StatementBuilder, filter: &AuditFilter) {
     if let Some(actor) = &filter.actor {
         query
             .push(" AND (actor_id = ")
@@ -107,7 +105,7 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &AuditFilter) {
     }
 }
 
-fn audit_row(row: &DbRow) -> sqlx::Result<AuditRow> {
+fn audit_row(row: &SqlRow) -> sqlx::Result<AuditRow> {
     let details: &str = row.try_get("details")?;
     Ok(AuditRow {
         seq: row.try_get("seq")?,

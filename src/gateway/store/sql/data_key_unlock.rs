@@ -1,8 +1,9 @@
 //! Decides which master key unwraps the data keys, and creates the data keys if there are none yet.
 
 use super::data_keys as rows;
-use super::dialect::{DATABASE_NAME, DbPool};
+use super::driver::SqlPool;
 use super::error_conversion::during;
+use super::statement::sql;
 use crate::gateway::store::data_dir::{DataDir, run_blocking};
 use crate::gateway::store::data_keys::{DataKeys, WrappedDataKeys};
 use crate::gateway::store::key_file::KeyFile;
@@ -11,7 +12,7 @@ use crate::gateway::store::{MasterKey, StoreError};
 /// Returns the data keys of the installation, and the configured master key if there is one. Creates the data keys if
 /// the installation is new.
 pub(in super::super) async fn load_or_create_data_keys(
-    writer: &DbPool,
+    writer: &SqlPool,
     data_dir: &DataDir,
     configured_key: Option<MasterKey>,
 ) -> Result<(DataKeys, Option<MasterKey>), StoreError> {
@@ -19,26 +20,28 @@ pub(in super::super) async fn load_or_create_data_keys(
         return create_data_keys(writer, data_dir, configured_key).await;
     };
     if let Some(master_key) = configured_key {
-        return Ok((unlock_with_configured_key(&master_key, &wrapped)?, Some(master_key)));
+        return Ok((unlock_with_configured_key(&master_key, &wrapped, writer.database_name())?, Some(master_key)));
     }
     let owned_dir = data_dir.clone();
     Ok((run_blocking(move || KeyFile(&owned_dir).unlock(&wrapped)).await?, None))
 }
 
 async fn create_data_keys(
-    writer: &DbPool,
+    writer: &SqlPool,
     data_dir: &DataDir,
     configured_key: Option<MasterKey>,
 ) -> Result<(DataKeys, Option<MasterKey>), StoreError> {
-    let is_in_use: bool = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM keys) OR EXISTS (SELECT 1 FROM accounts WHERE sealed IS NOT NULL) \
-         OR EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM replays)",
-    )
-    .fetch_one(writer)
-    .await
-    .map_err(during("looking for keys"))?;
+    let is_in_use: bool =
+        sql("SELECT EXISTS (SELECT 1 FROM keys) OR EXISTS (SELECT 1 FROM accounts WHERE sealed IS NOT NULL) \
+         OR EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM replays)")
+        .fetch_value(writer)
+        .await
+        .map_err(during("looking for keys"))?;
     if is_in_use {
-        return Err(StoreError::damaged(format!("{DATABASE_NAME} has lost its data keys: restore it from a backup")));
+        return Err(StoreError::damaged(format!(
+            "{} has lost its data keys: restore it from a backup",
+            writer.database_name()
+        )));
     }
     let keys = DataKeys::random()?;
     if let Some(master_key) = configured_key {
@@ -55,10 +58,11 @@ async fn create_data_keys(
 pub(in super::super) fn unlock_with_configured_key(
     configured_key: &MasterKey,
     wrapped: &WrappedDataKeys,
+    database_name: &str,
 ) -> Result<DataKeys, StoreError> {
     DataKeys::unwrap(configured_key, wrapped)?.ok_or_else(|| {
         StoreError::damaged(format!(
-            "the setting master_key is not the key that {DATABASE_NAME} was encrypted with: set the right key, or, if that key is in the file master.key, remove the setting"
+            "the setting master_key is not the key that {database_name} was encrypted with: set the right key, or, if that key is in the file master.key, remove the setting"
         ))
     })
 }

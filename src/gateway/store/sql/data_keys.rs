@@ -1,16 +1,15 @@
 //! The rows of wrapped data keys.
 
-use sqlx::Row;
-
-use super::dialect::{DATABASE_NAME, DbPool};
+use super::driver::SqlPool;
 use super::error_conversion::during;
-use super::transaction::{self, SqlStatement};
+use super::statement::{Statement, sql};
+use super::transaction::{self};
 use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, WrappedDataKeys};
 use crate::gateway::store::{MasterKey, StoreError, Timestamp};
 
 /// Returns the wrapped data keys; `None` if there are none yet.
-pub(in super::super) async fn load(pool: &DbPool) -> Result<Option<WrappedDataKeys>, StoreError> {
-    let rows = sqlx::query("SELECT purpose, wrapped FROM data_keys").fetch_all(pool).await;
+pub(in super::super) async fn load(pool: &SqlPool) -> Result<Option<WrappedDataKeys>, StoreError> {
+    let rows = sql("SELECT purpose, wrapped FROM data_keys").fetch_all(pool).await;
     let (mut vault, mut pepper) = (None, None);
     for row in rows.map_err(during("reading the data keys"))? {
         let wrapped: Vec<u8> = row.try_get("wrapped").map_err(during("reading the data keys"))?;
@@ -20,7 +19,8 @@ pub(in super::super) async fn load(pool: &DbPool) -> Result<Option<WrappedDataKe
             // A newer program would have raised the schema version, so this row is damage.
             unknown => {
                 return Err(StoreError::damaged(format!(
-                    "{DATABASE_NAME} has a data key for the unknown purpose `{unknown}`"
+                    "{} has a data key for the unknown purpose `{unknown}`",
+                    pool.database_name()
                 )));
             }
         }
@@ -28,17 +28,18 @@ pub(in super::super) async fn load(pool: &DbPool) -> Result<Option<WrappedDataKe
     match (vault, pepper) {
         (None, None) => Ok(None),
         (Some(vault), Some(pepper)) => Ok(Some(WrappedDataKeys { vault, pepper })),
-        _ => {
-            Err(StoreError::damaged(format!("{DATABASE_NAME} has lost one of its data keys: restore it from a backup")))
-        }
+        _ => Err(StoreError::damaged(format!(
+            "{} has lost one of its data keys: restore it from a backup",
+            pool.database_name()
+        ))),
     }
 }
 
 /// Stores the keys of an installation that has none.
-pub(in super::super) async fn insert(pool: &DbPool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
+pub(in super::super) async fn insert(pool: &SqlPool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
     let now = Timestamp::now().to_string();
-    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement<'_> {
-        sqlx::query("INSERT INTO data_keys (purpose, wrapped, created_at) VALUES ($1, $2, $3)")
+    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement {
+        sql("INSERT INTO data_keys (purpose, wrapped, created_at) VALUES ($1, $2, $3)")
             .bind(purpose)
             .bind(wrapped)
             .bind(now.clone())
@@ -49,9 +50,9 @@ pub(in super::super) async fn insert(pool: &DbPool, keys: &DataKeys, master: &Ma
 }
 
 /// Wraps all keys again, in one transaction.
-pub(in super::super) async fn rewrap(pool: &DbPool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
-    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement<'_> {
-        sqlx::query("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)
+pub(in super::super) async fn rewrap(pool: &SqlPool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
+    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement {
+        sql("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)
     };
     let statements = keys.wrap(master)?.map(update).into();
     transaction::run_all(pool, statements).await.map_err(during("wrapping the data keys"))?;

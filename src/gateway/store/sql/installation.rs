@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::dialect::SqlStore;
 use super::master_key_rotation;
+use super::{SqlDatabase, SqlStore};
 use crate::gateway::store::{InstallationStore, MasterKey, NodeId, PepperKey, ServeLock, StoreError, Vault};
 
 #[async_trait]
@@ -43,6 +43,12 @@ impl InstallationStore for SqlStore {
     }
 
     async fn close(&self) {
-        self.close_connections().await;
+        self.readers.close().await;
+        match &self.database {
+            // The last process to close the file merges the write-ahead log into it.
+            SqlDatabase::Sqlite(database) => database.close().await,
+            SqlDatabase::Postgres(database) => database.batch_writer.close().await,
+        }
+        self.writer.close().await;
     }
 }

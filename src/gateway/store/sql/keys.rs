@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::{QueryBuilder, Row as _};
 
+use super::SqlStore;
 use super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::decode::{hash, optional_parsed, optional_timestamp, parsed, text};
-use super::dialect::{DbConnection, DbRow, SqlStore, ordered_join};
+use super::driver::{SqlConnection, SqlRow};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
+use super::statement::{StatementBuilder, sql};
 use super::transaction::{rollback, transact};
 use super::usage;
 use crate::gateway::config::DialectSet;
@@ -47,32 +48,30 @@ use select_keys;
 #[async_trait]
 impl KeyStore for SqlStore {
     async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
+        transact!(self.writer.begin_change(), |transaction| {
             if let Some(max_keys) = max_keys
-                && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
+                && count_against_limit(transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
             {
                 return Ok(rollback(false));
             }
-            insert_row(&mut transaction, audit, key).await?;
+            insert_row(transaction, audit, key).await?;
             true
         })
         .map_err(during("storing a key"))
     }
 
     async fn insert_first_key(&self, audit: &AuditContext, key: &KeyRow) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let is_needless: bool = sqlx::query_scalar(
-                "SELECT EXISTS (SELECT 1 FROM milestones WHERE name LIKE 'first_key:%') \
+        transact!(self.writer.begin_change(), |transaction| {
+            let is_needless: bool = sql("SELECT EXISTS (SELECT 1 FROM milestones WHERE name LIKE 'first_key:%') \
                  OR EXISTS (SELECT 1 FROM keys WHERE deleted_at IS NULL) \
-                 OR EXISTS (SELECT 1 FROM accounts WHERE kind <> 'simulator')",
-            )
-            .fetch_one(&mut *transaction)
+                 OR EXISTS (SELECT 1 FROM accounts WHERE kind <> 'simulator')")
+            .fetch_value(&mut *transaction)
             .await?;
             if is_needless {
                 return Ok(rollback(false));
             }
-            insert_row(&mut transaction, audit, key).await?;
-            sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2)")
+            insert_row(transaction, audit, key).await?;
+            sql("INSERT INTO milestones (name, reached_at) VALUES ($1, $2)")
                 .bind(format!("{FIRST_KEY_NOTE}{}", key.id))
                 .bind(audit.at.to_string())
                 .execute(&mut *transaction)
@@ -83,15 +82,15 @@ impl KeyStore for SqlStore {
     }
 
     async fn first_key(&self) -> Result<Option<KeyId>, StoreError> {
-        let query = sqlx::query("SELECT name FROM milestones WHERE name LIKE 'first_key:%'");
-        let from_row = |row: &DbRow| text::<String>(row, "name");
+        let query = sql("SELECT name FROM milestones WHERE name LIKE 'first_key:%'");
+        let from_row = |row: &SqlRow| text::<String>(row, "name");
         let name = self.fetch_optional("looking up the key that the first start printed", query, from_row).await?;
         let id = name.as_deref().and_then(|name| name.strip_prefix(FIRST_KEY_NOTE)).filter(|id| !id.is_empty());
         Ok(id.map(KeyId::from))
     }
 
     async fn forget_first_key(&self) -> Result<(), StoreError> {
-        let update = sqlx::query("UPDATE milestones SET name = $1 WHERE name LIKE 'first_key:%'").bind(FIRST_KEY_NOTE);
+        let update = sql("UPDATE milestones SET name = $1 WHERE name LIKE 'first_key:%'").bind(FIRST_KEY_NOTE);
         self.execute_change("storing that the first key is disabled", update).await.map(drop)
     }
 
@@ -101,7 +100,7 @@ impl KeyStore for SqlStore {
     }
 
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        let query = sqlx::query(select_keys!("WHERE keys.deleted_at IS NULL ORDER BY keys.created_at, keys.rowid"));
+        let query = sql(select_keys!("WHERE keys.deleted_at IS NULL ORDER BY keys.created_at, keys.rowid"));
         self.fetch_all("listing keys", query, key_from_row).await
     }
 
@@ -130,23 +129,20 @@ impl KeyStore for SqlStore {
     }
 
     async fn keys_changed_since(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError> {
-        let query = sqlx::query(concat!(
+        // SQLite reads the tables in the order of cross joins.
+        let query = sql(
             "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
              keys.deleted_at IS NOT NULL AS deleted, keys.previous_until, keys.expires_at, keys.limits, \
              users.limits AS user_limits, keys.dialects, keys.revision, (keys.disabled_at IS NOT NULL \
              OR keys.deleted_at IS NOT NULL OR users.disabled_at IS NOT NULL) AS refused \
-             FROM keys ",
-            ordered_join!(),
-            " users ON users.id = keys.user_id ",
-            ordered_join!(),
-            " groups ON groups.id = keys.group_id \
-             WHERE keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
-        ));
+             FROM keys CROSS JOIN users CROSS JOIN groups WHERE users.id = keys.user_id AND groups.id = keys.group_id \
+             AND keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
+        );
         self.fetch_all("looking for changed keys", query.bind(revision), key_check_from_row).await
     }
 
     async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
-        let mut update = QueryBuilder::new("UPDATE keys SET last_used_at = ");
+        let mut update = StatementBuilder::new("UPDATE keys SET last_used_at = ");
         update.push_bind(at.to_string()).push(" WHERE id IN ");
         push_json_texts(&mut update, json!(keys).to_string());
         self.execute_change("storing the use of keys", update.build()).await.map(drop)
@@ -157,11 +153,9 @@ impl KeyStore for SqlStore {
     }
 }
 
-async fn insert_row(connection: &mut DbConnection, audit: &AuditContext, key: &KeyRow) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits, \
-         dialects) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-    )
+async fn insert_row(connection: &mut SqlConnection, audit: &AuditContext, key: &KeyRow) -> sqlx::Result<()> {
+    sql("INSERT INTO keys (id, public_id, name, user_id, group_id, hash, created_at, expires_at, latest_end, limits, \
+         dialects) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
     .bind(key.id.as_str())
     .bind(key.public_id.as_str())
     .bind(&key.name)
@@ -185,18 +179,17 @@ async fn insert_row(connection: &mut DbConnection, audit: &AuditContext, key: &K
 /// Returns the number of keys of a user that count against the limit: the existing keys, or a tenth of those deleted
 /// within a day if that is more. Rows of deleted keys stay, because records name them, so without this rule a member
 /// could grow the table without limit by creating and deleting keys.
-async fn count_against_limit(connection: &mut DbConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
-    let counts = sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at > $2) / $3 \
-         FROM keys WHERE user_id = $1",
-    );
+async fn count_against_limit(connection: &mut SqlConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
+    let counts =
+        sql("SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at > $2) / $3 \
+         FROM keys WHERE user_id = $1");
     let counts = counts.bind(user.as_str()).bind((now - DELETED_WITHIN).to_string()).bind(DELETED_SHARE);
-    let (existing, deleted): (i64, i64) = counts.fetch_one(connection).await?;
-    Ok(existing.max(deleted))
+    let row = counts.fetch_one(connection).await?;
+    Ok(row.try_get::<i64, _>(0)?.max(row.try_get(1)?))
 }
 
-async fn find(connection: &mut DbConnection, handle: &str, owner: Option<&UserId>) -> sqlx::Result<Option<KeyRow>> {
-    let query = sqlx::query(select_keys!(
+async fn find(connection: &mut SqlConnection, handle: &str, owner: Option<&UserId>) -> sqlx::Result<Option<KeyRow>> {
+    let query = sql(select_keys!(
         "WHERE (keys.id = $1 OR keys.public_id = $1) AND keys.deleted_at IS NULL AND coalesce($2, keys.user_id) = keys.user_id"
     ));
     let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
@@ -204,11 +197,11 @@ async fn find(connection: &mut DbConnection, handle: &str, owner: Option<&UserId
 }
 
 /// Returns the key, even if it is deleted.
-async fn get_even_if_deleted(connection: &mut DbConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
-    key_from_row(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+async fn get_even_if_deleted(connection: &mut SqlConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
+    key_from_row(&sql(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
 
-fn key_from_row(row: &DbRow) -> sqlx::Result<KeyRow> {
+fn key_from_row(row: &SqlRow) -> sqlx::Result<KeyRow> {
     Ok(KeyRow {
         id: text(row, "id")?,
         public_id: text(row, "public_id")?,
@@ -232,12 +225,12 @@ fn key_from_row(row: &DbRow) -> sqlx::Result<KeyRow> {
     })
 }
 
-fn dialects(row: &DbRow) -> sqlx::Result<DialectSet> {
+fn dialects(row: &SqlRow) -> sqlx::Result<DialectSet> {
     let text: Option<String> = row.try_get("dialects")?;
     Ok(text.as_deref().map(DialectSet::from_stored).unwrap_or_default())
 }
 
-fn key_check_from_row(row: &DbRow) -> sqlx::Result<KeyCheck> {
+fn key_check_from_row(row: &SqlRow) -> sqlx::Result<KeyCheck> {
     let previous = optional_timestamp(row, "previous_until")?;
     let previous = previous.map(|until| Ok::<_, sqlx::Error>((KeyHash(hash(row, "previous_hash")?), until)));
     Ok(KeyCheck {

@@ -1,8 +1,8 @@
 //! Changes the master key. If the process dies at any moment, the data keys can still be unwrapped.
 
+use super::SqlStore;
 use super::data_key_unlock::unlock_with_configured_key;
 use super::data_keys;
-use super::dialect::SqlStore;
 use crate::gateway::store::data_dir::run_blocking;
 use crate::gateway::store::data_keys::WrappedDataKeys;
 use crate::gateway::store::key_file::KeyFile;
@@ -16,7 +16,7 @@ pub(super) async fn rotate(store: &SqlStore, next: Option<MasterKey>) -> Result<
     let wrapped = data_keys::load(&store.writer).await?.ok_or_else(|| StoreError::damaged("no data key is left"))?;
     match &store.configured_key {
         Some(configured_key) => {
-            let keys = unlock_with_configured_key(configured_key, &wrapped)?;
+            let keys = unlock_with_configured_key(configured_key, &wrapped, store.writer.database_name())?;
             let next = next.ok_or(StoreError::MasterKey {
                 detail: "the settings name it, so give the new one, and write it into the settings afterwards",
             })?;

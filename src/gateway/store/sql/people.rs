@@ -10,8 +10,8 @@ mod users;
 
 use async_trait::async_trait;
 
+use super::SqlStore;
 use super::audit_trail;
-use super::dialect::SqlStore;
 use super::error_conversion::during;
 use crate::gateway::store::{AuditFilter, AuditRow, ListPage, PeopleStore, SharedAttempts, StoreError};
 

@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use chrono::NaiveDate;
 use serde_json::{Map, Value, json};
-use sqlx::Row as _;
 
+use super::SqlStore;
 use super::audit_trail::{self, AuditEvent};
 use super::decode::{optional_usd, parsed, text};
-use super::dialect::{DbConnection, DbRow, SqlStore};
+use super::driver::{SqlConnection, SqlRow};
 use super::error_conversion::during;
+use super::statement::sql;
 use super::transaction::{rollback, transact};
 use crate::gateway::config::{FIGURE_NAMES, ModelPrice, PriceFigures};
 use crate::gateway::money::Usd;
@@ -19,14 +20,14 @@ const AUDIT_TARGET_KIND: &str = "price";
 #[async_trait]
 impl PriceStore for SqlStore {
     async fn list_prices(&self) -> Result<Vec<ModelPrice>, StoreError> {
-        let query = sqlx::query("SELECT * FROM prices ORDER BY model, valid_from");
+        let query = sql("SELECT * FROM prices ORDER BY model, valid_from");
         self.fetch_all("reading the prices", query, price_from_row).await
     }
 
     async fn set_price(&self, audit: &AuditContext, price: &ModelPrice) -> Result<(), StoreError> {
-        transact!(self.writer, |transaction| {
-            let before = find(&mut transaction, &price.model, price.from).await?;
-            let mut insert = sqlx::query(
+        transact!(self.writer.begin_change(), |transaction| {
+            let before = find(transaction, &price.model, price.from).await?;
+            let mut insert = sql(
                 "INSERT INTO prices (model, valid_from, changed_at, source, text_input, cached_text_input, \
                  image_input, cached_image_input, image_output, text_output, per_image, cache_write, cache_write_1h, terms) \
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (model, valid_from) DO UPDATE SET \
@@ -48,30 +49,30 @@ impl PriceStore for SqlStore {
             insert.execute(&mut *transaction).await?;
             let event = audit_event("price.set", &price.model, price.from)
                 .with_change(before.as_ref().map_or(Value::Null, figures_as_json), figures_as_json(price));
-            audit_trail::write(&mut transaction, audit, event).await?;
+            audit_trail::write(transaction, audit, event).await?;
         }).map_err(during("storing a price"))
     }
 
     async fn delete_price(&self, audit: &AuditContext, model: &str, from: NaiveDate) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let Some(before) = find(&mut transaction, model, from).await? else { return Ok(rollback(false)) };
-            let delete = sqlx::query("DELETE FROM prices WHERE model = $1 AND valid_from = $2");
+        transact!(self.writer.begin_change(), |transaction| {
+            let Some(before) = find(transaction, model, from).await? else { return Ok(rollback(false)) };
+            let delete = sql("DELETE FROM prices WHERE model = $1 AND valid_from = $2");
             delete.bind(model).bind(from.to_string()).execute(&mut *transaction).await?;
             let event = audit_event("price.delete", model, from).with_details(figures_as_json(&before));
-            audit_trail::write(&mut transaction, audit, event).await?;
+            audit_trail::write(transaction, audit, event).await?;
             true
         })
         .map_err(during("deleting a price"))
     }
 }
 
-async fn find(connection: &mut DbConnection, model: &str, from: NaiveDate) -> sqlx::Result<Option<ModelPrice>> {
-    let query = sqlx::query("SELECT * FROM prices WHERE model = $1 AND valid_from = $2");
+async fn find(connection: &mut SqlConnection, model: &str, from: NaiveDate) -> sqlx::Result<Option<ModelPrice>> {
+    let query = sql("SELECT * FROM prices WHERE model = $1 AND valid_from = $2");
     let row = query.bind(model).bind(from.to_string()).fetch_optional(connection).await?;
     row.as_ref().map(price_from_row).transpose()
 }
 
-fn price_from_row(row: &DbRow) -> sqlx::Result<ModelPrice> {
+fn price_from_row(row: &SqlRow) -> sqlx::Result<ModelPrice> {
     let mut values = [None; FIGURE_NAMES.len()];
     for (value, name) in values.iter_mut().zip(FIGURE_NAMES) {
         *value = optional_usd(row, name)?;

@@ -3,13 +3,11 @@
 
 pub(in super::super) mod record_queries;
 
-use std::sync::LazyLock;
-
 pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id, running_jobs};
-use sqlx::Row as _;
 
 use super::decode::optional_usd;
-use super::dialect::{DbConnection, DbPool, JSON_CELLS, LOCK_ROWS};
+use super::driver::{SqlConnection, SqlPool};
+use super::statement::{SqlText, sql, sql_text, with_json_cells};
 use super::transaction::transact;
 use crate::gateway::money::Usd;
 use crate::gateway::store::record::to_sql_integer;
@@ -22,29 +20,32 @@ pub(in super::super) const STATES_BY_FINGERPRINT: &str = "SELECT state FROM reco
     ORDER BY created_at DESC, seq DESC LIMIT $3";
 
 /// The condition is written exactly like that of the partial index, so that a start reads only the running rows.
-pub(in super::super) const RUNNING_OF_NODE: &str = "SELECT seq, document, max_cost_nano_usd, max_job_cost_nano_usd \
-    FROM records WHERE state = 'running' AND node = $1 ORDER BY seq";
+/// They are locked until the end of the transaction; in SQLite, it has the only lock for writes.
+pub(in super::super) const RUNNING_OF_NODE: SqlText = sql_text!(
+    "SELECT seq, document, max_cost_nano_usd, max_job_cost_nano_usd FROM records \
+     WHERE state = 'running' AND node = $1 ORDER BY seq",
+    ["", " FOR UPDATE"],
+    ""
+);
 
 /// Closes the records of a JSON list, in one statement: the counts of all of them are locked in one order.
-static INTERRUPT: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "UPDATE records SET state = 'interrupted', cost_nano_usd = CAST(cells.value ->> 1 AS BIGINT), \
-         document = cells.value ->> 2 FROM {JSON_CELLS} \
-         WHERE records.seq = CAST(cells.value ->> 0 AS BIGINT) AND records.state = 'running'"
-    )
-});
+const INTERRUPT: SqlText = with_json_cells!(
+    "UPDATE records SET state = 'interrupted', cost_nano_usd = CAST(cells.value ->> 1 AS BIGINT), \
+     document = cells.value ->> 2 FROM ",
+    " WHERE records.seq = CAST(cells.value ->> 0 AS BIGINT) AND records.state = 'running'"
+);
 
 /// Closes the running records of a node, and returns their number.
-pub(in super::super) async fn interrupt_running(pool: &DbPool, node: &NodeId) -> sqlx::Result<u64> {
-    transact!(pool, |transaction| interrupt_in_transaction(&mut transaction, node).await?)
+pub(in super::super) async fn interrupt_running(pool: &SqlPool, node: &NodeId) -> sqlx::Result<u64> {
+    transact!(pool.begin_change(), |transaction| interrupt_in_transaction(transaction, node).await?)
 }
 
 /// The same in a transaction that has begun.
 pub(in super::super) async fn interrupt_in_transaction(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     node: &NodeId,
 ) -> sqlx::Result<u64> {
-    let query = sqlx::query(LOCKED_RUNNING.as_str()).bind(node.as_str());
+    let query = sql(RUNNING_OF_NODE).bind(node.as_str());
     let mut closed = Vec::new();
     for row in query.fetch_all(&mut *connection).await? {
         let mut record = JobRecord {
@@ -60,12 +61,8 @@ pub(in super::super) async fn interrupt_in_transaction(
     if closed.is_empty() {
         return Ok(0);
     }
-    let written = sqlx::query(INTERRUPT.as_str()).bind(to_json(&closed)?).execute(connection).await?;
-    Ok(written.rows_affected())
+    sql(INTERRUPT).bind(to_json(&closed)?).execute(connection).await
 }
-
-/// The rows that are closed, locked until the end of the transaction.
-static LOCKED_RUNNING: LazyLock<String> = LazyLock::new(|| format!("{RUNNING_OF_NODE}{LOCK_ROWS}"));
 
 fn to_json(value: &impl serde::Serialize) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))

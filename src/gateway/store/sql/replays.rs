@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::{FromRow as _, QueryBuilder};
 
+use super::SqlStore;
 use super::decode::{optional_count, parsed, text};
-use super::dialect::{Db, DbPool, DbRow, SqlStore};
+use super::driver::{SqlPool, SqlRow};
 use super::error_conversion::during;
 use super::records::STATES_BY_FINGERPRINT;
+use super::statement::{StatementBuilder, sql};
 use crate::gateway::store::replay_columns::ReplayColumns;
 use crate::gateway::store::{
     JobProgress, JobState, ReplayStore, RequestId, SharedAnswers, StoreError, StoredReplay, Timestamp, UserId,
@@ -38,7 +39,7 @@ const KEYS_PER_QUERY: usize = 500;
 #[async_trait]
 impl ReplayStore for SqlStore {
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
-        self.fetch_optional("looking up an answer", sqlx::query(FIND).bind(scope.as_slice()), replay_from_row).await
+        self.fetch_optional("looking up an answer", sql(FIND).bind(scope.as_slice()), replay_from_row).await
     }
 
     async fn find_retried_replays(
@@ -46,14 +47,14 @@ impl ReplayStore for SqlStore {
         fingerprint: &[u8; 32],
         now: Timestamp,
     ) -> Result<Vec<StoredReplay>, StoreError> {
-        let query = sqlx::query(FIND_RETRIED).bind(fingerprint.as_slice()).bind(now.to_string());
+        let query = sql(FIND_RETRIED).bind(fingerprint.as_slice()).bind(now.to_string());
         self.fetch_all("looking up a retried request", query, replay_from_row).await
     }
 
     async fn find_replay_of_request(&self, request_id: &RequestId) -> Result<Option<StoredReplay>, StoreError> {
         self.fetch_optional(
             "looking up the answer of a request",
-            sqlx::query(FIND_OF_REQUEST).bind(request_id.as_str()),
+            sql(FIND_OF_REQUEST).bind(request_id.as_str()),
             replay_from_row,
         )
         .await
@@ -65,13 +66,13 @@ impl ReplayStore for SqlStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<RequestId>, StoreError> {
-        let query = sqlx::query(IMAGE_REQUESTS).bind(user.as_str()).bind(since.to_string());
+        let query = sql(IMAGE_REQUESTS).bind(user.as_str()).bind(since.to_string());
         let query = query.bind(LOOKED_AT).bind(i64::from(limit));
         self.fetch_all("listing the requests of a user", query, |row| text(row, "request_id")).await
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
-        let query = sqlx::query("SELECT * FROM replays ORDER BY created_at, request_id");
+        let query = sql("SELECT * FROM replays ORDER BY created_at, request_id");
         self.fetch_all("listing answers", query, replay_from_row).await
     }
 
@@ -85,13 +86,9 @@ impl ReplayStore for SqlStore {
     async fn deleted_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
         let mut deleted = Vec::new();
         for keys in keys.chunks(KEYS_PER_QUERY) {
-            let mut query: QueryBuilder<Db> =
-                QueryBuilder::new("SELECT id FROM keys WHERE deleted_at IS NOT NULL AND id IN (");
-            let mut ids = query.separated(", ");
-            for key in keys {
-                ids.push_bind(key.as_str());
-            }
-            query.push(")");
+            let mut query: StatementBuilder =
+                StatementBuilder::new("SELECT id FROM keys WHERE deleted_at IS NOT NULL AND id IN ");
+            query.push_list(keys);
             let found = self.fetch_all("looking for deleted keys", query.build(), |row| text(row, "id")).await?;
             deleted.extend::<Vec<String>>(found);
         }
@@ -104,14 +101,14 @@ impl ReplayStore for SqlStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError> {
-        let query = sqlx::query(STATES_BY_FINGERPRINT);
+        let query = sql(STATES_BY_FINGERPRINT);
         let query = query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(i64::from(limit));
         self.fetch_all("looking up a retried request", query, |row| parsed(row, "state")).await
     }
 
     async fn job_progress(&self, request_id: &RequestId) -> Result<Option<JobProgress>, StoreError> {
-        let query = sqlx::query("SELECT state, created_at, latency_ms FROM records WHERE request_id = $1");
-        let from_row = |row: &DbRow| {
+        let query = sql("SELECT state, created_at, latency_ms FROM records WHERE request_id = $1");
+        let from_row = |row: &SqlRow| {
             let created_at: Timestamp = parsed(row, "created_at")?;
             // Only the process of the job writes its duration.
             let duration = optional_count(row, "latency_ms")?.map(Duration::from_millis);
@@ -126,22 +123,18 @@ impl ReplayStore for SqlStore {
     }
 }
 
-async fn remove_expired(pool: &DbPool, now: Timestamp, except: &[[u8; 32]], limit: u32) -> sqlx::Result<u32> {
-    let mut query: QueryBuilder<Db> =
-        QueryBuilder::new("DELETE FROM replays WHERE scope IN (SELECT scope FROM replays WHERE expires_at <= ");
+async fn remove_expired(pool: &SqlPool, now: Timestamp, except: &[[u8; 32]], limit: u32) -> sqlx::Result<u32> {
+    let mut query: StatementBuilder =
+        StatementBuilder::new("DELETE FROM replays WHERE scope IN (SELECT scope FROM replays WHERE expires_at <= ");
     query.push_bind(now.to_string());
     if !except.is_empty() {
-        let mut scopes = query.push(" AND scope NOT IN (").separated(", ");
-        for scope in except {
-            scopes.push_bind(scope.as_slice());
-        }
-        query.push(")");
+        query.push(" AND scope NOT IN ").push_list(except.iter().map(<[u8; 32]>::as_slice));
     }
     query.push(" LIMIT ").push_bind(i64::from(limit)).push(")");
-    let removed = query.build().execute(pool).await?.rows_affected();
+    let removed = query.build().execute(pool).await?;
     Ok(u32::try_from(removed).unwrap_or(limit))
 }
 
-fn replay_from_row(row: &DbRow) -> sqlx::Result<StoredReplay> {
-    ReplayColumns::from_row(row)?.decode_for_pool()
+fn replay_from_row(row: &SqlRow) -> sqlx::Result<StoredReplay> {
+    ReplayColumns::try_from(row)?.decode().map_err(sqlx::Error::Decode)
 }

@@ -1,8 +1,10 @@
 //! Runs a query that is not part of a transaction, and names the operation in its error.
 
-use super::dialect::{DbRow, SqlStore};
+use super::SqlStore;
+use super::driver::SqlRow;
 use super::error_conversion::during;
-use super::transaction::SqlStatement;
+use super::statement::Statement;
+
 use crate::gateway::store::StoreError;
 
 impl SqlStore {
@@ -10,8 +12,8 @@ impl SqlStore {
     pub(super) async fn fetch_all<T>(
         &self,
         doing: &'static str,
-        query: SqlStatement<'_>,
-        from_row: impl Fn(&DbRow) -> sqlx::Result<T>,
+        query: Statement,
+        from_row: impl Fn(&SqlRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let rows = query.fetch_all(&self.readers).await;
         rows.and_then(|rows| rows.iter().map(from_row).collect()).map_err(during(doing))
@@ -21,20 +23,15 @@ impl SqlStore {
     pub(super) async fn fetch_optional<T>(
         &self,
         doing: &'static str,
-        query: SqlStatement<'_>,
-        from_row: impl Fn(&DbRow) -> sqlx::Result<T>,
+        query: Statement,
+        from_row: impl Fn(&SqlRow) -> sqlx::Result<T>,
     ) -> Result<Option<T>, StoreError> {
         let row = query.fetch_optional(&self.readers).await;
         row.and_then(|row| row.as_ref().map(from_row).transpose()).map_err(during(doing))
     }
 
     /// Makes a change, and returns the number of rows that it has changed.
-    pub(super) async fn execute_change(
-        &self,
-        doing: &'static str,
-        change: SqlStatement<'_>,
-    ) -> Result<u64, StoreError> {
-        let result = change.execute(&self.writer).await;
-        result.map(|result| result.rows_affected()).map_err(during(doing))
+    pub(super) async fn execute_change(&self, doing: &'static str, change: Statement) -> Result<u64, StoreError> {
+        change.execute(&self.writer).await.map_err(during(doing))
     }
 }

@@ -1,42 +1,43 @@
 //! Runs several statements in one transaction.
 
-use sqlx::query::Query;
-
-use super::dialect::{Db, DbArguments, DbPool};
+use super::driver::SqlPool;
 use super::error_conversion::during;
+use super::statement::Statement;
 use crate::gateway::store::StoreError;
-pub(in super::super) use crate::gateway::store::sql_connection::rollback;
 
-pub(super) type SqlStatement<'q> = Query<'q, Db, DbArguments>;
+/// The value of a block of [`transact`], and the end of its transaction. It keeps a block of [`rollback`] apart from an
+/// ordinary result: no `return Ok(…)` undoes the changes by mistake.
+pub(in super::super) enum TransactionEnd<T> {
+    Commit(T),
+    Rollback(T),
+}
 
-/// Runs a block in one transaction of this pool, which the value of the block commits. `return Ok(rollback(…))` leaves the
-/// block and undoes its changes, and so does an error.
-///
-/// Such transactions take turns, whatever process makes them: each sees all changes of the one before it. A transaction
-/// that begins in another way is given the function of `sql_connection` that returns its first statement.
+/// The value of a transaction whose changes are undone.
+pub(in super::super) const fn rollback<T>(value: T) -> TransactionEnd<T> {
+    TransactionEnd::Rollback(value)
+}
+
+/// Runs a block in a transaction that is begun by this future, and which the value of the block commits.
+/// `return Ok(rollback(…))` leaves the block and undoes its changes, and so does an error.
 ///
 /// This is a macro, because no trait bound can yet state that the future of an async closure is `Send`.
 macro_rules! transact {
-    ($pool:expr, |$transaction:ident| $body:expr) => {
-        transact!($pool, begin_change, |$transaction| $body)
-    };
-    ($pool:expr, $begin:ident, |$transaction:ident| $body:expr) => {
-        match $pool.acquire().await {
+    ($begin:expr, |$transaction:ident| $body:expr) => {
+        match $begin.await {
             Err(error) => Err(error),
-            Ok(connection) => {
-                let mut connection = $crate::gateway::store::sql_connection::TransactionConnection::new(connection);
-                let result: sqlx::Result<$crate::gateway::store::sql_connection::TransactionValue<_>> = async {
-                    let statement = $crate::gateway::store::sql_connection::$begin(&*connection);
-                    let mut $transaction = sqlx::Connection::begin_with(&mut *connection, statement).await?;
-                    let value = $body;
-                    $transaction.commit().await?;
-                    Ok($crate::gateway::store::sql_connection::TransactionValue(value))
+            Ok(mut transaction) => {
+                use $crate::gateway::store::sql::transaction::TransactionEnd;
+                let $transaction = &mut *transaction;
+                let result: sqlx::Result<TransactionEnd<_>> = async { Ok(TransactionEnd::Commit($body)) }.await;
+                match result {
+                    Ok(TransactionEnd::Commit(value)) => transaction.end("COMMIT").await.map(|()| value),
+                    Ok(TransactionEnd::Rollback(value)) => {
+                        // If this fails, the connection is closed, which undoes the changes, too.
+                        let _ = transaction.end("ROLLBACK").await;
+                        Ok(value)
+                    }
+                    Err(error) => Err(error),
                 }
-                .await;
-                if result.is_ok() {
-                    connection.set_reusable();
-                }
-                result.map(|value| value.0)
             }
         }
     };
@@ -52,8 +53,8 @@ pub(super) async fn perform<T>(
 }
 
 /// Runs the statements in their order in one transaction.
-pub(super) async fn run_all(pool: &DbPool, statements: Vec<SqlStatement<'_>>) -> sqlx::Result<()> {
-    transact!(pool, |transaction| {
+pub(super) async fn run_all(pool: &SqlPool, statements: Vec<Statement>) -> sqlx::Result<()> {
+    transact!(pool.begin_change(), |transaction| {
         for statement in statements {
             statement.execute(&mut *transaction).await?;
         }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde::Serialize;
-use sqlx::{QueryBuilder, Row as _};
 
+use super::SqlStore;
 use super::decode::{parsed, text};
-use super::dialect::{Db, DbPool, DbRow, SqlStore, sum};
+use super::driver::{SqlPool, SqlRow};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::records::{self, NO_LIMIT, push_key_id, push_user_id};
+use super::statement::{StatementBuilder, sql};
 use super::transaction;
 use crate::gateway::money::Usd;
 use crate::gateway::store::{
@@ -20,6 +21,14 @@ use crate::gateway::store::{
     UsageGrouping, UsageStore, UsedModel, UserId, UtcDay,
 };
 use crate::wire::admin::types;
+
+/// A sum that ends at the largest integer.
+macro_rules! sum {
+    ($expression:literal) => {
+        concat!("CAST(total(", $expression, ") AS BIGINT)")
+    };
+}
+pub(super) use sum;
 
 // Costs are added in two parts: a sum may be larger than the largest integer, and a float would round it.
 macro_rules! sums {
@@ -48,7 +57,7 @@ impl UsageStore for SqlStore {
     }
 
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError> {
-        let from_row = |row: &DbRow| {
+        let from_row = |row: &SqlRow| {
             let (key, user, group) = (text(row, "key_id")?, text(row, "user_id")?, text(row, "group_name")?);
             Ok(KeyCounts { key, user, group, counts: counters_from_row(row)? })
         };
@@ -69,12 +78,12 @@ impl UsageStore for SqlStore {
     }
 
     async fn budget_spending(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError> {
-        let from_row = |row: &DbRow| Ok(Usd::from_parts(count(row, "whole_usd")?, count(row, "nano_usd")?));
+        let from_row = |row: &SqlRow| Ok(Usd::from_parts(count(row, "whole_usd")?, count(row, "nano_usd")?));
         Ok(self.fetch_rows(spending_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
     }
 
     async fn dearest_excess(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError> {
-        let from_row = |row: &DbRow| Ok(Usd::from_nanos(count(row, "dearest")?));
+        let from_row = |row: &SqlRow| Ok(Usd::from_nanos(count(row, "dearest")?));
         Ok(self.fetch_rows(excess_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
     }
 
@@ -86,7 +95,7 @@ impl UsageStore for SqlStore {
     }
 
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
-        let from_row = |row: &DbRow| {
+        let from_row = |row: &SqlRow| {
             let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
             Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
         };
@@ -94,7 +103,7 @@ impl UsageStore for SqlStore {
     }
 
     async fn user_names(&self, users: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
-        let mut query = QueryBuilder::new("SELECT id, name FROM users WHERE name <> '' AND id IN ");
+        let mut query = StatementBuilder::new("SELECT id, name FROM users WHERE name <> '' AND id IN ");
         push_json_texts(&mut query, json_list(users)?);
         let rows = self.fetch_rows(query, |row| Ok((text(row, "id")?, text(row, "name")?))).await?;
         Ok(rows.into_iter().collect())
@@ -106,9 +115,9 @@ impl UsageStore for SqlStore {
     }
 
     async fn models_since(&self, since: Timestamp) -> Result<Vec<UsedModel>, StoreError> {
-        let mut query = QueryBuilder::new("SELECT DISTINCT operation, model FROM records WHERE created_at >= ");
+        let mut query = StatementBuilder::new("SELECT DISTINCT operation, model FROM records WHERE created_at >= ");
         query.push_bind(since.to_string()).push(" AND model IS NOT NULL ORDER BY operation, model");
-        let from_row = |row: &DbRow| Ok(UsedModel { operation: text(row, "operation")?, model: text(row, "model")? });
+        let from_row = |row: &SqlRow| Ok(UsedModel { operation: text(row, "operation")?, model: text(row, "model")? });
         self.fetch_rows(query, from_row).await
     }
 
@@ -134,21 +143,21 @@ impl UsageStore for SqlStore {
 impl SqlStore {
     async fn fetch_rows<T>(
         &self,
-        mut query: QueryBuilder<Db>,
-        from_row: impl Fn(&DbRow) -> sqlx::Result<T>,
+        query: StatementBuilder,
+        from_row: impl Fn(&SqlRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         self.fetch_all("reading the usage counts", query.build(), from_row).await
     }
 }
 
-pub(super) async fn add_refusals(pool: &DbPool, refusals: &[RefusalCount]) -> sqlx::Result<()> {
+pub(super) async fn add_refusals(pool: &SqlPool, refusals: &[RefusalCount]) -> sqlx::Result<()> {
     // In the order in which every transaction locks these rows.
     let mut ordered: Vec<_> = refusals.iter().collect();
     let position =
         |refusal: &RefusalCount| (refusal.key.clone(), refusal.day, refusal.user.clone(), refusal.group.clone());
     ordered.sort_by_cached_key(|refusal| position(refusal));
     let statements = ordered.into_iter().map(|refusal| {
-        let statement = sqlx::query(
+        let statement = sql(
             "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
              input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
              ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET refused = usage_days.refused + excluded.refused",
@@ -159,16 +168,16 @@ pub(super) async fn add_refusals(pool: &DbPool, refusals: &[RefusalCount]) -> sq
     transaction::run_all(pool, statements.collect()).await
 }
 
-pub(in super::super) fn by_day_query(filter: &UsageFilter) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(concat!("SELECT day, ", sums!(), " FROM "));
+pub(in super::super) fn by_day_query(filter: &UsageFilter) -> StatementBuilder {
+    let mut query = StatementBuilder::new(concat!("SELECT day, ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
     query.push(" GROUP BY day ORDER BY day");
     query
 }
 
-pub(in super::super) fn by_key_query(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM "));
+pub(in super::super) fn by_key_query(filter: &UsageFilter, limit: Option<u32>) -> StatementBuilder {
+    let mut query = StatementBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
     query.push(" GROUP BY key_id, user_id, group_name ORDER BY requests DESC, key_id, group_name LIMIT ");
@@ -177,7 +186,7 @@ pub(in super::super) fn by_key_query(filter: &UsageFilter, limit: Option<u32>) -
 }
 
 /// Returns the query by one of the properties that the counts by day have; `None` for any other.
-fn by_column_query(filter: &UsageFilter, grouping: UsageGrouping) -> Option<QueryBuilder<Db>> {
+fn by_column_query(filter: &UsageFilter, grouping: UsageGrouping) -> Option<StatementBuilder> {
     let column = match grouping {
         UsageGrouping::Day => "day",
         UsageGrouping::Key => "key_id",
@@ -185,7 +194,7 @@ fn by_column_query(filter: &UsageFilter, grouping: UsageGrouping) -> Option<Quer
         UsageGrouping::Group => "group_name",
         _ => return None,
     };
-    let mut query = QueryBuilder::new("SELECT ");
+    let mut query = StatementBuilder::new("SELECT ");
     query.push(column).push(concat!(" AS label, ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
@@ -193,15 +202,15 @@ fn by_column_query(filter: &UsageFilter, grouping: UsageGrouping) -> Option<Quer
     Some(query)
 }
 
-pub(in super::super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM "));
+pub(in super::super) fn total_query(filter: &UsageFilter) -> StatementBuilder {
+    let mut query = StatementBuilder::new(concat!("SELECT ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
     query
 }
 
-fn spending_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(concat!(
+fn spending_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> StatementBuilder {
+    let mut query = StatementBuilder::new(concat!(
         "SELECT ",
         sum!("cost_nano_usd / 1000000000 + assumed_nano_usd / 1000000000"),
         " AS whole_usd, CAST(coalesce(sum(cost_nano_usd % 1000000000 + assumed_nano_usd % 1000000000), 0) AS BIGINT) ",
@@ -211,8 +220,8 @@ fn spending_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Quer
     query
 }
 
-fn excess_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(
+fn excess_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> StatementBuilder {
+    let mut query = StatementBuilder::new(
         "SELECT coalesce(max(cost_nano_usd), 0) AS dearest FROM records WHERE operation = 'create_response' \
          AND state <> 'running' AND cost_nano_usd > max_job_cost_nano_usd AND created_at >= ",
     );
@@ -221,7 +230,7 @@ fn excess_query(kind: ReservationSubjectKind, id: &str, since: UtcDay) -> QueryB
 }
 
 /// Adds a day and the condition for a subject.
-fn push_subject(query: &mut QueryBuilder<Db>, kind: ReservationSubjectKind, id: &str, since: UtcDay) {
+fn push_subject(query: &mut StatementBuilder, kind: ReservationSubjectKind, id: &str, since: UtcDay) {
     let column = match kind {
         ReservationSubjectKind::Key => " AND key_id = ",
         ReservationSubjectKind::User => " AND user_id = ",
@@ -235,15 +244,15 @@ fn json_list(keys: &[impl Serialize]) -> Result<String, StoreError> {
     serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
 }
 
-pub(in super::super) fn total_by_key_query(keys: String) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(concat!("SELECT key_id, ", sums!(), " FROM usage_days WHERE key_id IN "));
+pub(in super::super) fn total_by_key_query(keys: String) -> StatementBuilder {
+    let mut query = StatementBuilder::new(concat!("SELECT key_id, ", sums!(), " FROM usage_days WHERE key_id IN "));
     push_json_texts(&mut query, keys);
     query.push(" GROUP BY key_id");
     query
 }
 
-fn names_query(keys: String) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new(
+fn names_query(keys: String) -> StatementBuilder {
+    let mut query = StatementBuilder::new(
         "SELECT keys.id AS id, keys.name AS name, nullif(users.name, '') AS user_name FROM keys \
          JOIN users ON users.id = keys.user_id WHERE keys.id IN ",
     );
@@ -252,7 +261,7 @@ fn names_query(keys: String) -> QueryBuilder<Db> {
 }
 
 /// Adds the table of counts by day: that of end users for one of them, of whom no refused requests are counted.
-fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
+fn push_source(query: &mut StatementBuilder, filter: &UsageFilter) {
     match &filter.end_user {
         None => query.push("usage_days"),
         Some(end_user) => query
@@ -262,7 +271,7 @@ fn push_source(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
     };
 }
 
-fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
+fn push_conditions(query: &mut StatementBuilder, filter: &UsageFilter) {
     // The conditions below all begin with `AND`.
     query.push(" WHERE TRUE");
     push_scope_conditions(query, filter);
@@ -270,7 +279,7 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
 }
 
 /// Adds the conditions on the key, its user and its group.
-pub(super) fn push_scope_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
+pub(super) fn push_scope_conditions(query: &mut StatementBuilder, filter: &UsageFilter) {
     if let Some(owner) = &filter.owner {
         query.push(" AND user_id = ").push_bind(owner.to_string());
     }
@@ -286,7 +295,7 @@ pub(super) fn push_scope_conditions(query: &mut QueryBuilder<Db>, filter: &Usage
 }
 
 /// Adds the conditions on the day.
-pub(super) fn push_day_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFilter) {
+pub(super) fn push_day_conditions(query: &mut StatementBuilder, filter: &UsageFilter) {
     if let Some(since) = filter.since {
         query.push(" AND day >= ").push_bind(since.to_string());
     }
@@ -295,12 +304,12 @@ pub(super) fn push_day_conditions(query: &mut QueryBuilder<Db>, filter: &UsageFi
     }
 }
 
-fn count(row: &DbRow, column: &str) -> sqlx::Result<u64> {
+fn count(row: &SqlRow, column: &str) -> sqlx::Result<u64> {
     let count: i64 = row.try_get(column)?;
     u64::try_from(count).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
-fn counters_from_row(row: &DbRow) -> sqlx::Result<UsageCounters> {
+fn counters_from_row(row: &SqlRow) -> sqlx::Result<UsageCounters> {
     let count = |column: &str| count(row, column);
     Ok(UsageCounters {
         requests: count("requests")?,

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use sqlx::{QueryBuilder, Row};
-
 use super::decode::optional_usd;
-use super::dialect::{BY_NUMBER, Db, DbConnection, DbPool, DbRow, ordered_join, sum_of};
+use super::driver::{SqlConnection, SqlPool, SqlRow};
 use super::records::record_queries::document_from_row;
+use super::statement::{StatementBuilder, sql};
 use super::transaction::transact;
 use super::usage::{push_day_conditions, push_scope_conditions};
 use crate::gateway::money::Usd;
@@ -45,6 +44,11 @@ static SUMS: LazyLock<String> = LazyLock::new(|| {
     sums.join(", ")
 });
 
+/// A sum that ends at the largest integer.
+fn sum_of(expression: &str) -> String {
+    format!("CAST(total({expression}) AS BIGINT)")
+}
+
 /// The columns of the counts of durations.
 pub(super) fn duration_columns() -> impl Iterator<Item = String> {
     (0..DurationCounts::BUCKETS).map(|index| format!("d{index:02}"))
@@ -52,15 +56,15 @@ pub(super) fn duration_columns() -> impl Iterator<Item = String> {
 
 /// Reads the counts by each of the groupings, all at one moment.
 pub(super) async fn read(
-    pool: &DbPool,
+    pool: &SqlPool,
     filter: &UsageFilter,
     groupings: &[UsageGrouping],
 ) -> sqlx::Result<UsageDetailRead> {
-    transact!(pool, begin_read, |transaction| read_at_once(&mut transaction, filter, groupings).await?)
+    transact!(pool.begin_read(), |transaction| read_at_once(transaction, filter, groupings).await?)
 }
 
 async fn read_at_once(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     filter: &UsageFilter,
     groupings: &[UsageGrouping],
 ) -> sqlx::Result<UsageDetailRead> {
@@ -102,19 +106,19 @@ fn add_record(groups: &mut [BTreeMap<String, UsageDetails>], groupings: &[UsageG
     }
 }
 
-pub(super) async fn folded_seq(connection: &mut DbConnection) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT folded_seq FROM usage_fold").fetch_one(connection).await
+pub(super) async fn folded_seq(connection: &mut SqlConnection) -> sqlx::Result<i64> {
+    sql("SELECT folded_seq FROM usage_fold").fetch_value(connection).await
 }
 
-pub(super) async fn newest_seq(connection: &mut DbConnection) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM records").fetch_one(connection).await
+pub(super) async fn newest_seq(connection: &mut SqlConnection) -> sqlx::Result<i64> {
+    sql("SELECT coalesce(max(seq), 0) FROM records").fetch_value(connection).await
 }
 
 /// Returns the columns from the first to the last duration of the period that has a count. A sum costs time also where it
 /// is 0, and most services need only a part of the durations. It reads one row for each day.
-async fn used_durations(connection: &mut DbConnection, filter: &UsageFilter) -> sqlx::Result<Range<usize>> {
+async fn used_durations(connection: &mut SqlConnection, filter: &UsageFilter) -> sqlx::Result<Range<usize>> {
     let counts: Vec<String> = duration_columns().map(|column| format!("count({column}) AS {column}")).collect();
-    let mut query = QueryBuilder::new("SELECT ");
+    let mut query = StatementBuilder::new("SELECT ");
     push_counts_source(query.push(counts.join(", ")));
     query.push(ALL_RECORDS).push("'").push(OF_EVERYBODY);
     push_day_conditions(&mut query, filter);
@@ -129,12 +133,11 @@ async fn used_durations(connection: &mut DbConnection, filter: &UsageFilter) -> 
 }
 
 /// Adds the tables of the counts, and the beginning of the condition on the dimension.
-fn push_counts_source(query: &mut QueryBuilder<Db>) {
-    query.push(concat!(
-        " FROM usage_scopes ",
-        ordered_join!(),
-        " usage_details ON usage_details.scope = usage_scopes.id WHERE dimension = '"
-    ));
+fn push_counts_source(query: &mut StatementBuilder) {
+    // SQLite reads the tables in the order of a cross join.
+    query.push(
+        " FROM usage_scopes CROSS JOIN usage_details WHERE usage_details.scope = usage_scopes.id AND dimension = '",
+    );
 }
 
 /// `durations` are the columns of [`used_durations`].
@@ -142,7 +145,7 @@ pub(in super::super) fn counts_query(
     filter: &UsageFilter,
     grouping: UsageGrouping,
     durations: &Range<usize>,
-) -> QueryBuilder<Db> {
+) -> StatementBuilder {
     let (dimension, label) = match grouping {
         UsageGrouping::Day => (ALL_RECORDS, "day"),
         UsageGrouping::Key => (ALL_RECORDS, "key_id"),
@@ -151,7 +154,7 @@ pub(in super::super) fn counts_query(
         UsageGrouping::Hour => (grouping.as_str(), "day || 'T' || value"),
         _ => (grouping.as_str(), "value"),
     };
-    let mut query = QueryBuilder::new("SELECT ");
+    let mut query = StatementBuilder::new("SELECT ");
     query.push(label).push(" AS label, ").push(SUMS.as_str());
     for column in columns_of(durations) {
         query.push(format!(", {} AS {column}", sum_of(&column)));
@@ -171,11 +174,11 @@ pub(in super::super) fn counts_query(
     query
 }
 
-/// The records that are not counted yet.
-pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> QueryBuilder<Db> {
-    let mut query = QueryBuilder::new("SELECT ");
-    query.push(RECORD_COLUMNS).push(" FROM records").push(BY_NUMBER).push(" WHERE seq > ").push_bind(folded_seq);
-    query.push(" AND state <> 'running'");
+/// The records that are not counted yet, which SQLite must find by their number and by no index.
+pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> StatementBuilder {
+    let mut query = StatementBuilder::new("SELECT ");
+    query.push(RECORD_COLUMNS).push(" FROM records").push_by_database(" NOT INDEXED", "");
+    query.push(" WHERE seq > ").push_bind(folded_seq).push(" AND state <> 'running'");
     push_scope_conditions(&mut query, filter);
     // A time begins with its day, and `U` comes after the `T` that follows the day.
     if let Some(since) = filter.since {
@@ -190,7 +193,7 @@ pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> 
 /// The columns that [`record_from_row`] reads.
 pub(super) const RECORD_COLUMNS: &str = "seq, cost_nano_usd, document";
 
-pub(super) fn record_from_row(row: &DbRow) -> sqlx::Result<CountedRecord> {
+pub(super) fn record_from_row(row: &SqlRow) -> sqlx::Result<CountedRecord> {
     let cost: Option<Usd> = optional_usd(row, "cost_nano_usd")?;
     Ok(CountedRecord::new(row.try_get("seq")?, cost, document_from_row(row)?))
 }
@@ -199,7 +202,7 @@ fn columns_of(durations: &Range<usize>) -> impl Iterator<Item = String> {
     duration_columns().skip(durations.start).take(durations.len())
 }
 
-fn details_from_row(row: &DbRow, used_durations: &Range<usize>) -> sqlx::Result<UsageDetails> {
+fn details_from_row(row: &SqlRow, used_durations: &Range<usize>) -> sqlx::Result<UsageDetails> {
     let number = |column: &str| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
     let mut counts = [0; UsageDetails::COUNTS];
     for (count, column) in counts.iter_mut().zip(UsageDetails::COLUMNS) {

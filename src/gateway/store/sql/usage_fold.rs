@@ -12,15 +12,12 @@ use std::sync::LazyLock;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::query::Query;
-use sqlx::{Database, QueryBuilder, Row as _};
 
-use super::dialect::{
-    COMMITS_OUT_OF_ORDER, Db, DbConnection, DbPool, JSON_CELLS, READS_JSON_LISTS_FAST, SqlStore, ordered_join,
-    sum_of_two,
-};
+use super::SqlStore;
+use super::driver::{SqlConnection, SqlPool};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
+use super::statement::{SqlText, Statement, StatementBuilder, sql, with_json_cells};
 use super::transaction::{perform, rollback, transact};
 use super::usage_details::{self, RECORD_COLUMNS, duration_columns, folded_seq, newest_seq, record_from_row};
 use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
@@ -50,29 +47,30 @@ const ROW_TEXTS: usize = 6;
 const ROWS_PER_STATEMENT: [usize; 3] = [32, 4, 1];
 
 /// Adds the scopes of a JSON list.
-static ADD_SCOPES: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "INSERT INTO usage_scopes (group_name, user_id, key_id) \
-         SELECT cells.value ->> 0, cells.value ->> 1, cells.value ->> 2 FROM {JSON_CELLS} WHERE TRUE \
-         ON CONFLICT (group_name, user_id, key_id) DO NOTHING"
-    )
-});
+const ADD_SCOPES: SqlText = with_json_cells!(
+    "INSERT INTO usage_scopes (group_name, user_id, key_id) \
+     SELECT cells.value ->> 0, cells.value ->> 1, cells.value ->> 2 FROM ",
+    " WHERE TRUE ON CONFLICT (group_name, user_id, key_id) DO NOTHING"
+);
 
-/// Adds the rows of a JSON list to those that are stored.
+/// Adds the rows of a JSON list to those that are stored, in PostgreSQL, where each statement is a journey.
 static ADD_ROWS: LazyLock<String> = LazyLock::new(|| {
     let cells = (0..ROW_TEXTS).map(|index| format!("cells.value ->> {index}"));
     let counts = (ROW_TEXTS..row_cells()).map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"));
-    add_statement(&cells.chain(counts).collect::<Vec<_>>(), JSON_CELLS)
+    let sum = |one: &str, other: &str| format!("capped(CAST({one} AS NUMERIC) + {other})");
+    let table = "jsonb_array_elements(CAST($1 AS JSONB)) AS cells (value)";
+    add_statement(&cells.chain(counts).collect::<Vec<_>>(), table, sum)
 });
 
-/// Adds rows whose cells are values of the statement.
+/// Adds rows whose cells are values of the statement, in SQLite, which searches a JSON list from its start for each item.
 static ADD_VALUES: LazyLock<[(usize, String); 3]> = LazyLock::new(|| {
     let cells: Vec<String> = (1..=row_cells()).map(|index| format!("cells.column{index}")).collect();
     // Without numbers: the driver looks up the name of each numbered parameter in a list of all.
     let row = format!("({})", vec!["?"; row_cells()].join(", "));
+    let sum = |one: &str, other: &str| format!("min({one} + {other}, 9223372036854775807)");
     ROWS_PER_STATEMENT.map(|rows| {
         let values = format!("(VALUES {}) AS cells", vec![row.as_str(); rows].join(", "));
-        (rows, add_statement(&cells, &values))
+        (rows, add_statement(&cells, &values, sum))
     })
 });
 
@@ -85,8 +83,8 @@ fn count_columns() -> Vec<String> {
     UsageDetails::COLUMNS.into_iter().map(str::to_owned).chain(duration_columns()).collect()
 }
 
-/// Returns a statement that adds rows of these cells of the table `cells`.
-fn add_statement(cells: &[String], table: &str) -> String {
+/// Returns a statement that adds rows of these cells of the table `cells`. `sum_of_two` ends at the largest integer.
+fn add_statement(cells: &[String], table: &str, sum_of_two: impl Fn(&str, &str) -> String) -> String {
     let columns = count_columns();
     let add = |(index, column): (usize, &String)| {
         let (old, new) = (format!("usage_details.{column}"), format!("excluded.{column}"));
@@ -99,12 +97,11 @@ fn add_statement(cells: &[String], table: &str) -> String {
     let sums: Vec<String> = columns.iter().enumerate().map(add).collect();
     let [group, user, key, others @ ..] = cells else { return String::new() };
     format!(
-        "INSERT INTO usage_details (scope, dimension, day, value, {}) SELECT usage_scopes.id, {} FROM {table} {} \
-         usage_scopes ON usage_scopes.group_name = {group} AND usage_scopes.user_id = {user} \
-         AND usage_scopes.key_id = {key} WHERE TRUE ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
+        "INSERT INTO usage_details (scope, dimension, day, value, {}) SELECT usage_scopes.id, {} \
+         FROM {table} CROSS JOIN usage_scopes WHERE usage_scopes.group_name = {group} \
+         AND usage_scopes.user_id = {user} AND usage_scopes.key_id = {key} ON CONFLICT (scope, dimension, day, value) DO UPDATE SET {}",
         columns.join(", "),
         others.join(", "),
-        ordered_join!(),
         sums.join(", ")
     )
 }
@@ -114,17 +111,18 @@ impl UsageDetailStore for SqlStore {
     async fn newest_record(&self) -> Result<i64, StoreError> {
         const DOING: &str = "reading the number of the newest record";
         let mut connection = self.readers.acquire().await.map_err(during(DOING))?;
-        newest_seq(&mut connection).await.map_err(during(DOING))
+        newest_seq(&mut *connection).await.map_err(during(DOING))
     }
 
     fn commits_out_of_order(&self) -> bool {
-        COMMITS_OUT_OF_ORDER
+        // A node of PostgreSQL can commit a record after one with a higher number. In SQLite, writes take turns.
+        self.writer.is_postgres()
     }
 
     async fn fold_records(&self, up_to: i64, limit: u32) -> Result<u32, StoreError> {
         let Some(step) = read_step(&self.readers, up_to, limit).await.map_err(during("reading records to count"))?
         else {
-            if !COMMITS_OUT_OF_ORDER {
+            if !self.commits_out_of_order() {
                 // A node alone closes its own records.
                 return Ok(0);
             }
@@ -136,7 +134,7 @@ impl UsageDetailStore for SqlStore {
     async fn add_replays(&self, replays: &[ReplayCount]) -> Result<Vec<ReplayCount>, StoreError> {
         perform("counting replayed answers", async {
             let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
-            let mut query = QueryBuilder::<Db>::new("SELECT ");
+            let mut query = StatementBuilder::new("SELECT ");
             query.push(RECORD_COLUMNS).push(" FROM records WHERE request_id IN ");
             push_json_texts(&mut query, to_json(&ids)?);
             let mut records = HashMap::new();
@@ -156,7 +154,7 @@ impl UsageDetailStore for SqlStore {
                 return Ok(running);
             }
             let pool = &self.writer;
-            transact!(pool, |transaction| add_rows(&mut transaction, &rows, 1).await?)?;
+            transact!(pool.begin_change(), |transaction| add_rows(transaction, &rows, 1).await?)?;
             Ok(running)
         })
         .await
@@ -182,17 +180,17 @@ struct FoldStep {
 }
 
 /// Reads the next records to count; `None` if there are none.
-async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option<FoldStep>> {
+async fn read_step(pool: &SqlPool, up_to: i64, limit: u32) -> sqlx::Result<Option<FoldStep>> {
     let mut connection = pool.acquire().await?;
-    let after = folded_seq(&mut connection).await?;
-    let first_running: Option<i64> = sqlx::query_scalar(FIRST_RUNNING).fetch_one(&mut *connection).await?;
+    let after = folded_seq(&mut *connection).await?;
+    let first_running: Option<i64> = sql(FIRST_RUNNING).fetch_value(&mut *connection).await?;
     // The records that were opened since then have higher numbers than these.
-    let up_to = up_to.min(newest_seq(&mut connection).await?);
+    let up_to = up_to.min(newest_seq(&mut *connection).await?);
     let end = first_running.map_or(up_to, |first| up_to.min(first - 1));
     if end <= after {
         return Ok(None);
     }
-    let mut query = QueryBuilder::<Db>::new("SELECT ");
+    let mut query = StatementBuilder::new("SELECT ");
     query.push(RECORD_COLUMNS).push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
     query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
     let (mut rows, mut last, mut records, mut is_cut) = (FoldedRows::default(), after, 0, false);
@@ -214,41 +212,36 @@ async fn read_step(pool: &DbPool, up_to: i64, limit: u32) -> sqlx::Result<Option
     Ok(Some(FoldStep { after, end, records, rows, provisional }))
 }
 
-async fn add_step(pool: &DbPool, step: FoldStep) -> sqlx::Result<u32> {
+async fn add_step(pool: &SqlPool, step: FoldStep) -> sqlx::Result<u32> {
     let FoldStep { after, end, records, mut rows, provisional } = step;
-    transact!(pool, |transaction| {
-        let moved = sqlx::query("UPDATE usage_fold SET folded_seq = $1 WHERE folded_seq = $2").bind(end).bind(after);
-        if moved.execute(&mut *transaction).await?.rows_affected() == 0 {
+    transact!(pool.begin_change(), |transaction| {
+        let moved = sql("UPDATE usage_fold SET folded_seq = $1 WHERE folded_seq = $2").bind(end).bind(after);
+        if moved.execute(&mut *transaction).await? == 0 {
             // Another process has counted them.
             return Ok(rollback(0));
         }
         // From here on, an outcome that replaces a provisional one waits for this transaction.
-        records_of(&mut transaction, &provisional).await?.iter().for_each(|record| rows.add_record(record));
-        add_rows(&mut transaction, &rows, 1).await?;
+        records_of(transaction, &provisional).await?.iter().for_each(|record| rows.add_record(record));
+        add_rows(transaction, &rows, 1).await?;
         records
     })
 }
 
 /// Reads these records.
-async fn records_of(connection: &mut DbConnection, numbers: &[i64]) -> sqlx::Result<Vec<CountedRecord>> {
+async fn records_of(connection: &mut SqlConnection, numbers: &[i64]) -> sqlx::Result<Vec<CountedRecord>> {
     if numbers.is_empty() {
         return Ok(Vec::new());
     }
-    let mut query = QueryBuilder::<Db>::new("SELECT ");
-    query.push(RECORD_COLUMNS).push(" FROM records WHERE seq IN (");
-    let mut list = query.separated(", ");
-    for number in numbers {
-        list.push_bind(*number);
-    }
-    query.push(")");
+    let mut query = StatementBuilder::new("SELECT ");
+    query.push(RECORD_COLUMNS).push(" FROM records WHERE seq IN ").push_list(numbers);
     query.build().fetch_all(connection).await?.iter().map(record_from_row).collect()
 }
 
 /// Takes back the counts of provisional outcomes that were replaced after they were counted, and counts the records anew.
 /// Returns their number.
-async fn count_replaced(pool: &DbPool) -> sqlx::Result<u32> {
-    transact!(pool, |transaction| {
-        let taken = sqlx::query(
+async fn count_replaced(pool: &SqlPool) -> sqlx::Result<u32> {
+    transact!(pool.begin_change(), |transaction| {
+        let taken = sql(
             "DELETE FROM provisional_records WHERE seq IN (SELECT seq FROM provisional_records ORDER BY seq LIMIT $1) \
              RETURNING seq, account, cost_nano_usd",
         );
@@ -257,28 +250,28 @@ async fn count_replaced(pool: &DbPool) -> sqlx::Result<u32> {
             taken.iter().map(|row| Ok((row.try_get("seq")?, row))).collect::<sqlx::Result<_>>()?;
         let numbers: Vec<i64> = before.keys().copied().collect();
         let (mut old, mut new) = (FoldedRows::default(), FoldedRows::default());
-        for record in records_of(&mut transaction, &numbers).await? {
+        for record in records_of(transaction, &numbers).await? {
             let Some(row) = before.get(&record.seq) else { continue };
             let cost: Option<i64> = row.try_get("cost_nano_usd")?;
             let account: Option<String> = row.try_get("account")?;
             old.add_record(&record.as_provisional(account.unwrap_or_default(), cost.map(i64::unsigned_abs)));
             new.add_record(&record);
         }
-        add_rows(&mut transaction, &old, -1).await?;
-        add_rows(&mut transaction, &new, 1).await?;
+        add_rows(transaction, &old, -1).await?;
+        add_rows(transaction, &new, 1).await?;
         u32::try_from(taken.len()).unwrap_or(u32::MAX)
     })
 }
 
 /// Adds rows to the counts, or with the sign -1, takes them back.
-async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows, sign: i64) -> sqlx::Result<()> {
+async fn add_rows(connection: &mut SqlConnection, rows: &FoldedRows, sign: i64) -> sqlx::Result<()> {
     if rows.0.is_empty() {
         return Ok(());
     }
     let scopes: BTreeSet<_> = rows.0.keys().map(|key| &key.scope).collect();
-    sqlx::query(ADD_SCOPES.as_str()).bind(to_json(&scopes)?).execute(&mut *connection).await?;
-    if READS_JSON_LISTS_FAST {
-        sqlx::query(ADD_ROWS.as_str()).bind(to_json_rows(rows, sign)?).execute(&mut *connection).await?;
+    sql(ADD_SCOPES).bind(to_json(&scopes)?).execute(&mut *connection).await?;
+    if connection.is_postgres() {
+        sql(ADD_ROWS.as_str()).bind(to_json_rows(rows, sign)?).execute(&mut *connection).await?;
         return Ok(());
     }
     let all: Vec<_> = rows.0.iter().collect();
@@ -287,18 +280,15 @@ async fn add_rows(connection: &mut DbConnection, rows: &FoldedRows, sign: i64) -
         let batches = rest.chunks_exact(*size);
         rest = batches.remainder();
         for batch in batches {
-            let query = batch
-                .iter()
-                .fold(sqlx::query(statement.as_str()), |query, (key, details)| bind_row(query, key, details, sign));
+            let query =
+                batch.iter().fold(sql(statement.as_str()), |query, (key, details)| bind_row(query, key, details, sign));
             query.execute(&mut *connection).await?;
         }
     }
     Ok(())
 }
 
-type DbQuery<'q> = Query<'q, Db, <Db as Database>::Arguments>;
-
-fn bind_row<'q>(mut query: DbQuery<'q>, key: &'q DetailRowKey, details: &UsageDetails, sign: i64) -> DbQuery<'q> {
+fn bind_row(mut query: Statement, key: &DetailRowKey, details: &UsageDetails, sign: i64) -> Statement {
     for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
         query = query.bind(text);
     }

@@ -48,8 +48,8 @@ impl BatchWriter {
     }
 
     /// Makes commits that survive the end of the process, but perhaps not a power failure.
-    pub(super) fn without_commit_sync(self) -> Self {
-        Self { syncs_commits: false, ..self }
+    pub(super) fn without_commit_sync(&self) -> Self {
+        Self { database: self.database.clone(), syncs_commits: false, connection: Mutex::default() }
     }
 
     /// Commits the writes in one transaction. Blocks until they are durable. Returns one outcome for each write, in the

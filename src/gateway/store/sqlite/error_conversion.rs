@@ -1,7 +1,6 @@
 //! Translates the errors of SQLite and its driver into errors that a caller can act on.
 
 use sqlx::error::DatabaseError;
-use sqlx::migrate::MigrateError;
 
 use crate::gateway::store::StoreError;
 
@@ -19,11 +18,6 @@ const NOT_A_DATABASE: u32 = 26;
 // Extended result codes of duplicates.
 const CONSTRAINT_PRIMARY_KEY: u32 = CONSTRAINT | 6 << 8;
 const CONSTRAINT_UNIQUE: u32 = CONSTRAINT | 8 << 8;
-
-/// Returns a function for `map_err`; `doing` names the operation.
-pub(super) fn during(doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
-    move |error| to_store_error(doing, error)
-}
 
 /// Returns a function for `map_err` of a batch of records and claims.
 #[expect(clippy::wildcard_enum_match_arm, reason = "after the other errors of the driver, the same write may succeed")]
@@ -44,44 +38,8 @@ pub(super) fn during_batch(doing: &'static str) -> impl FnOnce(rusqlite::Error) 
     }
 }
 
-/// Returns a function for `map_err` of a migration run.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the driver may add variants, which are refusals too")]
-pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> StoreError {
-    move |error| match error {
-        MigrateError::VersionMissing(found) if found > known => StoreError::NewerSchema { found, known },
-        MigrateError::VersionMissing(version) | MigrateError::VersionMismatch(version) => StoreError::ForeignDatabase {
-            detail: format!("its migration {version} differs from the one of this program"),
-        },
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-            to_store_error("migrating the database", error)
-        }
-        other => StoreError::Refused(other.into()),
-    }
-}
-
-/// Converts an error of the driver. Only errors that the row certainly causes become [`StoreError::Refused`]: a refused
-/// write is dropped, and a dropped outcome was paid for, while a repeated write costs only a log line now and then.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the driver may add variants; after them, the same write may succeed"
-)]
-fn to_store_error(doing: &'static str, error: sqlx::Error) -> StoreError {
-    match error {
-        sqlx::Error::Database(error) => database_error(doing, error),
-        // All writers of this process share one connection, so a timeout means that a writer waits for the lock.
-        sqlx::Error::PoolTimedOut => StoreError::Busy,
-        sqlx::Error::RowNotFound
-        | sqlx::Error::TypeNotFound { .. }
-        | sqlx::Error::ColumnIndexOutOfBounds { .. }
-        | sqlx::Error::ColumnNotFound(_)
-        | sqlx::Error::ColumnDecode { .. }
-        | sqlx::Error::Encode(_)
-        | sqlx::Error::Decode(_) => StoreError::Refused(error.into()),
-        other => StoreError::Unavailable { doing, source: other.into() },
-    }
-}
-
-fn database_error(doing: &'static str, error: Box<dyn DatabaseError>) -> StoreError {
+/// Converts an error of SQLite by its code.
+pub(in super::super) fn convert_error(doing: &'static str, error: Box<dyn DatabaseError>) -> StoreError {
     if error.is_unique_violation() {
         return StoreError::Conflict;
     }
@@ -111,6 +69,7 @@ mod tests {
     use sqlx::error::ErrorKind;
 
     use super::*;
+    use crate::gateway::store::sql::error_conversion::to_store_error;
 
     /// A driver error with this extended result code.
     #[derive(Debug)]

@@ -12,12 +12,14 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{ConnectOptions, SqlitePool};
 
-use super::SqliteStore;
+use super::SqliteDatabase;
 use super::batch_writer::BatchWriter;
-use super::error_conversion::{during, during_migration};
 use super::migrations::{MIGRATIONS, newest_version};
-use super::sql::data_key_unlock::load_or_create_data_keys;
 use crate::gateway::store::data_dir::{DataDir, open_private, run_blocking};
+use crate::gateway::store::sql::data_key_unlock::load_or_create_data_keys;
+use crate::gateway::store::sql::driver::SqlPool;
+use crate::gateway::store::sql::error_conversion::{during, during_migration};
+use crate::gateway::store::sql::{SqlDatabase, SqlStore};
 use crate::gateway::store::{MasterKey, NodeId, ServingStatus, StoreError};
 
 /// "imgt", as the first migration writes it.
@@ -49,7 +51,7 @@ pub(super) const PRAGMAS: [(&str, &str); 7] = [
     ("checkpoint_fullfsync", "ON"),
 ];
 
-pub(super) async fn open(path: &Path, configured_key: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
+pub(in super::super) async fn open(path: &Path, configured_key: Option<MasterKey>) -> Result<SqlStore, StoreError> {
     let path = path.to_owned();
     let (data_dir, lock) = run_blocking(move || {
         let data_dir = DataDir::create_or_open(&path)?;
@@ -62,17 +64,14 @@ pub(super) async fn open(path: &Path, configured_key: Option<MasterKey>) -> Resu
     open_locked(data_dir, lock, configured_key).await
 }
 
-async fn open_locked(
-    data_dir: DataDir,
-    lock: File,
-    configured_key: Option<MasterKey>,
-) -> Result<SqliteStore, StoreError> {
+async fn open_locked(data_dir: DataDir, lock: File, configured_key: Option<MasterKey>) -> Result<SqlStore, StoreError> {
     let options = connect_options(&data_dir);
     let writer = pool(1).connect_with(options.clone()).await.map_err(during("opening the database"))?;
     check_own_database(&writer).await?;
     check_not_served_by_older_version(&writer, &data_dir).await?;
     MIGRATIONS.run(&writer).await.map_err(during_migration(newest_version()))?;
-    let (keys, configured_key) = load_or_create_data_keys(&writer, &data_dir, configured_key).await?;
+    let (keys, configured_key) =
+        load_or_create_data_keys(&SqlPool::Sqlite(writer.clone()), &data_dir, configured_key).await?;
     let (vault, pepper) = keys.into_parts()?;
     let marked_dir = data_dir.clone();
     run_blocking(move || {
@@ -84,7 +83,16 @@ async fn open_locked(
     .await?;
     let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
     let batch_writer = Arc::new(BatchWriter::new(data_dir.database_path()));
-    Ok(SqliteStore { writer, batch_writer, readers, data_dir, configured_key, vault, pepper, node: NodeId::only() })
+    Ok(SqlStore {
+        writer: SqlPool::Sqlite(writer.clone()),
+        readers: SqlPool::Sqlite(readers),
+        database: SqlDatabase::Sqlite(SqliteDatabase { writer, batch_writer }),
+        data_dir,
+        configured_key,
+        vault,
+        pepper,
+        node: NodeId::only(),
+    })
 }
 
 /// Returns an error if the database must be migrated while a gateway serves from the directory. That gateway is of an

@@ -3,8 +3,8 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::sql::replays::FIND;
 use crate::gateway::store::replay_columns::ReplayColumns;
+use crate::gateway::store::sql::replays::FIND;
 use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
 
 /// An existing claim is replaced only if it has expired; its answer is removed with it.

@@ -7,24 +7,32 @@ mod usage;
 
 use std::fs;
 use std::io::{Read, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::gateway::store::data_dir::DataDir;
+use crate::gateway::store::sql::SqlDatabase;
 use crate::gateway::store::testing::{
     child_dir, database_at_migration, execute, finished_record, new_store, record, running_record, spawn_child,
 };
 use crate::gateway::store::{
-    AccountStore as _, AuditContext, InstallationStore as _, RecordFilter, TokenStore as _, UsageStore as _,
-    UserStore as _,
+    AccountStore as _, AuditContext, InstallationStore as _, MasterKey, RecordFilter, RecordStore as _, RetentionClass,
+    SqlStore, Timestamp, TokenStore as _, UsageStore as _, UserStore as _, sql,
 };
 
 const DATABASE: &str = "imagate.db";
 const MASTER_KEY: &str = "master.key";
 
-async fn close(store: Arc<SqliteStore>) {
+fn batch_writer(store: &SqlStore) -> &BatchWriter {
+    let SqlDatabase::Sqlite(database) = &store.database else { panic!("the database is not SQLite") };
+    &database.batch_writer
+}
+
+async fn close(store: Arc<SqlStore>) {
     store.close().await;
 }
 
@@ -36,7 +44,7 @@ async fn open_error(dir: &TempDir) -> StoreError {
 async fn open_error_with(dir: &TempDir, master_key: Option<MasterKey>) -> StoreError {
     let read = |name| fs::read(dir.path().join(name)).ok();
     let before = (read(DATABASE), read(MASTER_KEY));
-    let error = SqliteStore::open(dir.path(), master_key).await.unwrap_err();
+    let error = SqlStore::open_sqlite(dir.path(), master_key).await.unwrap_err();
     // `assert_eq` would print all bytes of the files.
     assert!(read(DATABASE).unwrap_or_default() == before.0.unwrap_or_default() && read(MASTER_KEY) == before.1);
     error
@@ -49,7 +57,7 @@ async fn created_files_are_closed_to_other_users() {
 
     let parent = TempDir::new().unwrap();
     let dir = parent.path().join("a/b");
-    let store = SqliteStore::open(&dir, None).await.unwrap();
+    let store = SqlStore::open_sqlite(&dir, None).await.unwrap();
     store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -61,7 +69,7 @@ async fn created_files_are_closed_to_other_users() {
     }
 
     fs::set_permissions(dir.join(MASTER_KEY), fs::Permissions::from_mode(0o644)).unwrap();
-    SqliteStore::open(&dir, None).await.unwrap();
+    SqlStore::open_sqlite(&dir, None).await.unwrap();
     assert_eq!(mode(&dir.join(MASTER_KEY)), 0o600);
 }
 
@@ -71,22 +79,23 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
     let pragma = async |pool: &SqlitePool, sql: &'static str| -> String {
         sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
     };
-    assert_eq!(pragma(&store.writer, "SELECT journal_mode FROM pragma_journal_mode").await, "wal");
-    assert_eq!(pragma(&store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
-    assert_eq!(pragma(&store.writer, "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
-    assert_eq!(store.batch_writer.pragma("journal_mode"), "wal");
-    assert_eq!(store.batch_writer.pragma("synchronous"), "2");
-    assert_eq!(store.batch_writer.pragma("fullfsync"), "1");
-    let fast_store = SqliteStore::open(dir.path(), None).await.unwrap().without_commit_sync();
-    assert_eq!(fast_store.batch_writer.pragma("synchronous"), "1", "records do not wait for the disk");
-    let other_changes = pragma(&fast_store.writer, "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await;
+    assert_eq!(pragma(store.writer.sqlite(), "SELECT journal_mode FROM pragma_journal_mode").await, "wal");
+    assert_eq!(pragma(store.writer.sqlite(), "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
+    assert_eq!(pragma(store.writer.sqlite(), "SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+    assert_eq!(batch_writer(&store).pragma("journal_mode"), "wal");
+    assert_eq!(batch_writer(&store).pragma("synchronous"), "2");
+    assert_eq!(batch_writer(&store).pragma("fullfsync"), "1");
+    let fast_store = SqlStore::open_sqlite(dir.path(), None).await.unwrap().without_commit_sync();
+    assert_eq!(batch_writer(&fast_store).pragma("synchronous"), "1", "records do not wait for the disk");
+    let other_changes =
+        pragma(fast_store.writer.sqlite(), "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await;
     assert_eq!(other_changes, "2", "keys and users always do");
-    for pool in [&store.writer, &store.readers] {
+    for pool in [store.writer.sqlite(), store.readers.sqlite()] {
         assert_eq!(pragma(pool, "SELECT CAST(fullfsync AS TEXT) FROM pragma_fullfsync").await, "1");
         let checkpoint = "SELECT CAST(checkpoint_fullfsync AS TEXT) FROM pragma_checkpoint_fullfsync";
         assert_eq!(pragma(pool, checkpoint).await, "1");
     }
-    assert!(sqlx::query("DELETE FROM users").execute(&store.readers).await.is_err());
+    assert!(sqlx::query("DELETE FROM users").execute(store.readers.sqlite()).await.is_err());
 }
 
 #[tokio::test]
@@ -95,7 +104,7 @@ async fn opening_again_keeps_the_data() {
     let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     let master_key = store.pepper_key().expose().to_vec();
     close(store).await;
-    let store = SqliteStore::open(dir.path(), None).await.unwrap();
+    let store = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
     assert_eq!(store.ensure_user(&AuditContext::command(), "ada").await.unwrap(), user);
     assert_eq!(store.pepper_key().expose(), master_key);
 }
@@ -106,7 +115,7 @@ async fn concurrent_openings_of_a_new_directory_create_one_key() {
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let path = dir.path().to_owned();
-        tasks.spawn(async move { SqliteStore::open(&path, None).await.unwrap().pepper_key().expose().to_vec() });
+        tasks.spawn(async move { SqlStore::open_sqlite(&path, None).await.unwrap().pepper_key().expose().to_vec() });
     }
     let mut keys = tasks.join_all().await;
     keys.dedup();
@@ -140,7 +149,7 @@ async fn an_edited_history_is_refused() {
 async fn the_database_of_another_program_is_refused() {
     let dir = TempDir::new().unwrap();
     execute(&dir, "CREATE TABLE recipes (name TEXT)").await;
-    assert!(matches!(SqliteStore::open(dir.path(), None).await, Err(StoreError::ForeignDatabase { .. })));
+    assert!(matches!(SqlStore::open_sqlite(dir.path(), None).await, Err(StoreError::ForeignDatabase { .. })));
     assert!(!dir.path().join(MASTER_KEY).exists());
 }
 
@@ -180,7 +189,7 @@ async fn a_lost_database_is_noticed_by_any_remaining_file() {
         let dir = TempDir::new().unwrap();
         // An empty folder, which a failed start leaves behind, does not prove that a database was here.
         fs::create_dir(dir.path().join("replays")).unwrap();
-        let store = SqliteStore::open(dir.path(), master_key()).await.unwrap();
+        let store = SqlStore::open_sqlite(dir.path(), master_key()).await.unwrap();
         store.close().await;
         drop(store);
         assert!(dir.path().join(marker).exists() && !dir.path().join(MASTER_KEY).exists());
@@ -197,7 +206,7 @@ async fn a_lost_database_is_noticed_by_any_remaining_file() {
         for name in remaining_files {
             fs::remove_file(dir.path().join(name)).unwrap();
         }
-        SqliteStore::open(dir.path(), master_key()).await.unwrap();
+        SqlStore::open_sqlite(dir.path(), master_key()).await.unwrap();
     }
 }
 
@@ -207,7 +216,7 @@ async fn a_missing_marker_is_written_at_the_next_start() {
     close(store).await;
     let marker = dir.path().join("imagate.db.marker");
     fs::remove_file(&marker).unwrap();
-    SqliteStore::open(dir.path(), None).await.unwrap();
+    SqlStore::open_sqlite(dir.path(), None).await.unwrap();
     assert!(marker.exists());
 }
 
@@ -224,7 +233,7 @@ async fn a_lost_master_key_is_not_replaced() {
 async fn a_second_server_is_refused_and_a_command_is_not() {
     let (dir, store) = new_store().await;
     let serving = store.lock_for_serving().unwrap();
-    let command = SqliteStore::open(dir.path(), None).await.unwrap();
+    let command = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
     let error = command.lock_for_serving().unwrap_err();
     assert!(matches!(error, StoreError::InUse { .. }));
     assert!(error.to_string().contains(&dir.path().display().to_string()));
@@ -241,22 +250,22 @@ async fn a_database_is_not_migrated_while_an_older_gateway_serves() {
         sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations").fetch_one(&pool).await.unwrap()
     };
     let serving = DataDir::at(dir.path()).lock_for_serving().unwrap();
-    let error = SqliteStore::open(dir.path(), None).await.unwrap_err();
+    let error = SqlStore::open_sqlite(dir.path(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::OlderGateway { .. }), "{error}");
     assert_eq!(version().await, newest - 1);
     drop(serving);
-    let store = SqliteStore::open(dir.path(), None).await.unwrap();
+    let store = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
     assert_eq!(version().await, newest);
     // A command of the same version may open the database beside the gateway.
     let _serving = store.lock_for_serving().unwrap();
-    SqliteStore::open(dir.path(), None).await.unwrap();
+    SqlStore::open_sqlite(dir.path(), None).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_write_waits_for_a_lock_that_is_held() {
     let (dir, store) = new_store().await;
-    let second_store = SqliteStore::open(dir.path(), None).await.unwrap();
-    let mut connection = second_store.writer.acquire().await.unwrap();
+    let second_store = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
+    let mut connection = second_store.writer.sqlite().acquire().await.unwrap();
     let transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { store.ensure_user(&AuditContext::command(), "ada").await });
@@ -269,10 +278,10 @@ async fn a_write_waits_for_a_lock_that_is_held() {
 #[tokio::test]
 async fn a_lock_that_is_held_for_too_long_is_reported_as_busy() {
     let (dir, store) = new_store().await;
-    let second_store = SqliteStore::open(dir.path(), None).await.unwrap();
-    let mut connection = second_store.writer.acquire().await.unwrap();
+    let second_store = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
+    let mut connection = second_store.writer.sqlite().acquire().await.unwrap();
     let transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
-    store.batch_writer.run_pragma("busy_timeout", 1);
+    batch_writer(&store).run_pragma("busy_timeout", 1);
     let (node, intents) = (NodeId::only(), [running_record("r1"), running_record("r2")]);
     let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
     assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
@@ -284,7 +293,7 @@ async fn a_lock_that_is_held_for_too_long_is_reported_as_busy() {
 #[tokio::test]
 async fn a_batch_on_a_full_disk_is_stored_completely_or_not_at_all() {
     let (_dir, store) = new_store().await;
-    store.batch_writer.run_pragma("max_page_count", 1); // The file cannot grow.
+    batch_writer(&store).run_pragma("max_page_count", 1); // The file cannot grow.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
     let intents = [running_record("r1"), record! { end_user: Some(long), ..running_record("r2") }];
     let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
@@ -314,7 +323,7 @@ async fn a_closed_store_takes_no_records() {
     let intent = running_record("r1");
     store.write_rows(&NodeId::only(), &[RowWrite::Open(&intent)]).await.unwrap();
     store.close().await;
-    assert!(store.batch_writer.write(&NodeId::only(), &[RowWrite::Close(&intent)]).is_err());
+    assert!(batch_writer(&store).write(&NodeId::only(), &[RowWrite::Close(&intent)]).is_err());
 }
 
 const ROWS: usize = 100;
@@ -339,8 +348,10 @@ async fn concurrent_writes_of_two_processes_are_all_stored() {
         store.write_rows(&node, &[RowWrite::Close(&closed)]).await.unwrap();
     }
     assert!(child.wait().unwrap().success());
-    let users: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM users WHERE name <> ''").fetch_one(&store.readers).await.unwrap();
+    let users: i64 = sqlx::query_scalar("SELECT count(*) FROM users WHERE name <> ''")
+        .fetch_one(store.readers.sqlite())
+        .await
+        .unwrap();
     assert_eq!(usize::try_from(users).unwrap(), ROWS);
     assert_eq!(store.list_records(&RecordFilter::default()).await.unwrap().len(), ROWS);
 }
@@ -348,7 +359,7 @@ async fn concurrent_writes_of_two_processes_are_all_stored() {
 #[tokio::test]
 async fn child_that_adds_users() {
     let Some(dir) = child_dir() else { return };
-    let store = SqliteStore::open(&dir, None).await.unwrap();
+    let store = SqlStore::open_sqlite(&dir, None).await.unwrap();
     std::io::stdout().write_all(b"ready\n").unwrap();
     for number in 0..ROWS {
         store.ensure_user(&AuditContext::command(), &format!("user {number}")).await.unwrap();

@@ -18,7 +18,7 @@ pub(crate) struct CallFailure(Mutex<Option<fn() -> StoreError>>);
 
 /// A wrapper of a store that counts transactions, can let every call fail, and can hold back writes.
 pub(crate) struct RecordStoreDouble {
-    inner: Arc<SqliteStore>,
+    inner: Arc<SqlStore>,
     /// The number of begun transactions with records or claims, including those that are held back or fail.
     pub(crate) commits: AtomicUsize,
     /// Each write of records or claims takes one permit. There are enough of them unless a test calls
@@ -41,7 +41,7 @@ impl CallFailure {
 }
 
 impl RecordStoreDouble {
-    pub(crate) fn wrapping(inner: &Arc<SqliteStore>) -> Arc<Self> {
+    pub(crate) fn wrapping(inner: &Arc<SqlStore>) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(inner),
             commits: AtomicUsize::new(0),
@@ -52,7 +52,7 @@ impl RecordStoreDouble {
     }
 
     /// Wraps a store whose nodes share the bytes of answers.
-    pub(crate) fn with_shared_answers(inner: &Arc<SqliteStore>) -> Arc<Self> {
+    pub(crate) fn with_shared_answers(inner: &Arc<SqlStore>) -> Arc<Self> {
         let double = Arc::into_inner(Self::wrapping(inner)).unwrap();
         Arc::new(Self { shared_answers: Some(SharedAnswersDouble::default()), ..double })
     }
@@ -62,7 +62,7 @@ impl RecordStoreDouble {
         self.write_permits.forget_permits(usize::MAX >> 4);
     }
 
-    fn inner(&self) -> Result<&SqliteStore, StoreError> {
+    fn inner(&self) -> Result<&SqlStore, StoreError> {
         self.failure.check().map(|()| &*self.inner)
     }
 }

@@ -592,6 +592,19 @@ CREATE TABLE limit_waiters (
 CREATE FUNCTION capped(total NUMERIC) RETURNS BIGINT LANGUAGE sql IMMUTABLE AS
     $$ SELECT least(total, 9223372036854775807)::BIGINT $$;
 
+-- Functions that SQLite has, so that both databases understand the same statements. `total` ends at the largest integer.
+CREATE FUNCTION end_total(total FLOAT8) RETURNS BIGINT LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+    $$ SELECT CASE WHEN total < 9223372036854775807 THEN total::BIGINT ELSE 9223372036854775807 END $$;
+
+CREATE AGGREGATE total(FLOAT8) (
+    SFUNC = float8pl, STYPE = FLOAT8, INITCOND = '0', FINALFUNC = end_total, COMBINEFUNC = float8pl, PARALLEL = SAFE
+);
+
+CREATE FUNCTION json_list(texts TEXT[]) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+    $$ SELECT to_json(texts)::TEXT $$;
+
+CREATE AGGREGATE json_group_array(TEXT) (SFUNC = array_append, STYPE = TEXT[], INITCOND = '{}', FINALFUNC = json_list);
+
 -- Exactly once for each record, whatever closes it: in the statement that does, so one cannot happen without the other. An
 -- outcome that replaces a provisional one counts as the difference between both. The rows of all nodes are locked in the
 -- same order, so two batches cannot wait for each other.

@@ -13,18 +13,18 @@ fn bucket(name: u8, burst: u32) -> AttemptBucket {
 }
 
 /// Opens an empty database on two nodes.
-async fn two_nodes() -> Option<(TempDir, [Arc<PostgresStore>; 2])> {
+async fn two_nodes() -> Option<(TempDir, [Arc<SqlStore>; 2])> {
     let (dir, url, first) = new_postgres_store().await?;
-    let second = PostgresStore::open(dir.path(), &url, None).await.unwrap();
+    let second = SqlStore::open_postgres(dir.path(), &url, None).await.unwrap();
     Some((dir, [first, Arc::new(second)]))
 }
 
-async fn is_allowed(store: &PostgresStore, buckets: &[AttemptBucket]) -> bool {
-    store.add_attempt(buckets).await.unwrap().is_none()
+async fn is_allowed(store: &SqlStore, buckets: &[AttemptBucket]) -> bool {
+    store.as_shared().unwrap().add_attempt(buckets).await.unwrap().is_none()
 }
 
-async fn row_count(store: &PostgresStore) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM attempt_buckets").fetch_one(&store.readers).await.unwrap()
+async fn row_count(store: &SqlStore) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM attempt_buckets").fetch_one(store.readers.postgres()).await.unwrap()
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn attempts_at_once_on_two_nodes_stay_within_the_limit() {
     }
     let allowed = attempts.join_all().await.into_iter().filter(|is_allowed| *is_allowed).count();
     assert_eq!(allowed, 5);
-    let wait = nodes[0].add_attempt(&[bucket(1, 5)]).await.unwrap().unwrap();
+    let wait = nodes[0].as_shared().unwrap().add_attempt(&[bucket(1, 5)]).await.unwrap().unwrap();
     assert!(wait > INTERVAL / 2 && wait <= INTERVAL, "{wait:?}");
 }
 
@@ -64,7 +64,7 @@ async fn a_removed_attempt_makes_room_on_all_nodes() {
     for _ in 0..2 {
         assert!(is_allowed(&first, &[pair.clone(), bucket(2, 2)]).await);
     }
-    second.remove_attempt(&[pair.clone(), bucket(2, 2)]).await.unwrap();
+    second.as_shared().unwrap().remove_attempt(&[pair.clone(), bucket(2, 2)]).await.unwrap();
     assert!(is_allowed(&first, &[bucket(2, 2)]).await && !is_allowed(&first, &[bucket(2, 2)]).await);
     for node in [&first, &second] {
         assert!(is_allowed(node, std::slice::from_ref(&pair)).await, "the pair is empty");
@@ -80,7 +80,7 @@ async fn a_bucket_loses_attempts_with_time_and_is_removed() {
     }
     assert!(!is_allowed(&second, &[bucket(1, 1)]).await);
     let later = "UPDATE attempt_buckets SET empty_at = empty_at - interval '601 seconds'";
-    sqlx::query(later).execute(&first.writer).await.unwrap();
+    sqlx::query(later).execute(first.writer.postgres()).await.unwrap();
     assert!(is_allowed(&second, &[bucket(1, 1)]).await);
     assert_eq!(row_count(&first).await, 1, "the empty ones are gone");
 }

@@ -17,7 +17,7 @@ async fn an_import_after_both_databases_were_used_is_refused() {
     let import = async || import_from_sqlite(dir.path(), None, &url).await;
     import().await.unwrap();
     import().await.unwrap();
-    let postgres = PostgresStore::open(dir.path(), &url, None).await.unwrap();
+    let postgres = SqlStore::open_postgres(dir.path(), &url, None).await.unwrap();
     rename_key(&postgres, key.id.as_str(), "in PostgreSQL").await;
     import().await.unwrap();
     rename_key(&*sqlite, key.id.as_str(), "in SQLite").await;

@@ -6,11 +6,11 @@ use crate::gateway::store::testing::record;
 use crate::gateway::store::{CostBasis, UsageDetails};
 
 /// Two nodes with one database.
-async fn two_nodes() -> Option<[(PostgresStore, TempDir); 2]> {
+async fn two_nodes() -> Option<[(SqlStore, TempDir); 2]> {
     let url = new_postgres_database().await?;
     let open = async || {
         let dir = TempDir::new().unwrap();
-        (PostgresStore::open(dir.path(), &url, Some(shared_key())).await.unwrap(), dir)
+        (SqlStore::open_postgres(dir.path(), &url, Some(shared_key())).await.unwrap(), dir)
     };
     Some([open().await, open().await])
 }
@@ -35,12 +35,12 @@ fn finished(id: &str) -> JobRecord {
     }
 }
 
-async fn close(store: &PostgresStore, record: &JobRecord) -> RowWriteOutcome {
+async fn close(store: &SqlStore, record: &JobRecord) -> RowWriteOutcome {
     store.write_rows(&store.node, &[RowWrite::Close(record)]).await.unwrap().remove(0)
 }
 
 /// The requests, successes, images, cost in billionths, and requests of unknown cost, by day.
-async fn counted(store: &PostgresStore) -> [u64; 5] {
+async fn counted(store: &SqlStore) -> [u64; 5] {
     let days = store.total_usage(&UsageFilter::default()).await.unwrap();
     let of_user = UsageFilter { end_user: Some("ada".to_owned()), ..UsageFilter::default() };
     let end_user = store.total_usage(&of_user).await.unwrap();
@@ -51,7 +51,7 @@ async fn counted(store: &PostgresStore) -> [u64; 5] {
 }
 
 /// Counts in detail until nothing is left, and returns the counts of each account.
-async fn details(store: &PostgresStore) -> Vec<(String, UsageDetails)> {
+async fn details(store: &SqlStore) -> Vec<(String, UsageDetails)> {
     while store.fold_records(i64::MAX, 10).await.unwrap() > 0 {}
     let read = store.usage_details(&UsageFilter::default(), &[UsageGrouping::Account]).await.unwrap();
     read.groups.into_iter().flatten().filter(|(_, counts)| counts.requests > 0).collect()
@@ -115,7 +115,7 @@ async fn the_difference_of_costs_counts_whichever_of_them_is_known() {
     let unpriced = record! { max_cost_usd: None, ..running("r1") };
     let assumed = async || -> i64 {
         let query = sqlx::query_scalar("SELECT CAST(sum(assumed_nano_usd) AS BIGINT) FROM usage_days");
-        query.fetch_one(&first.readers).await.unwrap()
+        query.fetch_one(first.readers.postgres()).await.unwrap()
     };
     first.write_rows(&first.node, &[RowWrite::Open(&unpriced), RowWrite::Open(&running("r2"))]).await.unwrap();
     second.interrupt_running(first.node_id()).await.unwrap();
@@ -126,13 +126,13 @@ async fn the_difference_of_costs_counts_whichever_of_them_is_known() {
     assert_eq!((counted(&first).await[3..].to_vec(), assumed().await), (vec![3, 1], 500));
 }
 
-async fn close_all(store: &PostgresStore, ids: &[String]) {
+async fn close_all(store: &SqlStore, ids: &[String]) {
     for id in ids {
         assert_eq!(close(store, &finished(id)).await, RowWriteOutcome::Done);
     }
 }
 
-async fn fold_four_times(store: &PostgresStore) {
+async fn fold_four_times(store: &SqlStore) {
     for _ in 0..4 {
         store.fold_records(i64::MAX, 2).await.unwrap();
     }

@@ -17,13 +17,13 @@ fn new_claim(scope: u8, second: u8) -> ReplayClaim {
     }
 }
 
-async fn write_replay(store: &PostgresStore, write: ReplayWrite) {
+async fn write_replay(store: &SqlStore, write: ReplayWrite) {
     let outcomes = store.write_rows(&NodeId::only(), &[RowWrite::Replay(&write)]).await.unwrap();
     assert_eq!(outcomes, [RowWriteOutcome::Done]);
 }
 
 /// Stores a claim with its answer, and announces bytes of this file.
-async fn announce(store: &PostgresStore, claim: &ReplayClaim, file: &str, bytes: u64) {
+async fn announce(store: &SqlStore, claim: &ReplayClaim, file: &str, bytes: u64) {
     write_replay(store, ReplayWrite::Claim(claim.clone())).await;
     write_replay(store, finish(claim, file, bytes)).await;
 }
@@ -48,38 +48,50 @@ fn piece(file: &str, number: u32, is_last: bool) -> AnswerPiece<'_> {
 }
 
 /// Announces and writes an answer of one piece.
-async fn store_answer(store: &PostgresStore, claim: &ReplayClaim, file: &str, bytes: u64) {
+async fn store_answer(store: &SqlStore, claim: &ReplayClaim, file: &str, bytes: u64) {
     announce(store, claim, file, bytes).await;
-    assert!(store.write_answer_piece(piece(file, 0, true)).await.unwrap());
+    assert!(store.as_shared().unwrap().write_answer_piece(piece(file, 0, true)).await.unwrap());
 }
 
-async fn piece_count(store: &PostgresStore) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM answer_pieces").fetch_one(&store.readers).await.unwrap()
+async fn piece_count(store: &SqlStore) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM answer_pieces").fetch_one(store.readers.postgres()).await.unwrap()
 }
 
-async fn is_complete(store: &PostgresStore, file: &str) -> bool {
-    store.find_shared_answer(file).await.unwrap() == Some(SharedAnswerState::Complete)
+async fn is_complete(store: &SqlStore, file: &str) -> bool {
+    store.as_shared().unwrap().find_shared_answer(file).await.unwrap() == Some(SharedAnswerState::Complete)
 }
 
 #[tokio::test]
 async fn an_answer_is_complete_with_its_last_piece() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
-    assert!(!store.write_answer_piece(piece("key_1-a", 0, true)).await.unwrap(), "it is not announced");
-    assert_eq!(store.find_shared_answer("key_1-a").await.unwrap(), None);
+    assert!(
+        !store.as_shared().unwrap().write_answer_piece(piece("key_1-a", 0, true)).await.unwrap(),
+        "it is not announced"
+    );
+    assert_eq!(store.as_shared().unwrap().find_shared_answer("key_1-a").await.unwrap(), None);
     announce(&store, &new_claim(1, 1), "key_1-a", 4096).await;
     for (number, is_last) in [(0, false), (1, true)] {
-        assert_eq!(store.find_shared_answer("key_1-a").await.unwrap(), Some(SharedAnswerState::Incomplete));
-        assert!(store.write_answer_piece(piece("key_1-a", number, is_last)).await.unwrap());
+        assert_eq!(
+            store.as_shared().unwrap().find_shared_answer("key_1-a").await.unwrap(),
+            Some(SharedAnswerState::Incomplete)
+        );
+        assert!(store.as_shared().unwrap().write_answer_piece(piece("key_1-a", number, is_last)).await.unwrap());
     }
     assert!(is_complete(&store, "key_1-a").await);
-    assert!(!store.write_answer_piece(piece("key_1-a", 0, false)).await.unwrap(), "it has all of its pieces");
+    assert!(
+        !store.as_shared().unwrap().write_answer_piece(piece("key_1-a", 0, false)).await.unwrap(),
+        "it has all of its pieces"
+    );
     for number in [0, 1] {
         let expected = piece("key_1-a", number, false).bytes.to_vec();
-        assert_eq!(store.read_answer_piece("key_1-a", number).await.unwrap(), Some(expected));
+        assert_eq!(store.as_shared().unwrap().read_answer_piece("key_1-a", number).await.unwrap(), Some(expected));
     }
-    assert_eq!(store.read_answer_piece("key_1-a", 2).await.unwrap(), None);
-    store.remove_shared_answer("key_1-a").await.unwrap();
-    assert_eq!((store.find_shared_answer("key_1-a").await.unwrap(), piece_count(&store).await), (None, 0));
+    assert_eq!(store.as_shared().unwrap().read_answer_piece("key_1-a", 2).await.unwrap(), None);
+    store.as_shared().unwrap().remove_shared_answer("key_1-a").await.unwrap();
+    assert_eq!(
+        (store.as_shared().unwrap().find_shared_answer("key_1-a").await.unwrap(), piece_count(&store).await),
+        (None, 0)
+    );
     assert!(store.find_replay(&[1; 32]).await.unwrap().is_some(), "the row stays");
 }
 
@@ -95,7 +107,10 @@ async fn the_bytes_end_with_their_row() {
     store_answer(&store, &new_claim(3, 9), "key_1-c", 4096).await;
     // The first claim has expired, and another request has the scope now.
     write_replay(&store, ReplayWrite::Claim(new_claim(2, 12))).await;
-    assert_eq!((store.find_shared_answer("key_1-b").await.unwrap(), piece_count(&store).await), (None, 1));
+    assert_eq!(
+        (store.as_shared().unwrap().find_shared_answer("key_1-b").await.unwrap(), piece_count(&store).await),
+        (None, 1)
+    );
 
     assert_eq!(store.remove_expired_replays(time(18), &[], 9).await.unwrap(), 0);
     assert!(is_complete(&store, "key_1-c").await);
@@ -120,15 +135,15 @@ async fn the_oldest_answers_of_the_largest_keys_are_removed_first() {
     for (scope, file) in (1..).zip(["key_1-a", "key_2-a", "key_2-b", "key_2-c", "key_2-d"]) {
         store_answer(&store, &new_claim(scope, 1), file, 4096).await;
     }
-    store.limit_shared_answers(5 * 4096).await.unwrap();
+    store.as_shared().unwrap().limit_shared_answers(5 * 4096).await.unwrap();
     assert_eq!(piece_count(&store).await, 5, "everything fits");
-    store.limit_shared_answers(3 * 4096).await.unwrap();
+    store.as_shared().unwrap().limit_shared_answers(3 * 4096).await.unwrap();
     for (file, expected) in
         [("key_1-a", true), ("key_2-a", false), ("key_2-b", false), ("key_2-c", true), ("key_2-d", true)]
     {
         assert_eq!(is_complete(&store, file).await, expected, "{file}");
     }
-    store.limit_shared_answers(0).await.unwrap();
+    store.as_shared().unwrap().limit_shared_answers(0).await.unwrap();
     assert_eq!(piece_count(&store).await, 0);
 }
 
@@ -137,12 +152,12 @@ async fn an_answer_can_be_announced_again_after_a_lost_commit() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
     let claim = new_claim(1, 1);
     announce(&store, &claim, "key_1-a", 4096).await;
-    let mut connection = store.writer.acquire().await.unwrap();
+    let mut connection = store.writer.postgres().acquire().await.unwrap();
     let second_try = replay_writes::write(&mut connection, &finish(&claim, "key_1-a", 4096), true).await.unwrap();
     assert_eq!(second_try, RowWriteOutcome::Done);
     let other = replay_writes::write(&mut connection, &finish(&claim, "key_1-b", 4096), true).await.unwrap();
     assert_eq!(other, RowWriteOutcome::NoEffect);
-    assert_eq!(store.find_shared_answer("key_1-b").await.unwrap(), None);
+    assert_eq!(store.as_shared().unwrap().find_shared_answer("key_1-b").await.unwrap(), None);
 }
 
 /// The commit of a piece does not wait for the disk, and later commits of the same connection wait again.
@@ -150,7 +165,7 @@ async fn an_answer_can_be_announced_again_after_a_lost_commit() {
 async fn only_the_commit_of_a_piece_does_not_wait_for_the_disk() {
     let Some((_dir, _url, store)) = new_postgres_store().await else { return };
     store_answer(&store, &new_claim(1, 1), "key_1-a", 4096).await;
-    let mut connection = store.writer.acquire().await.unwrap();
+    let mut connection = store.writer.postgres().acquire().await.unwrap();
     let setting: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut *connection).await.unwrap();
     assert_eq!(setting, "on");
 }

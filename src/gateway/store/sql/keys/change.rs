@@ -7,7 +7,8 @@
 use serde_json::json;
 
 use super::super::audit_trail::{self, AuditEvent, limits_as_json};
-use super::super::dialect::{DbConnection, DbPool};
+use super::super::driver::{SqlConnection, SqlPool};
+use super::super::statement::sql;
 use super::super::transaction::{rollback, transact};
 use super::{AUDIT_TARGET_KIND, find, get_even_if_deleted, key_from_row, select_keys};
 use crate::gateway::store::{
@@ -15,14 +16,14 @@ use crate::gateway::store::{
 };
 
 pub(super) async fn change(
-    pool: &DbPool,
+    pool: &SqlPool,
     audit: &AuditContext,
     handle: &str,
     owner: Option<&UserId>,
     changes: &[KeyChange],
 ) -> sqlx::Result<KeyChangeOutcome> {
-    transact!(pool, |transaction| {
-        let Some(mut key) = find(&mut transaction, handle, owner).await? else {
+    transact!(pool.begin_change(), |transaction| {
+        let Some(mut key) = find(transaction, handle, owner).await? else {
             return Ok(rollback(KeyChangeOutcome::Unknown));
         };
         for change in changes {
@@ -30,8 +31,8 @@ pub(super) async fn change(
                 return Ok(rollback(refused));
             }
             let step = KeyChangeStep { key: &key, change, is_by_owner: owner.is_some() };
-            step.apply(&mut transaction, audit).await?;
-            key = get_even_if_deleted(&mut transaction, &key.id).await?;
+            step.apply(transaction, audit).await?;
+            key = get_even_if_deleted(transaction, &key.id).await?;
         }
         KeyChangeOutcome::Done(Box::new(key))
     })
@@ -64,13 +65,13 @@ struct KeyChangeStep<'a> {
 // === impl KeyChangeStep ===
 
 impl KeyChangeStep<'_> {
-    async fn apply(&self, connection: &mut DbConnection, audit: &AuditContext) -> sqlx::Result<()> {
+    async fn apply(&self, connection: &mut SqlConnection, audit: &AuditContext) -> sqlx::Result<()> {
         // A change without effect is skipped: the earlier time is kept, and the audit trail gets no row.
         if self.is_already_done() {
             return Ok(());
         }
         let (statement, value) = self.statement(audit);
-        sqlx::query(statement).bind(self.key.id.as_str()).bind(value).execute(&mut *connection).await?;
+        sql(statement).bind(self.key.id.as_str()).bind(value).execute(&mut *connection).await?;
         audit_trail::write(connection, audit, self.audit_event()).await
     }
 
@@ -135,44 +136,42 @@ fn optional_text(end: Option<Timestamp>) -> Option<String> {
 }
 
 pub(super) async fn rotate(
-    pool: &DbPool,
+    pool: &SqlPool,
     audit: &AuditContext,
     id: &KeyId,
     owner: Option<&UserId>,
     rotation: SecretRotation,
 ) -> sqlx::Result<KeyChangeOutcome> {
     let until = optional_text(rotation.previous_until);
-    transact!(pool, |transaction| {
-        let Some(key) = find(&mut transaction, id.as_str(), owner).await? else {
+    transact!(pool.begin_change(), |transaction| {
+        let Some(key) = find(transaction, id.as_str(), owner).await? else {
             return Ok(rollback(KeyChangeOutcome::Unknown));
         };
         if let (Some(_), Some(lock)) = (owner, key.locked) {
             return Ok(rollback(KeyChangeOutcome::Locked(lock)));
         }
-        sqlx::query(
-            "UPDATE keys SET previous_hash = CASE WHEN $3 IS NULL THEN NULL ELSE hash END, previous_until = $3, \
-             hash = $2 WHERE id = $1",
-        )
+        sql("UPDATE keys SET previous_hash = CASE WHEN $3 IS NULL THEN NULL ELSE hash END, previous_until = $3, \
+             hash = $2 WHERE id = $1")
         .bind(key.id.as_str())
         .bind(rotation.hash.0.as_slice())
         .bind(&until)
         .execute(&mut *transaction)
         .await?;
         let event = AuditEvent::new("key.rotate", AUDIT_TARGET_KIND, key.id.as_str(), &key.name);
-        audit_trail::write(&mut transaction, audit, event.with_details(json!({"previous_until": until}))).await?;
-        KeyChangeOutcome::Done(Box::new(get_even_if_deleted(&mut transaction, &key.id).await?))
+        audit_trail::write(transaction, audit, event.with_details(json!({"previous_until": until}))).await?;
+        KeyChangeOutcome::Done(Box::new(get_even_if_deleted(transaction, &key.id).await?))
     })
 }
 
 /// Gives the keys that belong to no person to the first admin.
 pub(in super::super) async fn assign_unowned_keys(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     admin: &UserRow,
 ) -> sqlx::Result<()> {
-    let rows = sqlx::query(select_keys!("WHERE keys.user_id = $1 AND keys.deleted_at IS NULL ORDER BY keys.rowid"));
+    let rows = sql(select_keys!("WHERE keys.user_id = $1 AND keys.deleted_at IS NULL ORDER BY keys.rowid"));
     let rows = rows.bind(UserId::NOBODY).fetch_all(&mut *connection).await?;
-    let update = sqlx::query("UPDATE keys SET user_id = $2 WHERE user_id = $1");
+    let update = sql("UPDATE keys SET user_id = $2 WHERE user_id = $1");
     update.bind(UserId::NOBODY).bind(admin.id.as_str()).execute(&mut *connection).await?;
     for row in rows {
         let key = key_from_row(&row)?;
@@ -184,12 +183,12 @@ pub(in super::super) async fn assign_unowned_keys(
 
 /// Locks the keys of a user in a group that the user no longer belongs to, and returns them.
 pub(in super::super) async fn lock_keys_in_group(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     user: &UserId,
     group: &str,
 ) -> sqlx::Result<Vec<KeyRow>> {
-    let rows = sqlx::query(select_keys!(
+    let rows = sql(select_keys!(
         "WHERE keys.user_id = $1 AND groups.name = $2 AND keys.deleted_at IS NULL AND keys.locked IS NULL \
          ORDER BY keys.rowid"
     ));
@@ -197,7 +196,7 @@ pub(in super::super) async fn lock_keys_in_group(
     let mut locked = Vec::with_capacity(rows.len());
     for row in rows {
         let before = key_from_row(&row)?;
-        let update = sqlx::query("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = $3 WHERE id = $1");
+        let update = sql("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = $3 WHERE id = $1");
         let update = update.bind(before.id.as_str()).bind(audit.at.to_string()).bind(KeyLock::LeftGroup.as_str());
         update.execute(&mut *connection).await?;
         let event = AuditEvent::new("key.disable", AUDIT_TARGET_KIND, before.id.as_str(), &before.name);

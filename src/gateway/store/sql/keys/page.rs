@@ -3,10 +3,10 @@
 //! Indexes find the keys by owner, by group, and by position in the list. A search for a part of a name reads all rows
 //! that these conditions leave.
 
-use sqlx::QueryBuilder;
-
-use super::super::dialect::{Db, DbPool, LIKE, sum};
-use super::super::paging::{ListOrder, fetch_count, like_pattern, split_page};
+use super::super::driver::SqlPool;
+use super::super::paging::{ListOrder, fetch_count, push_contains, split_page};
+use super::super::statement::StatementBuilder;
+use super::super::usage::sum;
 use super::{key_from_row, select_keys};
 use crate::gateway::store::{KeyFilter, KeyRow, KeySort, KeyState, ListPage, Timestamp};
 
@@ -17,14 +17,14 @@ macro_rules! usage_sum {
     };
 }
 
-pub(super) async fn page(pool: &DbPool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
+pub(super) async fn page(pool: &SqlPool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
     let fetched = rows_query(filter, now).build().fetch_all(pool).await?;
     let (items, has_more) = split_page(fetched, filter.limit, key_from_row)?;
     Ok(ListPage { items, total: fetch_count(count_query(filter, now), pool).await?, has_more })
 }
 
-pub(in super::super::super) fn rows_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {
-    let mut rows = QueryBuilder::new(select_keys!("WHERE keys.deleted_at IS NULL"));
+pub(in super::super::super) fn rows_query(filter: &KeyFilter, now: Timestamp) -> StatementBuilder {
+    let mut rows = StatementBuilder::new(select_keys!("WHERE keys.deleted_at IS NULL"));
     push_conditions(&mut rows, filter, now);
     list_order(filter.sort.unwrap_or(KeySort::Created)).push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
     rows.push(" LIMIT ").push_bind(i64::from(filter.limit) + 1);
@@ -44,9 +44,9 @@ const fn list_order(sort: KeySort) -> ListOrder {
     ListOrder { table: "keys", value, is_ascending: matches!(sort, KeySort::Name) }
 }
 
-pub(in super::super::super) fn count_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Db> {
+pub(in super::super::super) fn count_query(filter: &KeyFilter, now: Timestamp) -> StatementBuilder {
     // The table of users is joined only if the filter refers to it.
-    let mut count = QueryBuilder::new(if filter.search.is_some() || filter.state.is_some() {
+    let mut count = StatementBuilder::new(if filter.search.is_some() || filter.state.is_some() {
         "SELECT count(*) FROM keys JOIN users ON users.id = keys.user_id WHERE keys.deleted_at IS NULL"
     } else {
         "SELECT count(*) FROM keys WHERE keys.deleted_at IS NULL"
@@ -55,7 +55,7 @@ pub(in super::super::super) fn count_query(filter: &KeyFilter, now: Timestamp) -
     count
 }
 
-fn push_conditions(query: &mut QueryBuilder<Db>, filter: &KeyFilter, now: Timestamp) {
+fn push_conditions(query: &mut StatementBuilder, filter: &KeyFilter, now: Timestamp) {
     if let Some(owner) = &filter.owner {
         query.push(" AND keys.user_id = ").push_bind(owner.to_string());
     }
@@ -63,10 +63,8 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &KeyFilter, now: Timest
         query.push(" AND keys.group_id = (SELECT id FROM groups WHERE name = ").push_bind(group.clone()).push(")");
     }
     if let Some(search) = &filter.search {
-        let pattern = like_pattern(search);
-        let columns = [" AND (keys.name ", " OR keys.public_id ", " OR users.name "];
-        for column in columns {
-            query.push(column).push(LIKE).push(" ").push_bind(pattern.clone()).push(r" ESCAPE '\'");
+        for (before, column) in [(" AND (", "keys.name"), (" OR ", "keys.public_id"), (" OR ", "users.name")] {
+            push_contains(query.push(before), column, search);
         }
         query.push(")");
     }

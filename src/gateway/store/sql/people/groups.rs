@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use sqlx::Row as _;
 
+use super::super::SqlStore;
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{optional_count, parsed, text};
-use super::super::dialect::{DbConnection, DbRow, SqlStore};
+use super::super::driver::{SqlConnection, SqlRow};
 use super::super::error_conversion::during;
+use super::super::statement::sql;
 use super::super::transaction::{rollback, transact};
 use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow, GroupStore, StoreError};
 
@@ -27,7 +28,7 @@ macro_rules! select_groups {
 impl GroupStore for SqlStore {
     async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
         const DOING: &str = "storing a group";
-        let find = || sqlx::query(select_groups!("AND groups.name = $1")).bind(name);
+        let find = || sql(select_groups!("AND groups.name = $1")).bind(name);
         // In nearly all cases the group exists, and a read does not wait for a writer.
         if let Some(group) = self.fetch_optional(DOING, find(), group_from_row).await? {
             return Ok(group);
@@ -47,19 +48,17 @@ impl GroupStore for SqlStore {
         policy: Option<&str>,
     ) -> Result<Option<GroupRow>, StoreError> {
         let new_id = GroupId::random()?;
-        transact!(self.writer, |transaction| {
-            let insert = sqlx::query(
-                "INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
-                 DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL",
-            );
+        transact!(self.writer.begin_change(), |transaction| {
+            let insert =
+                sql("INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
+                 DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL");
             let insert = insert.bind(new_id.as_str()).bind(name).bind(audit.at.to_string()).bind(policy);
-            if insert.execute(&mut *transaction).await?.rows_affected() == 0 {
+            if insert.execute(&mut *transaction).await? == 0 {
                 return Ok(rollback(None));
             }
-            let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
+            let group = find_by_name(transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
             let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": policy_as_json(Some(policy)) }));
-            audit_trail::write(&mut transaction, audit, audit_event("group.create", &group).with_details(details))
-                .await?;
+            audit_trail::write(transaction, audit, audit_event("group.create", &group).with_details(details)).await?;
             Some(group)
         })
         .map_err(during("storing a group"))
@@ -71,34 +70,34 @@ impl GroupStore for SqlStore {
         handle: &str,
         policy: &str,
     ) -> Result<Option<GroupRow>, StoreError> {
-        transact!(self.writer, |transaction| {
-            let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+        transact!(self.writer.begin_change(), |transaction| {
+            let query = sql(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
             let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(rollback(None)) };
             let group = group_from_row(&row)?;
-            let update =
-                sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
+            let update = sql("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
             update.execute(&mut *transaction).await?;
             let event = audit_event("group.change", &group)
                 .with_change(policy_as_json(group.policy.as_deref()), policy_as_json(Some(policy)));
-            audit_trail::write(&mut transaction, audit, event).await?;
+            audit_trail::write(transaction, audit, event).await?;
             Some(GroupRow { policy: Some(policy.to_owned()), ..group })
         })
         .map_err(during("changing a group"))
     }
 
     async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError> {
-        let query = "SELECT name, coalesce(policy, '{}') FROM groups WHERE deleted_at IS NULL ORDER BY name";
-        sqlx::query_as(query).fetch_all(&self.readers).await.map_err(during("reading the settings of groups"))
+        let query = sql("SELECT name, coalesce(policy, '{}') FROM groups WHERE deleted_at IS NULL ORDER BY name");
+        let from_row = |row: &SqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        self.fetch_all("reading the settings of groups", query, from_row).await
     }
 
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError> {
-        let query = sqlx::query(select_groups!("ORDER BY groups.name"));
+        let query = sql(select_groups!("ORDER BY groups.name"));
         self.fetch_all("listing groups", query, group_from_row).await
     }
 
     async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
-        transact!(self.writer, |transaction| {
-            let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
+        transact!(self.writer.begin_change(), |transaction| {
+            let query = sql(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
             let Some(row) = query.fetch_optional(&mut *transaction).await? else {
                 return Ok(rollback(GroupDeletionOutcome::Unknown));
             };
@@ -111,10 +110,10 @@ impl GroupStore for SqlStore {
                 "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
                 "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",
             ] {
-                let statement = sqlx::query(statement).bind(group.id.as_str()).bind(audit.at.to_string());
+                let statement = sql(statement).bind(group.id.as_str()).bind(audit.at.to_string());
                 statement.execute(&mut *transaction).await?;
             }
-            audit_trail::write(&mut transaction, audit, audit_event("group.delete", &group)).await?;
+            audit_trail::write(transaction, audit, audit_event("group.delete", &group)).await?;
             GroupDeletionOutcome::Done(group)
         })
         .map_err(during("deleting a group"))
@@ -122,13 +121,13 @@ impl GroupStore for SqlStore {
 }
 
 /// Returns the id of the group of that name.
-pub(super) async fn find_id(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<String>> {
-    let query = sqlx::query_scalar("SELECT id FROM groups WHERE name = $1 AND deleted_at IS NULL");
-    query.bind(name).fetch_optional(connection).await
+pub(super) async fn find_id(connection: &mut SqlConnection, name: &str) -> sqlx::Result<Option<String>> {
+    let query = sql("SELECT id FROM groups WHERE name = $1 AND deleted_at IS NULL");
+    query.bind(name).fetch_optional_value(connection).await
 }
 
-async fn find_by_name(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<GroupRow>> {
-    let row = sqlx::query(select_groups!("AND groups.name = $1")).bind(name).fetch_optional(connection).await?;
+async fn find_by_name(connection: &mut SqlConnection, name: &str) -> sqlx::Result<Option<GroupRow>> {
+    let row = sql(select_groups!("AND groups.name = $1")).bind(name).fetch_optional(connection).await?;
     row.map(|row| group_from_row(&row)).transpose()
 }
 
@@ -141,7 +140,7 @@ fn audit_event<'a>(action: &'static str, group: &'a GroupRow) -> AuditEvent<'a> 
     AuditEvent::new(action, AUDIT_TARGET_KIND, group.id.as_str(), &group.name)
 }
 
-fn group_from_row(row: &DbRow) -> sqlx::Result<GroupRow> {
+fn group_from_row(row: &SqlRow) -> sqlx::Result<GroupRow> {
     Ok(GroupRow {
         id: text(row, "id")?,
         name: text(row, "name")?,

@@ -3,10 +3,12 @@
 use async_trait::async_trait;
 use serde_json::json;
 
+use super::super::SqlStore;
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{parsed, text};
-use super::super::dialect::{DbConnection, DbPool, DbRow, SqlStore};
+use super::super::driver::{SqlConnection, SqlPool, SqlRow};
 use super::super::error_conversion::during;
+use super::super::statement::sql;
 use super::super::transaction::{perform, rollback, transact};
 use super::users;
 use crate::gateway::store::{
@@ -18,10 +20,10 @@ impl IdentityStore for SqlStore {
     async fn find_user_of_identity(&self, issuer: &str, subject: &str) -> Result<Option<UserRow>, StoreError> {
         perform("looking up an identity", async {
             let mut connection = self.readers.acquire().await?;
-            let query = sqlx::query_scalar("SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2");
-            let user: Option<String> = query.bind(issuer).bind(subject).fetch_optional(&mut *connection).await?;
+            let query = sql("SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2");
+            let user: Option<String> = query.bind(issuer).bind(subject).fetch_optional_value(&mut *connection).await?;
             match user {
-                Some(user) => users::get_even_if_deleted(&mut connection, &UserId::from(user)).await.map(Some),
+                Some(user) => users::get_even_if_deleted(&mut *connection, &UserId::from(user)).await.map(Some),
                 None => Ok(None),
             }
         })
@@ -29,8 +31,8 @@ impl IdentityStore for SqlStore {
     }
 
     async fn find_identity(&self, user: &UserId) -> Result<Option<IdentityRow>, StoreError> {
-        let query = sqlx::query("SELECT issuer, subject, name, created_at FROM identities WHERE user_id = $1");
-        let from_row = |row: &DbRow| {
+        let query = sql("SELECT issuer, subject, name, created_at FROM identities WHERE user_id = $1");
+        let from_row = |row: &SqlRow| {
             Ok(IdentityRow {
                 issuer: text(row, "issuer")?,
                 subject: text(row, "subject")?,
@@ -48,23 +50,22 @@ impl IdentityStore for SqlStore {
         identity: &NewIdentity,
     ) -> Result<bool, StoreError> {
         let (user, session) = of;
-        transact!(self.writer, |transaction| {
+        transact!(self.writer.begin_change(), |transaction| {
             // The provider takes some time, and an admin may have ended the session meanwhile.
-            let is_open = sqlx::query_scalar(
-                "SELECT EXISTS (SELECT 1 FROM sessions JOIN users ON users.id = sessions.user_id \
-                 WHERE sessions.id = $1 AND users.id = $2 AND users.disabled_at IS NULL)",
-            );
-            let is_open: bool = is_open.bind(session.as_str()).bind(user.as_str()).fetch_one(&mut *transaction).await?;
+            let is_open = sql("SELECT EXISTS (SELECT 1 FROM sessions JOIN users ON users.id = sessions.user_id \
+                 WHERE sessions.id = $1 AND users.id = $2 AND users.disabled_at IS NULL)");
+            let is_open: bool =
+                is_open.bind(session.as_str()).bind(user.as_str()).fetch_value(&mut *transaction).await?;
             if !is_open {
                 return Ok(rollback(false));
             }
-            let former = sqlx::query("DELETE FROM identities WHERE user_id = $1 AND issuer <> $2");
+            let former = sql("DELETE FROM identities WHERE user_id = $1 AND issuer <> $2");
             let former = former.bind(user.as_str()).bind(&identity.issuer).execute(&mut *transaction).await?;
-            if former.rows_affected() > 0 {
-                let user = users::get_even_if_deleted(&mut transaction, user).await?;
-                audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
+            if former > 0 {
+                let user = users::get_even_if_deleted(transaction, user).await?;
+                audit_trail::write(transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
             }
-            if !insert(&mut transaction, audit, user, identity).await? {
+            if !insert(transaction, audit, user, identity).await? {
                 return Ok(rollback(false));
             }
             true
@@ -88,18 +89,18 @@ impl IdentityStore for SqlStore {
         user: &UserId,
         kept_session: Option<&SessionId>,
     ) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let delete = sqlx::query("DELETE FROM identities WHERE user_id = $1").bind(user.as_str());
-            if delete.execute(&mut *transaction).await?.rows_affected() == 0 {
+        transact!(self.writer.begin_change(), |transaction| {
+            let delete = sql("DELETE FROM identities WHERE user_id = $1").bind(user.as_str());
+            if delete.execute(&mut *transaction).await? == 0 {
                 return Ok(rollback(false));
             }
-            sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
+            sql("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
                 .bind(user.as_str())
                 .bind(kept_session.map_or("", |session| session.as_str()))
                 .execute(&mut *transaction)
                 .await?;
-            let user = users::get_even_if_deleted(&mut transaction, user).await?;
-            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
+            let user = users::get_even_if_deleted(transaction, user).await?;
+            audit_trail::write(transaction, audit, AuditEvent::for_user("identity.disconnect", &user)).await?;
             true
         })
         .map_err(during("removing an identity"))
@@ -107,54 +108,51 @@ impl IdentityStore for SqlStore {
 }
 
 pub(super) async fn create_user(
-    pool: &DbPool,
+    pool: &SqlPool,
     audit: &AuditContext,
     (new_id, name): (UserId, &str),
     identity: &NewIdentity,
 ) -> sqlx::Result<Option<UserRow>> {
-    transact!(pool, |transaction| {
-        if users::find_by_name(&mut transaction, name).await?.is_some() {
+    transact!(pool.begin_change(), |transaction| {
+        if users::find_by_name(transaction, name).await?.is_some() {
             return Ok(rollback(None));
         }
         let groups = vec![users::DEFAULT_GROUP.to_owned()];
         let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups, limits: None };
-        users::insert(&mut transaction, audit, &new_id, &user).await?;
-        users::set_groups(&mut transaction, &new_id, &user.groups).await?;
-        let created = users::get_even_if_deleted(&mut transaction, &new_id).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &created)).await?;
-        if !insert(&mut transaction, audit, &new_id, identity).await? {
+        users::insert(transaction, audit, &new_id, &user).await?;
+        users::set_groups(transaction, &new_id, &user.groups).await?;
+        let created = users::get_even_if_deleted(transaction, &new_id).await?;
+        audit_trail::write(transaction, audit, AuditEvent::for_user("user.create", &created)).await?;
+        if !insert(transaction, audit, &new_id, identity).await? {
             return Ok(rollback(None));
         }
-        Some(users::get_even_if_deleted(&mut transaction, &new_id).await?)
+        Some(users::get_even_if_deleted(transaction, &new_id).await?)
     })
 }
 
 /// True if this identity is that of the user.
 pub(super) async fn is_of_user(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     user: &UserId,
     issuer: &str,
     subject: &str,
 ) -> sqlx::Result<bool> {
-    let query = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM identities WHERE user_id = $1 AND issuer = $2 AND subject = $3)",
-    );
-    query.bind(user.as_str()).bind(issuer).bind(subject).fetch_one(connection).await
+    let query = sql("SELECT EXISTS (SELECT 1 FROM identities WHERE user_id = $1 AND issuer = $2 AND subject = $3)");
+    query.bind(user.as_str()).bind(issuer).bind(subject).fetch_value(connection).await
 }
 
 /// Adds an identity, unless the user has one already, or it is that of another user.
 async fn insert(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     user: &UserId,
     identity: &NewIdentity,
 ) -> sqlx::Result<bool> {
-    let insert = sqlx::query(
-        "INSERT INTO identities (user_id, issuer, subject, name, created_at) VALUES ($1, $2, $3, $4, $5) \
-         ON CONFLICT DO NOTHING",
-    );
+    let insert =
+        sql("INSERT INTO identities (user_id, issuer, subject, name, created_at) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT DO NOTHING");
     let insert = insert.bind(user.as_str()).bind(&identity.issuer).bind(&identity.subject).bind(&identity.name);
-    if insert.bind(audit.at.to_string()).execute(&mut *connection).await?.rows_affected() == 0 {
+    if insert.bind(audit.at.to_string()).execute(&mut *connection).await? == 0 {
         return Ok(false);
     }
     let user = users::get_even_if_deleted(connection, user).await?;

@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::Row as _;
 
+use super::super::SqlStore;
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::parsed;
-use super::super::dialect::{DbConnection, DbRow, SqlStore};
+use super::super::driver::{SqlConnection, SqlRow};
 use super::super::error_conversion::during;
 use super::super::keys;
+use super::super::statement::sql;
 use super::super::transaction::{rollback, transact};
 use super::{sessions, users};
 use crate::gateway::store::{
@@ -22,39 +23,36 @@ const SETUP_MILESTONE: &str = "set_up";
 #[async_trait]
 impl LinkStore for SqlStore {
     async fn is_set_up(&self) -> Result<bool, StoreError> {
-        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM milestones WHERE name = $1)")
+        sql("SELECT EXISTS (SELECT 1 FROM milestones WHERE name = $1)")
             .bind(SETUP_MILESTONE)
-            .fetch_one(&self.readers)
+            .fetch_value(&self.readers)
             .await
             .map_err(during("looking for an admin"))
     }
 
     async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            if !is_setup_open(&mut transaction).await? {
+        transact!(self.writer.begin_change(), |transaction| {
+            if !is_setup_open(&mut *transaction).await? {
                 return Ok(rollback(false));
             }
-            delete_setup_links(&mut transaction).await?;
-            insert(&mut transaction, audit, OneTimeLinkPurpose::Setup, None, link).await?;
+            delete_setup_links(&mut *transaction).await?;
+            insert(transaction, audit, OneTimeLinkPurpose::Setup, None, link).await?;
             let event =
                 AuditEvent::without_target("setup.link", "setup").with_details(json!({"expires_at": link.expires_at}));
-            audit_trail::write(&mut transaction, audit, event).await?;
+            audit_trail::write(transaction, audit, event).await?;
             true
         })
         .map_err(during("storing a link"))
     }
 
     async fn make_reset_link(&self, audit: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let user = users::find(&mut transaction, user.as_str()).await?.filter(|user| user.disabled_at.is_none());
+        transact!(self.writer.begin_change(), |transaction| {
+            let user = users::find(transaction, user.as_str()).await?.filter(|user| user.disabled_at.is_none());
             let Some(user) = user else { return Ok(rollback(false)) };
-            sqlx::query("DELETE FROM links WHERE user_id = $1")
-                .bind(user.id.as_str())
-                .execute(&mut *transaction)
-                .await?;
-            insert(&mut transaction, audit, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
+            sql("DELETE FROM links WHERE user_id = $1").bind(user.id.as_str()).execute(&mut *transaction).await?;
+            insert(transaction, audit, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
             let event = AuditEvent::for_user("user.reset", &user).with_details(json!({"expires_at": link.expires_at}));
-            audit_trail::write(&mut transaction, audit, event).await?;
+            audit_trail::write(transaction, audit, event).await?;
             true
         })
         .map_err(during("storing a link"))
@@ -71,8 +69,8 @@ impl LinkStore for SqlStore {
         redemption: &LinkRedemption,
     ) -> Result<Option<UserRow>, StoreError> {
         let new_id = &UserId::random()?;
-        transact!(self.writer, |transaction| {
-            let Some(link) = find(&mut transaction, &redemption.link, audit.at).await? else {
+        transact!(self.writer.begin_change(), |transaction| {
+            let Some(link) = find(transaction, &redemption.link, audit.at).await? else {
                 return Ok(rollback(None));
             };
             let (user, action) = match (link.user, &redemption.name) {
@@ -80,72 +78,69 @@ impl LinkStore for SqlStore {
                     let action = if user.has_password { "user.password" } else { "user.join" };
                     (user, action)
                 }
-                (None, Some(name)) if is_setup_open(&mut transaction).await? => {
-                    (create_first_admin(&mut transaction, audit, new_id, name).await?, "setup.done")
+                (None, Some(name)) if is_setup_open(&mut *transaction).await? => {
+                    (create_first_admin(transaction, audit, new_id, name).await?, "setup.done")
                 }
                 _ => return Ok(rollback(None)),
             };
-            sqlx::query("UPDATE users SET password = $2 WHERE id = $1")
+            sql("UPDATE users SET password = $2 WHERE id = $1")
                 .bind(user.id.as_str())
                 .bind(&redemption.password.0)
                 .execute(&mut *transaction)
                 .await?;
             for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
-                sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
+                sql(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
             }
             let context = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..audit.clone() };
             let event = AuditEvent::for_user(action, &user).with_details(json!({"by": link.purpose.as_str()}));
-            audit_trail::write(&mut transaction, &context, event).await?;
+            audit_trail::write(transaction, &context, event).await?;
             if user.role == UserRole::Admin {
-                complete_setup(&mut transaction, &context, &user).await?;
+                complete_setup(transaction, &context, &user).await?;
             }
             // A link proves no more than a password does.
             if !user.has_second_factor {
-                sessions::open(&mut transaction, &context, &user, &redemption.session, (None, None)).await?;
+                sessions::open(transaction, &context, &user, &redemption.session, (None, None)).await?;
             }
-            Some(users::get_even_if_deleted(&mut transaction, &user.id).await?)
+            Some(users::get_even_if_deleted(transaction, &user.id).await?)
         })
         .map_err(during("using a link"))
     }
 }
 
-async fn is_setup_open(connection: &mut DbConnection) -> sqlx::Result<bool> {
-    let query = sqlx::query_scalar("SELECT NOT EXISTS (SELECT 1 FROM milestones WHERE name = $1)");
-    query.bind(SETUP_MILESTONE).fetch_one(connection).await
+async fn is_setup_open(connection: &mut SqlConnection) -> sqlx::Result<bool> {
+    let query = sql("SELECT NOT EXISTS (SELECT 1 FROM milestones WHERE name = $1)");
+    query.bind(SETUP_MILESTONE).fetch_value(connection).await
 }
 
 /// Ends the setup, because there is an admin who can sign in. The first such admin receives the keys that belong to no
 /// person.
 pub(super) async fn complete_setup(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     admin: &UserRow,
 ) -> sqlx::Result<()> {
-    let milestone = sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2) ON CONFLICT DO NOTHING");
+    let milestone = sql("INSERT INTO milestones (name, reached_at) VALUES ($1, $2) ON CONFLICT DO NOTHING");
     let inserted = milestone.bind(SETUP_MILESTONE).bind(audit.at.to_string()).execute(&mut *connection).await?;
-    if inserted.rows_affected() > 0 {
+    if inserted > 0 {
         keys::assign_unowned_keys(connection, audit, admin).await?;
     }
     delete_setup_links(connection).await
 }
 
-async fn delete_setup_links(connection: &mut DbConnection) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM links WHERE purpose = 'setup'").execute(connection).await?;
+async fn delete_setup_links(connection: &mut SqlConnection) -> sqlx::Result<()> {
+    sql("DELETE FROM links WHERE purpose = 'setup'").execute(connection).await?;
     Ok(())
 }
 
 pub(super) async fn insert(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     purpose: OneTimeLinkPurpose,
     user: Option<&UserId>,
     link: &NewLink,
 ) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM links WHERE expires_at <= $1")
-        .bind(audit.at.to_string())
-        .execute(&mut *connection)
-        .await?;
-    sqlx::query("INSERT INTO links (hash, purpose, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)")
+    sql("DELETE FROM links WHERE expires_at <= $1").bind(audit.at.to_string()).execute(&mut *connection).await?;
+    sql("INSERT INTO links (hash, purpose, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)")
         .bind(link.hash.0.as_slice())
         .bind(purpose.as_str())
         .bind(user.map(|user| user.as_str()))
@@ -157,12 +152,12 @@ pub(super) async fn insert(
 }
 
 pub(super) async fn find(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     hash: &SecretHash,
     now: Timestamp,
 ) -> sqlx::Result<Option<LinkRow>> {
-    let query = sqlx::query("SELECT purpose, user_id FROM links WHERE hash = $1 AND expires_at > $2");
-    let row: Option<DbRow> =
+    let query = sql("SELECT purpose, user_id FROM links WHERE hash = $1 AND expires_at > $2");
+    let row: Option<SqlRow> =
         query.bind(hash.0.as_slice()).bind(now.to_string()).fetch_optional(&mut *connection).await?;
     let Some(row) = row else { return Ok(None) };
     let user: Option<String> = row.try_get("user_id")?;
@@ -178,7 +173,7 @@ pub(super) async fn find(
 /// Creates the first admin. The holder of the link that `serve` has printed controls the machine, so an existing user
 /// of that name, whom a command has created as the owner of keys, becomes the admin.
 async fn create_first_admin(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     new_id: &UserId,
     name: &str,
@@ -194,7 +189,7 @@ async fn create_first_admin(
         users::set_groups(connection, new_id, &new_user.groups).await?;
         return users::get_even_if_deleted(connection, new_id).await;
     };
-    sqlx::query("UPDATE users SET role = 'admin', disabled_at = NULL WHERE id = $1")
+    sql("UPDATE users SET role = 'admin', disabled_at = NULL WHERE id = $1")
         .bind(user.id.as_str())
         .execute(&mut *connection)
         .await?;

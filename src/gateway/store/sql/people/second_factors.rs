@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use sqlx::Row as _;
 
+use super::super::SqlStore;
 use super::super::audit_trail::{self, AuditEvent};
-use super::super::dialect::{DbConnection, DbRow, SqlStore};
+use super::super::driver::{SqlConnection, SqlRow};
 use super::super::error_conversion::during;
+use super::super::statement::sql;
 use super::super::transaction::{rollback, transact};
 use super::users;
 use crate::gateway::store::{
@@ -17,11 +18,9 @@ use crate::gateway::store::{
 #[async_trait]
 impl SecondFactorStore for SqlStore {
     async fn find_second_factor(&self, user: &UserId) -> Result<Option<SecondFactorRow>, StoreError> {
-        let query = sqlx::query(
-            "SELECT sealed, last_step, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) AS codes \
-             FROM second_factors WHERE user_id = $1",
-        );
-        let from_row = |row: &DbRow| {
+        let query = sql("SELECT sealed, last_step, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) AS codes \
+             FROM second_factors WHERE user_id = $1");
+        let from_row = |row: &SqlRow| {
             Ok(SecondFactorRow {
                 sealed_secret: row.try_get("sealed")?,
                 last_step: row.try_get("last_step")?,
@@ -38,25 +37,24 @@ impl SecondFactorStore for SqlStore {
         factor: &NewSecondFactor,
         kept_session: &SessionId,
     ) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let insert = sqlx::query(
-                "INSERT INTO second_factors (user_id, sealed, last_step, created_at) VALUES ($1, $2, $3, $4) \
-                 ON CONFLICT DO NOTHING",
-            );
+        transact!(self.writer.begin_change(), |transaction| {
+            let insert =
+                sql("INSERT INTO second_factors (user_id, sealed, last_step, created_at) VALUES ($1, $2, $3, $4) \
+                 ON CONFLICT DO NOTHING");
             let insert = insert.bind(user.as_str()).bind(&factor.sealed_secret).bind(factor.last_step);
             let inserted = insert.bind(audit.at.to_string()).execute(&mut *transaction).await?;
-            if inserted.rows_affected() == 0 {
+            if inserted == 0 {
                 return Ok(rollback(false));
             }
-            insert_codes(&mut transaction, user, &factor.recovery_codes).await?;
+            insert_codes(transaction, user, &factor.recovery_codes).await?;
             // The other sessions were opened without the second factor.
-            sqlx::query("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
+            sql("DELETE FROM sessions WHERE user_id = $1 AND id <> $2")
                 .bind(user.as_str())
                 .bind(kept_session.as_str())
                 .execute(&mut *transaction)
                 .await?;
-            let user = users::get_even_if_deleted(&mut transaction, user).await?;
-            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.add", &user)).await?;
+            let user = users::get_even_if_deleted(transaction, user).await?;
+            audit_trail::write(transaction, audit, AuditEvent::for_user("factor.add", &user)).await?;
             true
         })
         .map_err(during("storing a second factor"))
@@ -68,28 +66,28 @@ impl SecondFactorStore for SqlStore {
         user: &UserId,
         codes: &[SecretHash],
     ) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            let user = users::get_even_if_deleted(&mut transaction, user).await?;
+        transact!(self.writer.begin_change(), |transaction| {
+            let user = users::get_even_if_deleted(transaction, user).await?;
             if !user.has_second_factor {
                 return Ok(rollback(false));
             }
-            delete_codes(&mut transaction, &user.id).await?;
-            insert_codes(&mut transaction, &user.id, codes).await?;
-            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.codes", &user)).await?;
+            delete_codes(transaction, &user.id).await?;
+            insert_codes(transaction, &user.id, codes).await?;
+            audit_trail::write(transaction, audit, AuditEvent::for_user("factor.codes", &user)).await?;
             true
         })
         .map_err(during("storing recovery codes"))
     }
 
     async fn remove_second_factor(&self, audit: &AuditContext, user: &UserId) -> Result<bool, StoreError> {
-        transact!(self.writer, |transaction| {
-            delete_codes(&mut transaction, user).await?;
-            let query = sqlx::query("DELETE FROM second_factors WHERE user_id = $1").bind(user.as_str());
-            if query.execute(&mut *transaction).await?.rows_affected() == 0 {
+        transact!(self.writer.begin_change(), |transaction| {
+            delete_codes(transaction, user).await?;
+            let query = sql("DELETE FROM second_factors WHERE user_id = $1").bind(user.as_str());
+            if query.execute(&mut *transaction).await? == 0 {
                 return Ok(rollback(false));
             }
-            let user = users::get_even_if_deleted(&mut transaction, user).await?;
-            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("factor.remove", &user)).await?;
+            let user = users::get_even_if_deleted(transaction, user).await?;
+            audit_trail::write(transaction, audit, AuditEvent::for_user("factor.remove", &user)).await?;
             true
         })
         .map_err(during("removing a second factor"))
@@ -99,21 +97,21 @@ impl SecondFactorStore for SqlStore {
 /// Uses a code, and returns the word for its kind; `None` if it was used before, or no longer exists. The transaction
 /// makes it impossible to use a code twice, on whatever node.
 pub(super) async fn consume(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     user: &UserId,
     factor: &FactorUse,
 ) -> sqlx::Result<Option<&'static str>> {
     let (result, word) = match factor {
         FactorUse::Step(step) => {
             let update = "UPDATE second_factors SET last_step = $2 WHERE user_id = $1 AND last_step < $2";
-            (sqlx::query(update).bind(user.as_str()).bind(step).execute(connection).await?, "code")
+            (sql(update).bind(user.as_str()).bind(step).execute(connection).await?, "code")
         }
         FactorUse::RecoveryCode(hash) => {
-            let delete = sqlx::query("DELETE FROM recovery_codes WHERE user_id = $1 AND hash = $2");
+            let delete = sql("DELETE FROM recovery_codes WHERE user_id = $1 AND hash = $2");
             (delete.bind(user.as_str()).bind(hash.0.as_slice()).execute(connection).await?, "recovery code")
         }
     };
-    Ok((result.rows_affected() == 1).then_some(word))
+    Ok((result == 1).then_some(word))
 }
 
 /// Returns the details of an event of a session: the second factor that was used, and the issuer that has identified the
@@ -128,9 +126,9 @@ pub(super) fn details(session: &SessionId, factor: Option<&str>, issuer: Option<
     details
 }
 
-async fn insert_codes(connection: &mut DbConnection, user: &UserId, codes: &[SecretHash]) -> sqlx::Result<()> {
+async fn insert_codes(connection: &mut SqlConnection, user: &UserId, codes: &[SecretHash]) -> sqlx::Result<()> {
     for code in codes {
-        sqlx::query("INSERT INTO recovery_codes (user_id, hash) VALUES ($1, $2)")
+        sql("INSERT INTO recovery_codes (user_id, hash) VALUES ($1, $2)")
             .bind(user.as_str())
             .bind(code.0.as_slice())
             .execute(&mut *connection)
@@ -139,7 +137,7 @@ async fn insert_codes(connection: &mut DbConnection, user: &UserId, codes: &[Sec
     Ok(())
 }
 
-async fn delete_codes(connection: &mut DbConnection, user: &UserId) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM recovery_codes WHERE user_id = $1").bind(user.as_str()).execute(connection).await?;
+async fn delete_codes(connection: &mut SqlConnection, user: &UserId) -> sqlx::Result<()> {
+    sql("DELETE FROM recovery_codes WHERE user_id = $1").bind(user.as_str()).execute(connection).await?;
     Ok(())
 }

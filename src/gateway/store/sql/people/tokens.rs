@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::Row as _;
 
+use super::super::SqlStore;
 use super::super::audit_trail::{self, AuditEvent};
 use super::super::decode::{hash, optional_timestamp, parsed, text};
-use super::super::dialect::{DbRow, SqlStore};
+use super::super::driver::SqlRow;
 use super::super::error_conversion::during;
+use super::super::statement::sql;
 use super::super::transaction::{perform, rollback, transact};
 use super::users;
 use crate::gateway::store::{
@@ -38,26 +39,24 @@ impl AdminTokenStore for SqlStore {
         let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
         let event =
             AuditEvent::new("token.create", AUDIT_TARGET_KIND, token.id.as_str(), &token.name).with_details(details);
-        transact!(self.writer, |transaction| {
+        transact!(self.writer.begin_change(), |transaction| {
             // The lock of the user's row lets no other transaction count the tokens at the same time.
-            sqlx::query("UPDATE users SET name = name WHERE id = $1")
+            sql("UPDATE users SET name = name WHERE id = $1")
                 .bind(token.user.as_str())
                 .execute(&mut *transaction)
                 .await?;
-            sqlx::query("DELETE FROM admin_tokens WHERE user_id = $1 AND expires_at <= $2")
+            sql("DELETE FROM admin_tokens WHERE user_id = $1 AND expires_at <= $2")
                 .bind(token.user.as_str())
                 .bind(audit.at.to_string())
                 .execute(&mut *transaction)
                 .await?;
-            let count = sqlx::query_scalar("SELECT count(*) FROM admin_tokens WHERE user_id = $1");
-            let count: i64 = count.bind(token.user.as_str()).fetch_one(&mut *transaction).await?;
+            let count = sql("SELECT count(*) FROM admin_tokens WHERE user_id = $1");
+            let count: i64 = count.bind(token.user.as_str()).fetch_value(&mut *transaction).await?;
             if count >= i64::from(max_tokens) {
                 return Ok(rollback(false));
             }
-            sqlx::query(
-                "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at, parent_id) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            )
+            sql("INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at, parent_id) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
             .bind(token.id.as_str())
             .bind(token.public_id.as_str())
             .bind(&token.name)
@@ -68,7 +67,7 @@ impl AdminTokenStore for SqlStore {
             .bind(token.parent.as_ref().map(|parent| parent.as_str()))
             .execute(&mut *transaction)
             .await?;
-            audit_trail::write(&mut transaction, audit, event).await?;
+            audit_trail::write(transaction, audit, event).await?;
             true
         })
         .map_err(during("storing an admin token"))
@@ -80,7 +79,7 @@ impl AdminTokenStore for SqlStore {
     ) -> Result<Option<(AdminTokenRow, SecretHash, UserRow)>, StoreError> {
         perform("looking up an admin token", async {
             let mut connection = self.readers.acquire().await?;
-            let query = sqlx::query(select_tokens!(
+            let query = sql(select_tokens!(
                 "WHERE admin_tokens.public_id = $1 AND NOT EXISTS (\
                  WITH RECURSIVE makers (parent_id, user_id) AS (\
                  SELECT parent_id, user_id FROM admin_tokens AS made WHERE made.public_id = $1 UNION \
@@ -90,20 +89,20 @@ impl AdminTokenStore for SqlStore {
             let query = query.bind(public_id.as_str());
             let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
             let token = token_from_row(&row)?;
-            let user = users::get_even_if_deleted(&mut connection, &token.user).await?;
+            let user = users::get_even_if_deleted(&mut *connection, &token.user).await?;
             Ok(Some((token, SecretHash(hash(&row, "hash")?), user)))
         })
         .await
     }
 
     async fn record_admin_token_use(&self, id: &TokenId, at: Timestamp) -> Result<(), StoreError> {
-        let update = sqlx::query("UPDATE admin_tokens SET last_used_at = $2 WHERE id = $1");
+        let update = sql("UPDATE admin_tokens SET last_used_at = $2 WHERE id = $1");
         let update = update.bind(id.as_str()).bind(at.to_string());
         self.execute_change("storing the use of an admin token", update).await.map(drop)
     }
 
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
-        let query = sqlx::query(select_tokens!(
+        let query = sql(select_tokens!(
             "WHERE coalesce($1, admin_tokens.user_id) = admin_tokens.user_id ORDER BY admin_tokens.rowid DESC"
         ));
         let query = query.bind(owner.map(|owner| owner.as_str()));
@@ -116,25 +115,25 @@ impl AdminTokenStore for SqlStore {
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError> {
-        transact!(self.writer, |transaction| {
-            let query = sqlx::query(select_tokens!(
+        transact!(self.writer.begin_change(), |transaction| {
+            let query = sql(select_tokens!(
                 "WHERE (admin_tokens.id = $1 OR admin_tokens.public_id = $1) \
                  AND coalesce($2, admin_tokens.user_id) = admin_tokens.user_id"
             ));
             let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
             let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(rollback(None)) };
             let token = token_from_row(&row)?;
-            let delete = sqlx::query("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
+            let delete = sql("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
             delete.execute(&mut *transaction).await?;
             let event = AuditEvent::new("token.delete", AUDIT_TARGET_KIND, token.id.as_str(), &token.name);
-            audit_trail::write(&mut transaction, audit, event.with_details(json!({"user": token.user_name}))).await?;
+            audit_trail::write(transaction, audit, event.with_details(json!({"user": token.user_name}))).await?;
             Some(token)
         })
         .map_err(during("deleting an admin token"))
     }
 }
 
-fn token_from_row(row: &DbRow) -> sqlx::Result<AdminTokenRow> {
+fn token_from_row(row: &SqlRow) -> sqlx::Result<AdminTokenRow> {
     Ok(AdminTokenRow {
         id: text(row, "id")?,
         public_id: text(row, "public_id")?,

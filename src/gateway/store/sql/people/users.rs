@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::{QueryBuilder, Row as _};
 
+use super::super::SqlStore;
 use super::super::audit_trail::{self, AuditEvent, limits_as_json};
 use super::super::decode::{list, optional_timestamp, parsed, text};
-use super::super::dialect::{Db, DbConnection, DbRow, LIKE, SqlStore, json_list};
+use super::super::driver::{SqlConnection, SqlRow};
 use super::super::error_conversion::during;
 use super::super::keys;
-use super::super::paging::{ListOrder, fetch_count, like_pattern, split_page};
+use super::super::paging::{ListOrder, fetch_count, push_contains, split_page};
+use super::super::statement::{StatementBuilder, sql};
 use super::super::transaction::{perform, rollback, transact};
 use super::{groups, links};
 use crate::gateway::names;
@@ -28,9 +29,8 @@ macro_rules! select_users {
             "users.limits, ",
             "users.password IS NOT NULL AS has_password, ",
             "EXISTS (SELECT 1 FROM second_factors WHERE user_id = users.id) AS has_second_factor, ",
-            "EXISTS (SELECT 1 FROM identities WHERE user_id = users.id) AS has_identity, (SELECT ",
-            json_list!("name"),
-            " FROM (SELECT groups.name FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
+            "EXISTS (SELECT 1 FROM identities WHERE user_id = users.id) AS has_identity, ",
+            "(SELECT json_group_array(name) FROM (SELECT groups.name FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
             "WHERE user_groups.user_id = users.id AND groups.deleted_at IS NULL ORDER BY groups.name) AS names) ",
             "AS group_names ",
             "FROM users WHERE users.id <> 'usr_nobody' ",
@@ -48,8 +48,8 @@ impl UserStore for SqlStore {
             if let Some(user) = find_by_name(&mut *self.readers.acquire().await?, name).await? {
                 return Ok(user);
             }
-            transact!(self.writer, |transaction| {
-                if let Some(user) = find_by_name(&mut transaction, name).await? {
+            transact!(self.writer.begin_change(), |transaction| {
+                if let Some(user) = find_by_name(transaction, name).await? {
                     return Ok(rollback(user));
                 }
                 let user = NewUser {
@@ -58,10 +58,10 @@ impl UserStore for SqlStore {
                     groups: vec![DEFAULT_GROUP.to_owned()],
                     limits: None,
                 };
-                insert(&mut transaction, audit, &new_id, &user).await?;
-                set_groups(&mut transaction, &new_id, &user.groups).await?;
-                let user = get_even_if_deleted(&mut transaction, &new_id).await?;
-                audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
+                insert(transaction, audit, &new_id, &user).await?;
+                set_groups(transaction, &new_id, &user.groups).await?;
+                let user = get_even_if_deleted(transaction, &new_id).await?;
+                audit_trail::write(transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
                 user
             })
         })
@@ -74,16 +74,16 @@ impl UserStore for SqlStore {
     }
 
     async fn password_hash(&self, id: &UserId) -> Result<Option<PasswordHash>, StoreError> {
-        let query = sqlx::query("SELECT password FROM users WHERE id = $1").bind(id.as_str());
+        let query = sql("SELECT password FROM users WHERE id = $1").bind(id.as_str());
         let hash = self.fetch_optional("looking up a password", query, |row| row.try_get("password")).await?;
         Ok(hash.flatten().map(PasswordHash))
     }
 
     async fn list_users_page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
         perform("listing users", async {
-            let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
+            let mut count = StatementBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
             push_conditions(&mut count, filter);
-            let mut rows = QueryBuilder::new(select_users!(""));
+            let mut rows = StatementBuilder::new(select_users!(""));
             push_conditions(&mut rows, filter);
             list_order(filter.sort.unwrap_or(UserSort::Created))
                 .push(&mut rows, filter.before.as_ref().map(|id| id.as_str()));
@@ -102,21 +102,17 @@ impl UserStore for SqlStore {
         link: &NewLink,
     ) -> Result<UserChangeOutcome, StoreError> {
         let new_id = &UserId::random()?;
-        transact!(self.writer, |transaction| {
-            insert(&mut transaction, audit, new_id, new_user).await?;
-            if let Some(missing) = set_groups(&mut transaction, new_id, &new_user.groups).await? {
+        transact!(self.writer.begin_change(), |transaction| {
+            insert(transaction, audit, new_id, new_user).await?;
+            if let Some(missing) = set_groups(transaction, new_id, &new_user.groups).await? {
                 return Ok(rollback(UserChangeOutcome::UnknownGroup(missing)));
             }
-            links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
-            let user = get_even_if_deleted(&mut transaction, new_id).await?;
+            links::insert(transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
+            let user = get_even_if_deleted(transaction, new_id).await?;
             let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at,
                 "limits": limits_as_json(user.limits.as_deref())});
-            audit_trail::write(
-                &mut transaction,
-                audit,
-                AuditEvent::for_user("user.invite", &user).with_details(details),
-            )
-            .await?;
+            audit_trail::write(transaction, audit, AuditEvent::for_user("user.invite", &user).with_details(details))
+                .await?;
             UserChangeOutcome::Done(user, Vec::new())
         })
         .map_err(during("inviting a user"))
@@ -128,19 +124,19 @@ impl UserStore for SqlStore {
         handle: &str,
         changes: &[UserChange],
     ) -> Result<UserChangeOutcome, StoreError> {
-        transact!(self.writer, |transaction| {
-            let Some(mut user) = find(&mut transaction, handle).await? else {
+        transact!(self.writer.begin_change(), |transaction| {
+            let Some(mut user) = find(transaction, handle).await? else {
                 return Ok(rollback(UserChangeOutcome::Unknown));
             };
             let mut locked = Vec::new();
             for change in changes {
-                if let Some(refused) = change_one(&mut transaction, audit, &user, change).await? {
+                if let Some(refused) = change_one(transaction, audit, &user, change).await? {
                     return Ok(rollback(refused));
                 }
-                let after = get_even_if_deleted(&mut transaction, &user.id).await?;
+                let after = get_even_if_deleted(transaction, &user.id).await?;
                 let before = std::mem::replace(&mut user, after);
                 for left_group in before.groups.iter().filter(|group| !user.groups.contains(group)) {
-                    locked.extend(keys::lock_keys_in_group(&mut transaction, audit, &user.id, left_group).await?);
+                    locked.extend(keys::lock_keys_in_group(transaction, audit, &user.id, left_group).await?);
                 }
             }
             UserChangeOutcome::Done(user, locked)
@@ -155,27 +151,26 @@ impl UserStore for SqlStore {
         password: &PasswordHash,
         kept_session: &SessionId,
     ) -> Result<(), StoreError> {
-        transact!(self.writer, |transaction| {
-            run_statement(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0))
-                .await?;
+        transact!(self.writer.begin_change(), |transaction| {
+            run_statement(transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0)).await?;
             run_statement(
-                &mut transaction,
+                transaction,
                 "DELETE FROM sessions WHERE user_id = $1 AND id <> $2",
                 user,
                 Some(kept_session.as_str()),
             )
             .await?;
-            run_statement(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
-            let user = get_even_if_deleted(&mut transaction, user).await?;
-            audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
+            run_statement(transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
+            let user = get_even_if_deleted(transaction, user).await?;
+            audit_trail::write(transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
         })
         .map_err(during("storing a password"))
     }
 }
 
 /// Returns the user with that id or, if no user has that id, with that name.
-pub(super) async fn find(connection: &mut DbConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
-    let query = sqlx::query(select_users!(
+pub(super) async fn find(connection: &mut SqlConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
+    let query = sql(select_users!(
         "AND (users.id = $1 OR users.folded_name = $2 OR users.name = $1) \
          ORDER BY users.id = $1 DESC, users.name = $1 DESC LIMIT 1"
     ));
@@ -183,15 +178,15 @@ pub(super) async fn find(connection: &mut DbConnection, handle: &str) -> sqlx::R
     query.fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
 }
 
-pub(super) async fn find_by_name(connection: &mut DbConnection, name: &str) -> sqlx::Result<Option<UserRow>> {
-    let query = sqlx::query(select_users!("AND (users.folded_name = $2 OR users.name = $1)"));
+pub(super) async fn find_by_name(connection: &mut SqlConnection, name: &str) -> sqlx::Result<Option<UserRow>> {
+    let query = sql(select_users!("AND (users.folded_name = $2 OR users.name = $1)"));
     let query = query.bind(name).bind(names::fold(name));
     query.fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
 }
 
 /// Returns a user that is known to exist.
-pub(super) async fn get_even_if_deleted(connection: &mut DbConnection, id: &UserId) -> sqlx::Result<UserRow> {
-    user_from_row(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+pub(super) async fn get_even_if_deleted(connection: &mut SqlConnection, id: &UserId) -> sqlx::Result<UserRow> {
+    user_from_row(&sql(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
 
 const fn list_order(sort: UserSort) -> ListOrder {
@@ -203,9 +198,9 @@ const fn list_order(sort: UserSort) -> ListOrder {
     ListOrder { table: "users", value, is_ascending: matches!(sort, UserSort::Name) }
 }
 
-fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UserFilter) {
+fn push_conditions(query: &mut StatementBuilder, filter: &UserFilter) {
     if let Some(search) = &filter.search {
-        query.push(" AND users.name ").push(LIKE).push(" ").push_bind(like_pattern(search)).push(r" ESCAPE '\'");
+        push_contains(query.push(" AND "), "users.name", search);
     }
     if let Some(group) = &filter.group {
         query.push(
@@ -219,12 +214,12 @@ fn push_conditions(query: &mut QueryBuilder<Db>, filter: &UserFilter) {
 }
 
 pub(super) async fn insert(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     id: &UserId,
     new_user: &NewUser,
 ) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO users (id, name, folded_name, role, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6)")
+    sql("INSERT INTO users (id, name, folded_name, role, created_at, limits) VALUES ($1, $2, $3, $4, $5, $6)")
         .bind(id.as_str())
         .bind(&new_user.name)
         .bind(names::fold(&new_user.name))
@@ -238,14 +233,14 @@ pub(super) async fn insert(
 
 /// Sets the groups of a user. Returns the first name that is not a group; the caller must then undo the other changes.
 pub(super) async fn set_groups(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     user: &UserId,
     names: &[String],
 ) -> sqlx::Result<Option<String>> {
-    sqlx::query("DELETE FROM user_groups WHERE user_id = $1").bind(user.as_str()).execute(&mut *connection).await?;
+    sql("DELETE FROM user_groups WHERE user_id = $1").bind(user.as_str()).execute(&mut *connection).await?;
     for name in names {
         let Some(group) = groups::find_id(&mut *connection, name).await? else { return Ok(Some(name.clone())) };
-        let insert = sqlx::query("INSERT INTO user_groups (user_id, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
+        let insert = sql("INSERT INTO user_groups (user_id, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
         insert.bind(user.as_str()).bind(group).execute(&mut *connection).await?;
     }
     Ok(None)
@@ -253,7 +248,7 @@ pub(super) async fn set_groups(
 
 /// Makes one change. Returns the reason if the change is refused.
 async fn change_one(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     audit: &AuditContext,
     user: &UserRow,
     change: &UserChange,
@@ -312,28 +307,28 @@ fn is_same_set(first: &[String], second: &[String]) -> bool {
 
 /// Runs a statement with two parameters. A statement that needs only the user tests `$2` for NULL.
 async fn run_statement(
-    connection: &mut DbConnection,
+    connection: &mut SqlConnection,
     statement: &'static str,
     user: &UserId,
     value: Option<&str>,
 ) -> sqlx::Result<()> {
-    sqlx::query(statement).bind(user.as_str()).bind(value).execute(connection).await?;
+    sql(statement).bind(user.as_str()).bind(value).execute(connection).await?;
     Ok(())
 }
 
 /// True if this user is the only admin who can sign in.
-async fn is_last_admin(connection: &mut DbConnection, user: &UserRow) -> sqlx::Result<bool> {
+async fn is_last_admin(connection: &mut SqlConnection, user: &UserRow) -> sqlx::Result<bool> {
     if user.role != UserRole::Admin || !user.has_password || user.disabled_at.is_some() {
         return Ok(false);
     }
-    let query = sqlx::query_scalar(
+    let query = sql(
         "SELECT NOT EXISTS (SELECT 1 FROM users WHERE role = 'admin' AND password IS NOT NULL AND disabled_at IS NULL \
          AND id <> $1)",
     );
-    query.bind(user.id.as_str()).fetch_one(connection).await
+    query.bind(user.id.as_str()).fetch_value(connection).await
 }
 
-fn user_from_row(row: &DbRow) -> sqlx::Result<UserRow> {
+fn user_from_row(row: &SqlRow) -> sqlx::Result<UserRow> {
     Ok(UserRow {
         id: text(row, "id")?,
         name: text(row, "name")?,

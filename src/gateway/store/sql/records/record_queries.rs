@@ -3,10 +3,9 @@
 //! A page of records must not read all other records. Each list query names the index that it uses, so a missing index
 //! causes an error rather than a slow page.
 
-use sqlx::{QueryBuilder, Row};
-
 use super::super::decode::optional_usd;
-use super::super::dialect::{Db, DbPool, DbRow, json_member, push_index};
+use super::super::driver::{SqlPool, SqlRow};
+use super::super::statement::{StatementBuilder, sql};
 use crate::gateway::store::{JobRecord, JobState, RecordFilter, RecordSort, RequestId, RunningJob, Timestamp, UserId};
 use crate::wire::admin::types;
 
@@ -20,11 +19,11 @@ const UNSUCCESSFUL: &str = "state <> 'running' AND state <> 'succeeded'";
 type RecordCursor = (String, i64);
 
 pub(in super::super) async fn find(
-    pool: &DbPool,
+    pool: &SqlPool,
     request_id: &RequestId,
     owner: Option<&UserId>,
 ) -> sqlx::Result<Option<types::Record>> {
-    let mut query = QueryBuilder::new("SELECT document FROM records WHERE request_id = ");
+    let mut query = StatementBuilder::new("SELECT document FROM records WHERE request_id = ");
     query.push_bind(request_id.as_str());
     if let Some(owner) = owner {
         query.push(" AND user_id = ").push_bind(owner.as_str());
@@ -32,40 +31,40 @@ pub(in super::super) async fn find(
     query.build().fetch_optional(pool).await?.map(|row| document_from_row(&row)).transpose()
 }
 
-pub(in super::super) async fn list(pool: &DbPool, filter: &RecordFilter) -> sqlx::Result<Vec<types::Record>> {
+pub(in super::super) async fn list(pool: &SqlPool, filter: &RecordFilter) -> sqlx::Result<Vec<types::Record>> {
     let before = match &filter.query.before {
         None => None,
         Some(request_id) => {
-            let query = sqlx::query_as("SELECT created_at, seq FROM records WHERE request_id = $1");
-            let position: Option<RecordCursor> = query.bind(request_id).fetch_optional(pool).await?;
+            let query = sql("SELECT created_at, seq FROM records WHERE request_id = $1");
             // No record comes before a record that does not exist.
-            let Some(position) = position else { return Ok(Vec::new()) };
-            Some(position)
+            let Some(row) = query.bind(request_id.as_str()).fetch_optional(pool).await? else { return Ok(Vec::new()) };
+            Some((row.try_get("created_at")?, row.try_get("seq")?))
         }
     };
-    let mut query = select_query(filter, before);
+    let query = select_query(filter, before);
     query.build().fetch_all(pool).await?.iter().map(document_from_row).collect()
 }
 
 /// Reads the running jobs of all nodes.
-pub(in super::super) async fn running_jobs(pool: &DbPool) -> sqlx::Result<Vec<RunningJob>> {
-    let query = sqlx::query(
-        "SELECT document, coalesce(max_job_cost_nano_usd, max_cost_nano_usd) AS max_nano_usd FROM records \
-         WHERE state = 'running'",
-    );
-    let from_row = |row: &DbRow| {
+pub(in super::super) async fn running_jobs(pool: &SqlPool) -> sqlx::Result<Vec<RunningJob>> {
+    let query =
+        sql("SELECT document, coalesce(max_job_cost_nano_usd, max_cost_nano_usd) AS max_nano_usd FROM records \
+         WHERE state = 'running'");
+    let from_row = |row: &SqlRow| {
         Ok(RunningJob { document: document_from_row(row)?, max_cost: optional_usd(row, "max_nano_usd")? })
     };
     query.fetch_all(pool).await?.iter().map(from_row).collect()
 }
 
-pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Db> {
+pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Option<RecordCursor>) -> StatementBuilder {
     let value = sort_value(filter.query.sort.unwrap_or(RecordSort::Time));
     // No index has these values, so a bounded number of records is read for them.
     let is_bounded = value.is_some() || filter.query.size.is_some() || filter.query.quality.is_some();
-    let mut query = QueryBuilder::new(if is_bounded { "SELECT document FROM (SELECT * " } else { "SELECT document " });
+    let mut query =
+        StatementBuilder::new(if is_bounded { "SELECT document FROM (SELECT * " } else { "SELECT document " });
     query.push("FROM records");
-    push_index(&mut query, choose_index(filter));
+    // A missing index causes an error rather than a slow page.
+    query.push_by_database(&format!(" INDEXED BY {}", choose_index(filter)), "");
     push_conditions(&mut query, filter);
     if let Some((created_at, seq)) = before {
         query.push(" AND (created_at, seq) < (").push_bind(created_at).push(", ").push_bind(seq).push(")");
@@ -75,11 +74,8 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
         query.push_bind(i64::from(RecordFilter::SORTED_MAX)).push(") AS newest WHERE true");
         for (member, wanted) in [("size", &filter.query.size), ("quality", &filter.query.quality)] {
             if let Some(wanted) = wanted {
-                query
-                    .push(" AND ")
-                    .push(json_member("document", member))
-                    .push(" = ")
-                    .push_bind(JobRecord::truncate_text(wanted.clone()));
+                query.push(" AND ").push_by_database("document", "CAST(document AS JSON)");
+                query.push(format_args!(" ->> '{member}' = ")).push_bind(JobRecord::truncate_text(wanted.clone()));
             }
         }
         query.push(" ORDER BY ");
@@ -93,7 +89,7 @@ pub(in super::super::super) fn select_query(filter: &RecordFilter, before: Optio
 }
 
 /// Adds the conditions that an index or a column can decide.
-fn push_conditions(query: &mut QueryBuilder<Db>, filter: &RecordFilter) {
+fn push_conditions(query: &mut StatementBuilder, filter: &RecordFilter) {
     let wanted = &filter.query;
     query.push(" WHERE ");
     push_state(query, filter.state());
@@ -144,14 +140,14 @@ const fn sort_value(sort: RecordSort) -> Option<&'static str> {
 }
 
 /// Adds an SQL expression for the id of a key that is given by its id or its public id.
-pub(in super::super) fn push_key_id(query: &mut QueryBuilder<Db>, key: &str) {
+pub(in super::super) fn push_key_id(query: &mut StatementBuilder, key: &str) {
     query.push("coalesce((SELECT id FROM keys WHERE public_id = ").push_bind(key.to_owned());
     query.push("), ").push_bind(key.to_owned()).push(")");
 }
 
 /// Adds an SQL expression for the id of a user who is given by id or name. An id has priority, so that no user can pass
 /// as another by using its id as a name.
-pub(in super::super) fn push_user_id(query: &mut QueryBuilder<Db>, user: &str) {
+pub(in super::super) fn push_user_id(query: &mut StatementBuilder, user: &str) {
     query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
     query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());
     query.push("), ").push_bind(user.to_owned()).push(")");
@@ -186,7 +182,7 @@ fn choose_index(filter: &RecordFilter) -> &'static str {
 /// Adds the condition on the state. SQLite uses a partial index only if its condition appears in the statement
 /// literally. PostgreSQL, which plans a frequent statement once for all values, knows from a literal state how few records
 /// have it.
-fn push_state(query: &mut QueryBuilder<Db>, state: Option<JobState>) {
+fn push_state(query: &mut StatementBuilder, state: Option<JobState>) {
     match state {
         None => query.push("state <> 'running'"),
         Some(JobState::Running) => query.push("state = 'running'"),
@@ -196,7 +192,7 @@ fn push_state(query: &mut QueryBuilder<Db>, state: Option<JobState>) {
 }
 
 /// Reads a record, without the names of its user and its key.
-pub(in super::super) fn document_from_row(row: &DbRow) -> sqlx::Result<types::Record> {
+pub(in super::super) fn document_from_row(row: &SqlRow) -> sqlx::Result<types::Record> {
     let text: &str = row.try_get("document")?;
     serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }

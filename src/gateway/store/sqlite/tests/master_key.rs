@@ -9,7 +9,7 @@ const CANARY: &[u8] = b"canary-credential-of-an-upstream";
 const SEALING_CONTEXT: &str = "account mine";
 
 /// Stores an account with sealed credentials, and returns the bytes of the pepper.
-async fn add_sealed_account(store: &SqliteStore) -> Vec<u8> {
+async fn add_sealed_account(store: &SqlStore) -> Vec<u8> {
     let account = NewAccount {
         name: "mine".to_owned(),
         kind: "oauth".to_owned(),
@@ -22,18 +22,18 @@ async fn add_sealed_account(store: &SqliteStore) -> Vec<u8> {
     store.pepper_key().expose().to_vec()
 }
 
-async fn assert_readable(store: &SqliteStore, pepper: &[u8]) {
+async fn assert_readable(store: &SqlStore, pepper: &[u8]) {
     let account = store.list_accounts().await.unwrap().remove(0);
     assert_eq!(store.vault().open(SEALING_CONTEXT, &account.sealed_credentials.unwrap()).unwrap(), CANARY);
     assert!(store.pepper_key().expose() == pepper);
 }
 
-async fn open(dir: &TempDir) -> SqliteStore {
-    SqliteStore::open(dir.path(), None).await.unwrap()
+async fn open(dir: &TempDir) -> SqlStore {
+    SqlStore::open_sqlite(dir.path(), None).await.unwrap()
 }
 
-async fn open_with_key(dir: &TempDir, byte: u8) -> SqliteStore {
-    SqliteStore::open(dir.path(), Some(MasterKey::for_test(byte))).await.unwrap()
+async fn open_with_key(dir: &TempDir, byte: u8) -> SqlStore {
+    SqlStore::open_sqlite(dir.path(), Some(MasterKey::for_test(byte))).await.unwrap()
 }
 
 fn key_file_bytes(dir: &TempDir) -> Vec<u8> {
@@ -155,7 +155,7 @@ async fn the_key_of_the_file_works_as_text_in_the_configuration() {
     let (dir, store) = new_store().await;
     let pepper = add_sealed_account(&store).await;
     let key = MasterKey::from_text(&hex(&key_file_bytes(&dir))).unwrap();
-    assert_readable(&SqliteStore::open(dir.path(), Some(key)).await.unwrap(), &pepper).await;
+    assert_readable(&SqlStore::open_sqlite(dir.path(), Some(key)).await.unwrap(), &pepper).await;
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn a_killed_rotation_leaves_a_readable_installation() {
 #[tokio::test]
 async fn child_that_rotates() {
     let Some(dir) = child_dir() else { return };
-    let store = SqliteStore::open(&dir, None).await.unwrap();
+    let store = SqlStore::open_sqlite(&dir, None).await.unwrap();
     loop {
         store.rotate_master_key(None).await.unwrap();
         std::io::stdout().write_all(b"!").unwrap();

@@ -5,7 +5,7 @@
 //! until each new method that makes a change has a step here.
 
 use super::*;
-use crate::gateway::store::sqlite::sql::people::sessions::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
+use crate::gateway::store::sql::people::sessions::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
 use crate::gateway::store::testing::{add_key, replace_credentials};
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AdminTokenStore as _, AuditContext, AuditFilter, GroupStore as _, IdentityStore as _,
@@ -15,7 +15,7 @@ use crate::gateway::store::{
 };
 
 struct Trail {
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     last_seq: i64,
     checked_methods: Vec<&'static str>,
     _dir: TempDir,
@@ -33,23 +33,23 @@ impl Trail {
     }
 
     async fn run(&self, statement: &'static str) {
-        sqlx::query(statement).execute(&self.store.writer).await.unwrap();
+        sqlx::query(statement).execute(self.store.writer.sqlite()).await.unwrap();
     }
 
     /// Returns every row of every table, except the audit trail and the list of migrations.
     async fn dump(&self) -> String {
         let tables =
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('audit', '_sqlx_migrations')";
-        let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&self.store.writer).await.unwrap();
+        let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(self.store.writer.sqlite()).await.unwrap();
         let mut all = String::new();
         for table in tables {
             let columns =
                 format!("SELECT group_concat('quote(' || name || ')', '||'',''||') FROM pragma_table_info('{table}')");
             let columns: String =
-                sqlx::query_scalar(sqlx::AssertSqlSafe(columns)).fetch_one(&self.store.writer).await.unwrap();
+                sqlx::query_scalar(sqlx::AssertSqlSafe(columns)).fetch_one(self.store.writer.sqlite()).await.unwrap();
             let rows = format!("SELECT coalesce(group_concat({columns}, ';'), '') FROM {table}");
             let rows: String =
-                sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&self.store.writer).await.unwrap();
+                sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(self.store.writer.sqlite()).await.unwrap();
             all.push_str(&format!("{table}: {rows}\n"));
         }
         all
@@ -129,7 +129,7 @@ async fn every_change_writes_its_audit_row_or_fails() {
     }
 }
 
-async fn people(trail: &mut Trail, store: &SqliteStore) {
+async fn people(trail: &mut Trail, store: &SqlStore) {
     let context = &AuditContext::command();
     step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(context, &link(1)));
     let ada = step!(
@@ -188,7 +188,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
 }
 
 /// The sessions of a user with this password.
-async fn sessions(trail: &mut Trail, store: &SqliteStore, user: &UserId, password: PasswordHash) {
+async fn sessions(trail: &mut Trail, store: &SqlStore, user: &UserId, password: PasswordHash) {
     let context = &AuditContext::command();
     let session_of_user = "ses_4".into();
     step!(
@@ -206,7 +206,7 @@ async fn sessions(trail: &mut Trail, store: &SqliteStore, user: &UserId, passwor
 }
 
 /// The second factor of a user.
-async fn second_factors(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
+async fn second_factors(trail: &mut Trail, store: &SqlStore, user: &UserId) {
     let (context, kept) = (&AuditContext::command(), "ses_of_nobody".into());
     let factor = NewSecondFactor { sealed_secret: vec![1], last_step: 7, recovery_codes: vec![SecretHash([1; 32])] };
     step!(trail, "add_second_factor", ["factor.add"], store.add_second_factor(context, user, &factor, &kept));
@@ -216,7 +216,7 @@ async fn second_factors(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
 }
 
 /// The identities of a user and of a new one.
-async fn identities(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
+async fn identities(trail: &mut Trail, store: &SqlStore, user: &UserId) {
     let context = &AuditContext::command();
     let identity = |subject: &str| NewIdentity {
         issuer: "https://login.example.com".to_owned(),
@@ -245,7 +245,7 @@ async fn identities(trail: &mut Trail, store: &SqliteStore, user: &UserId) {
     );
 }
 
-async fn keys(trail: &mut Trail, store: &SqliteStore) {
+async fn keys(trail: &mut Trail, store: &SqlStore) {
     let context = &AuditContext::command();
     let first_key = add_key(store, "first").await;
     trail.expect("insert_key", &["key.create"]).await;
@@ -267,7 +267,7 @@ async fn keys(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "insert_first_key", ["key.create"], store.insert_first_key(context, &row));
 }
 
-async fn accounts(trail: &mut Trail, store: &SqliteStore) {
+async fn accounts(trail: &mut Trail, store: &SqlStore) {
     let context = &AuditContext::command();
     let account = NewAccount {
         name: "mine".to_owned(),
@@ -353,11 +353,11 @@ async fn only_rows_older_than_the_given_time_can_be_removed() {
         store.remove_expired_rows(RetentionClass::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
     assert_eq!(removed, 0);
     sqlx::query("INSERT INTO audit_removal VALUES (1, '2026-01-01T00:00:00.000Z')")
-        .execute(&store.writer)
+        .execute(store.writer.sqlite())
         .await
         .unwrap();
-    assert!(sqlx::query("DELETE FROM audit WHERE target_name = 'ada'").execute(&store.writer).await.is_err());
-    sqlx::query("DELETE FROM audit_removal").execute(&store.writer).await.unwrap();
+    assert!(sqlx::query("DELETE FROM audit WHERE target_name = 'ada'").execute(store.writer.sqlite()).await.is_err());
+    sqlx::query("DELETE FROM audit_removal").execute(store.writer.sqlite()).await.unwrap();
     assert_eq!(
         store
             .remove_expired_rows(RetentionClass::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10)
@@ -366,7 +366,7 @@ async fn only_rows_older_than_the_given_time_can_be_removed() {
         1
     );
     store.ensure_user(&AuditContext::command(), "bob").await.unwrap();
-    assert!(sqlx::query("DELETE FROM audit").execute(&store.writer).await.is_err());
+    assert!(sqlx::query("DELETE FROM audit").execute(store.writer.sqlite()).await.is_err());
 }
 
 #[tokio::test]
@@ -374,6 +374,6 @@ async fn rows_of_the_trail_cannot_be_changed() {
     let (_dir, store) = new_store().await;
     store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     for statement in ["UPDATE audit SET actor_name = 'eve'", "DELETE FROM audit"] {
-        assert!(sqlx::query(statement).execute(&store.writer).await.is_err(), "{statement}");
+        assert!(sqlx::query(statement).execute(store.writer.sqlite()).await.is_err(), "{statement}");
     }
 }

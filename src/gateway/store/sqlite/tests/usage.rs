@@ -2,9 +2,10 @@
 //! index that each query uses.
 
 use super::*;
-use crate::gateway::store::sqlite::sql::keys::page;
-use crate::gateway::store::sqlite::sql::people::sessions::REFUSAL_LIMIT_REACHED;
-use crate::gateway::store::sqlite::sql::{records, replays, retention, usage, usage_details, usage_fold};
+use crate::gateway::store::sql::keys::page;
+use crate::gateway::store::sql::people::sessions::REFUSAL_LIMIT_REACHED;
+use crate::gateway::store::sql::statement::StatementBuilder;
+use crate::gateway::store::sql::{records, replays, retention, usage, usage_details, usage_fold};
 use crate::gateway::store::testing::record_filter;
 use crate::gateway::store::{JobState, KeyFilter, UsageCounters, UsageFilter, UsageGrouping};
 use crate::wire::admin::types;
@@ -42,7 +43,7 @@ async fn the_counts_match_the_records_that_were_closed() {
             .bind(format!("key_{}", number % 2))
             .bind((number % 3 > 0).then(|| format!("person {}", number % 3)))
             .bind(&document)
-            .execute(&store.writer)
+            .execute(store.writer.sqlite())
             .await
             .unwrap();
         sqlx::query(close)
@@ -52,7 +53,7 @@ async fn the_counts_match_the_records_that_were_closed() {
             .bind((number % 4 > 0).then_some(number))
             .bind((number % 5 > 0).then_some(number * 2))
             .bind((number % 3 > 0).then_some(number * 3))
-            .execute(&store.writer)
+            .execute(store.writer.sqlite())
             .await
             .unwrap();
     }
@@ -65,11 +66,11 @@ async fn the_counts_match_the_records_that_were_closed() {
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 60);
 }
 
-async fn assert_counts_match_records(store: &SqliteStore) {
+async fn assert_counts_match_records(store: &SqlStore) {
     let days = "SELECT * FROM usage_days ORDER BY key_id, day, user_id, group_name";
     for (counts, recount) in [(days, RECOUNT), (END_USER_DAYS, RECOUNT_END_USERS)] {
-        let counted: Vec<Row> = sqlx::query_as(counts).fetch_all(&store.readers).await.unwrap();
-        let recounted: Vec<Row> = sqlx::query_as(recount).fetch_all(&store.readers).await.unwrap();
+        let counted: Vec<Row> = sqlx::query_as(counts).fetch_all(store.readers.sqlite()).await.unwrap();
+        let recounted: Vec<Row> = sqlx::query_as(recount).fetch_all(store.readers.sqlite()).await.unwrap();
         assert!(!counted.is_empty() && counted == recounted, "{counted:?}\n{recounted:?}");
     }
 }
@@ -81,7 +82,7 @@ async fn an_interrupted_job_is_counted_once() {
     let (node, open) = (NodeId::only(), running_record("r1"));
     store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
     for _ in 0..2 {
-        let next = SqliteStore::open(dir.path(), None).await.unwrap();
+        let next = SqlStore::open_sqlite(dir.path(), None).await.unwrap();
         next.interrupt_running(&node).await.unwrap();
         let counts = next.total_usage(&UsageFilter::default()).await.unwrap();
         assert_eq!(counts, UsageCounters { requests: 1, failed: 1, cost_unknown: 1, ..UsageCounters::default() });
@@ -92,9 +93,13 @@ async fn an_interrupted_job_is_counted_once() {
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().succeeded, 0);
 }
 
-async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<Sqlite>) -> String {
-    let sql = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", sqlx::Execute::sql(query.build()).as_str()));
-    let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(sql).fetch_all(&store.readers).await.unwrap();
+async fn plan(store: &SqlStore, query: StatementBuilder) -> String {
+    plan_of(store, query.build().sqlite_text()).await
+}
+
+async fn plan_of(store: &SqlStore, statement: &str) -> String {
+    let sql = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+    let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(sql).fetch_all(store.readers.sqlite()).await.unwrap();
     steps.into_iter().map(|(.., step)| step + "\n").collect()
 }
 
@@ -102,17 +107,22 @@ async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<Sqlite>) -> Str
 #[tokio::test]
 async fn queries_of_the_start_and_of_removals_use_an_index() {
     let (_dir, store) = new_store().await;
-    let plan_of = async |sql: &'static str| plan(&store, sqlx::QueryBuilder::new(sql)).await;
     for (sql, index) in [
-        (records::RUNNING_OF_NODE, "SEARCH records USING INDEX records_running (node=?)"),
+        (records::RUNNING_OF_NODE.sqlite, "SEARCH records USING INDEX records_running (node=?)"),
         (records::STATES_BY_FINGERPRINT, "USING INDEX records_by_fingerprint (fingerprint=? AND created_at>?)"),
-        (retention::DELETE_RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
-        (retention::DELETE_USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
-        (retention::DELETE_END_USER_DAYS, "SEARCH end_user_days USING COVERING INDEX end_user_days_by_day (day<?)"),
-        (retention::DELETE_USAGE_DETAILS, "SEARCH usage_details USING COVERING INDEX usage_details_by_day (day<?)"),
-        (REFUSAL_LIMIT_REACHED, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
+        (retention::DELETE_RECORDS.sqlite, "SEARCH records USING INDEX records_by_time (created_at<?)"),
+        (retention::DELETE_USAGE_DAYS.sqlite, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
+        (
+            retention::DELETE_END_USER_DAYS.sqlite,
+            "SEARCH end_user_days USING COVERING INDEX end_user_days_by_day (day<?)",
+        ),
+        (
+            retention::DELETE_USAGE_DETAILS.sqlite,
+            "SEARCH usage_details USING COVERING INDEX usage_details_by_day (day<?)",
+        ),
+        (REFUSAL_LIMIT_REACHED.sqlite, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
     ] {
-        let steps = plan_of(sql).await;
+        let steps = plan_of(&store, sql).await;
         assert!(steps.contains(index) && !steps.contains("TEMP B-TREE FOR ORDER BY"), "{sql}\n{steps}");
         assert!(
             ["records", "usage_days", "end_user_days"].iter().all(|table| !steps.contains(&format!("SCAN {table}"))),
@@ -125,22 +135,20 @@ async fn queries_of_the_start_and_of_removals_use_an_index() {
         (replays::IMAGE_REQUESTS, "SEARCH replays EXISTS USING COVERING INDEX replays_by_request (request_id=?)"),
         (replays::IMAGE_REQUESTS, "SEARCH records USING INDEX records_by_user (user_id=? AND created_at>?)"),
     ] {
-        let steps = plan_of(sql).await;
+        let steps = plan_of(&store, sql).await;
         assert!(steps.contains(index) && !steps.contains("SCAN re"), "{sql}\n{steps}");
     }
     // The query reads only the oldest rows of the trail, as many as one batch may remove.
-    let steps = plan_of(retention::DELETE_AUDIT).await;
+    let steps = plan_of(&store, retention::DELETE_AUDIT).await;
     assert!(steps.contains("SEARCH audit USING INTEGER PRIMARY KEY") && !steps.contains("ORDER BY"), "{steps}");
 }
 
-#[tokio::test]
-async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
-    let (_dir, store) = new_store().await;
+/// Filters, each with the index that leaves the fewest records to read.
+fn filters_and_indexes() -> Vec<(RecordFilter, &'static str)> {
     let any = RecordFilter::default;
     let text = |text: &str| Some(text.to_owned());
-    let time = |text: &str| Some(text.parse().unwrap());
     let state = |state| record_filter! { state: Some(state), ..any() };
-    let filters = [
+    vec![
         (any(), "records_by_time"),
         (state(JobState::Succeeded), "records_by_time"),
         (state(JobState::Failed), "records_unsuccessful"),
@@ -181,8 +189,14 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
             record_filter! { owner: Some("usr_1".into()), group: text("default"), ..state(JobState::Cancelled) },
             "records_unsuccessful",
         ),
-    ];
-    for (filter, index) in filters {
+    ]
+}
+
+#[tokio::test]
+async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
+    let (_dir, store) = new_store().await;
+    let time = |text: &str| Some(text.parse().unwrap());
+    for (filter, index) in filters_and_indexes() {
         let period =
             record_filter! { since: time("2026-01-01T00:00:00Z"), until: time("2027-01-01T00:00:00Z"), ..filter };
         for before in [None, Some(("2026-11-21T03:00:00.123Z".to_owned(), 7))] {
@@ -194,12 +208,13 @@ async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
     }
     // `SCAN` is correct here: the query follows the index from the newest record on, and stops at a limit.
     assert_eq!(
-        plan(&store, records::record_queries::select_query(&any(), None)).await,
+        plan(&store, records::record_queries::select_query(&RecordFilter::default(), None)).await,
         "SCAN records USING INDEX records_by_time\n"
     );
     // This index has only the records of running jobs, which are few.
+    let running = record_filter! { state: Some(JobState::Running), ..RecordFilter::default() };
     assert!(
-        plan(&store, records::record_queries::select_query(&state(JobState::Running), None))
+        plan(&store, records::record_queries::select_query(&running, None))
             .await
             .contains("USING INDEX records_running")
     );
@@ -225,7 +240,7 @@ async fn the_indexes_of_records_hold_the_columns_of_further_filters() {
     ] {
         let query =
             sqlx::query_scalar("SELECT coalesce(name, '()') FROM pragma_index_info($1) ORDER BY seqno").bind(index);
-        let found: Vec<String> = query.fetch_all(&store.readers).await.unwrap();
+        let found: Vec<String> = query.fetch_all(store.readers.sqlite()).await.unwrap();
         assert_eq!(found.join(" "), columns, "{index}");
     }
 }
@@ -282,7 +297,7 @@ async fn usage_queries_use_an_index() {
         assert!(tail.contains("SEARCH records USING INTEGER PRIMARY KEY (rowid>?)"), "{filter:?}: {tail}");
     }
     // Few records are running.
-    let running = plan(&store, sqlx::QueryBuilder::new(usage_fold::FIRST_RUNNING)).await;
+    let running = plan_of(&store, usage_fold::FIRST_RUNNING).await;
     assert!(running.contains("SCAN records USING COVERING INDEX records_running"), "{running}");
     let plan_of_keys = plan(&store, usage::total_by_key_query("[]".to_owned())).await;
     assert!(plan_of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{plan_of_keys}");
