@@ -66,7 +66,7 @@ const GUARDS: [GuardTests; 2] = [
             "descriptions::each_operation_names_the_role_that_it_demands",
             "descriptions::the_address_is_the_default_one",
             "descriptions::the_schema_and_the_program_judge_each_manifest_alike",
-            "errors::every_error_code_stands_in_the_document_and_the_other_way_round",
+            "errors::the_error_table_has_all_codes_types_and_reasons",
             "fields::every_field_of_a_request_has_a_case",
             "fields::every_property_and_word_has_a_test_value",
             "headers::the_declared_answer_headers_are_those_of_the_code",
