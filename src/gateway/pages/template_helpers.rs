@@ -77,6 +77,7 @@ impl PageLayout {
 
     /// The value of a column that has no form of its own: the text of its JSON, or nothing.
     pub(super) fn plain_cell(&self, column: &RecordColumn, record: &types::Record) -> String {
+        // The record was made for JSON, so this cannot fail; without a value, the cell is empty.
         let record = serde_json::to_value(record).unwrap_or_default();
         match column.value(&record) {
             Some(Value::String(text)) => text.clone(),

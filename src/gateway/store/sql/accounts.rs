@@ -9,7 +9,7 @@ use super::decode::{optional_timestamp, parsed, text};
 use super::driver::{SqlConnection, SqlRow};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::statement::{Statement, StatementBuilder, sql};
+use super::statement::{SqlStatement, StatementBuilder, sql};
 use super::transaction::{rollback, transact};
 use crate::gateway::store::{
     AccountBinding, AccountChange, AccountId, AccountRow, AccountSpec, AccountStore, AuditContext, BindingDigest,
@@ -178,7 +178,7 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
     }
 }
 
-fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement> {
+fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatement> {
     match change {
         AccountChange::Disable { reason } => vec![
             // If the account is already disabled, its time and reason are kept.
@@ -238,7 +238,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement
     }
 }
 
-fn credentials_statements(name: &str, credentials: NewCredentials) -> Vec<Statement> {
+fn credentials_statements(name: &str, credentials: NewCredentials) -> Vec<SqlStatement> {
     let update = sql("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(credentials.sealed);
     let token = match credentials.token {
         TokenChange::Delete => Some(delete_token_statement(name)),
@@ -266,7 +266,7 @@ async fn find(connection: &mut SqlConnection, name: &str) -> sqlx::Result<Option
     row.map(|row| account_from_row(&row)).transpose()
 }
 
-fn delete_token_statement(account: &str) -> Statement {
+fn delete_token_statement(account: &str) -> SqlStatement {
     sql("DELETE FROM tokens WHERE account = $1").bind(account)
 }
 

@@ -2,7 +2,7 @@
 
 use super::driver::SqlPool;
 use super::error_conversion::during;
-use super::statement::{Statement, sql};
+use super::statement::{SqlStatement, sql};
 use super::transaction::{self};
 use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, WrappedDataKeys};
 use crate::gateway::store::{MasterKey, StoreError, Timestamp};
@@ -38,7 +38,7 @@ pub(in super::super) async fn load(pool: &SqlPool) -> Result<Option<WrappedDataK
 /// Stores the keys of an installation that has none.
 pub(in super::super) async fn insert(pool: &SqlPool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
     let now = Timestamp::now().to_string();
-    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement {
+    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement {
         sql("INSERT INTO data_keys (purpose, wrapped, created_at) VALUES ($1, $2, $3)")
             .bind(purpose)
             .bind(wrapped)
@@ -51,7 +51,7 @@ pub(in super::super) async fn insert(pool: &SqlPool, keys: &DataKeys, master: &M
 
 /// Wraps all keys again, in one transaction.
 pub(in super::super) async fn rewrap(pool: &SqlPool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
-    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement {
+    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement {
         sql("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)
     };
     let statements = keys.wrap(master)?.map(update).into();

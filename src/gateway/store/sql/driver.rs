@@ -12,7 +12,7 @@ use sqlx::{
     Sqlite, SqliteConnection, SqlitePool, Type,
 };
 
-use super::statement::Statement;
+use super::statement::SqlStatement;
 use super::values::SqlValue;
 use crate::gateway::store::postgres::server_unreachable;
 
@@ -52,9 +52,9 @@ pub(in super::super) trait DriverConnection: Send {
     async fn execute_text(&mut self, statements: &'static str) -> sqlx::Result<()>;
 
     /// Returns the number of changed rows.
-    async fn execute_statement(&mut self, statement: Statement) -> sqlx::Result<u64>;
+    async fn execute_statement(&mut self, statement: SqlStatement) -> sqlx::Result<u64>;
 
-    async fn fetch_rows(&mut self, statement: Statement) -> sqlx::Result<Vec<SqlRow>>;
+    async fn fetch_rows(&mut self, statement: SqlStatement) -> sqlx::Result<Vec<SqlRow>>;
 }
 
 /// A row of a result.
@@ -227,11 +227,11 @@ macro_rules! impl_driver_connection {
                 self.execute(sqlx::raw_sql(statements)).await.map(drop)
             }
 
-            async fn execute_statement(&mut self, statement: Statement) -> sqlx::Result<u64> {
+            async fn execute_statement(&mut self, statement: SqlStatement) -> sqlx::Result<u64> {
                 Ok(self.execute(to_driver_query(statement.into_parts($is_postgres))).await?.rows_affected())
             }
 
-            async fn fetch_rows(&mut self, statement: Statement) -> sqlx::Result<Vec<SqlRow>> {
+            async fn fetch_rows(&mut self, statement: SqlStatement) -> sqlx::Result<Vec<SqlRow>> {
                 let rows = self.fetch_all(to_driver_query(statement.into_parts($is_postgres))).await?;
                 Ok(rows.into_iter().map(SqlRow::$variant).collect())
             }

@@ -3,7 +3,7 @@
 use super::SqlStore;
 use super::driver::SqlRow;
 use super::error_conversion::during;
-use super::statement::Statement;
+use super::statement::SqlStatement;
 
 use crate::gateway::store::StoreError;
 
@@ -12,7 +12,7 @@ impl SqlStore {
     pub(super) async fn fetch_all<T>(
         &self,
         doing: &'static str,
-        query: Statement,
+        query: SqlStatement,
         from_row: impl Fn(&SqlRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let rows = query.fetch_all(&self.readers).await;
@@ -23,7 +23,7 @@ impl SqlStore {
     pub(super) async fn fetch_optional<T>(
         &self,
         doing: &'static str,
-        query: Statement,
+        query: SqlStatement,
         from_row: impl Fn(&SqlRow) -> sqlx::Result<T>,
     ) -> Result<Option<T>, StoreError> {
         let row = query.fetch_optional(&self.readers).await;
@@ -31,7 +31,7 @@ impl SqlStore {
     }
 
     /// Makes a change, and returns the number of rows that it has changed.
-    pub(super) async fn execute_change(&self, doing: &'static str, change: Statement) -> Result<u64, StoreError> {
+    pub(super) async fn execute_change(&self, doing: &'static str, change: SqlStatement) -> Result<u64, StoreError> {
         change.execute(&self.writer).await.map_err(during(doing))
     }
 }

@@ -48,7 +48,7 @@ macro_rules! indexed {
 pub(super) use indexed;
 
 /// A statement with its values, in the order of the numbers `$1`, `$2` and so on.
-pub(in super::super) struct Statement {
+pub(in super::super) struct SqlStatement {
     sqlite: SqlStr,
     postgres: SqlStr,
     values: Vec<SqlValue>,
@@ -68,9 +68,9 @@ pub(in super::super) enum SqlExecutor<'c> {
 }
 
 /// Makes a statement of this text.
-pub(in super::super) fn sql(text: impl Into<SqlText>) -> Statement {
+pub(in super::super) fn sql(text: impl Into<SqlText>) -> SqlStatement {
     let SqlText { sqlite, postgres } = text.into();
-    Statement { sqlite: sqlite.into_sql_str(), postgres: postgres.into_sql_str(), values: Vec::new() }
+    SqlStatement { sqlite: sqlite.into_sql_str(), postgres: postgres.into_sql_str(), values: Vec::new() }
 }
 
 impl From<&'static str> for SqlText {
@@ -91,9 +91,9 @@ impl<'c> From<&'c mut SqlConnection> for SqlExecutor<'c> {
     }
 }
 
-// === impl Statement ===
+// === impl SqlStatement ===
 
-impl Statement {
+impl SqlStatement {
     pub(in super::super) fn bind(mut self, value: impl ToSqlValue) -> Self {
         self.values.push(value.to_sql_value());
         self
@@ -151,7 +151,7 @@ impl Statement {
 }
 
 #[cfg(test)]
-impl Statement {
+impl SqlStatement {
     /// The text for SQLite.
     pub(in super::super) fn sqlite_text(&self) -> &str {
         self.sqlite.as_str()
@@ -193,9 +193,9 @@ impl StatementBuilder {
         self.push(")")
     }
 
-    pub(in super::super) fn build(self) -> Statement {
+    pub(in super::super) fn build(self) -> SqlStatement {
         let Self { sqlite, postgres, values } = self;
         let [sqlite, postgres] = [sqlite, postgres].map(|text| AssertSqlSafe(text).into_sql_str());
-        Statement { sqlite, postgres, values }
+        SqlStatement { sqlite, postgres, values }
     }
 }

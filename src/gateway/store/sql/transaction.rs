@@ -2,7 +2,7 @@
 
 use super::driver::SqlPool;
 use super::error_conversion::during;
-use super::statement::Statement;
+use super::statement::SqlStatement;
 use crate::gateway::store::StoreError;
 
 /// The value of a block of [`transact`], and the end of its transaction. It keeps a block of [`rollback`] apart from an
@@ -53,7 +53,7 @@ pub(super) async fn perform<T>(
 }
 
 /// Runs the statements in their order in one transaction.
-pub(super) async fn run_all(pool: &SqlPool, statements: Vec<Statement>) -> sqlx::Result<()> {
+pub(super) async fn run_all(pool: &SqlPool, statements: Vec<SqlStatement>) -> sqlx::Result<()> {
     transact!(pool.begin_change(), |transaction| {
         for statement in statements {
             statement.execute(&mut *transaction).await?;

@@ -17,7 +17,7 @@ use super::SqlStore;
 use super::driver::{SqlConnection, SqlPool};
 use super::error_conversion::during;
 use super::paging::push_json_texts;
-use super::statement::{SqlText, Statement, StatementBuilder, sql, with_json_cells};
+use super::statement::{SqlStatement, SqlText, StatementBuilder, sql, with_json_cells};
 use super::transaction::{perform, rollback, transact};
 use super::usage_details::{self, RECORD_COLUMNS, duration_columns, folded_seq, newest_seq, record_from_row};
 use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
@@ -288,7 +288,7 @@ async fn add_rows(connection: &mut SqlConnection, rows: &FoldedRows, sign: i64) 
     Ok(())
 }
 
-fn bind_row(mut query: Statement, key: &DetailRowKey, details: &UsageDetails, sign: i64) -> Statement {
+fn bind_row(mut query: SqlStatement, key: &DetailRowKey, details: &UsageDetails, sign: i64) -> SqlStatement {
     for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
         query = query.bind(text);
     }
