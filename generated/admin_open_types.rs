@@ -4615,15 +4615,15 @@ pub struct RecordUsage {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// The share of the budget at which an alert is raised.
+    /// The share of the budget at which an alert is raised. Default: `0.8`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_alert: ::std::option::Option<f64>,
-    /// The period of the budget. `month` when absent.
+    /// The period of the budget, in UTC; a week begins on Monday. Default: `month`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_period: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::admin::open::types::BudgetPeriod>,
     >,
-    /// The most that requests may cost in the period, in US dollars.
+    /// The most that requests may cost in `budget_period`, in US dollars. A request begins only if the most that it can cost is left.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_usd: ::std::option::Option<f64>,
     /// The maximum number of requests that run at the same time.
@@ -4640,7 +4640,7 @@ pub struct RequestLimits {
     pub max_quality: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::admin::open::types::QualityLimit>,
     >,
-    /// The largest size. A request must then state its size.
+    /// The largest size, such as `2560x1440`. A request must then state its size, because the size that the upstream chooses is not known before.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub max_size: ::std::option::Option<::std::string::String>,
     /// The image models that may be used.

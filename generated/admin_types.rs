@@ -3782,13 +3782,13 @@ pub struct RecordUsage {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// The share of the budget at which an alert is raised.
+    /// The share of the budget at which an alert is raised. Default: `0.8`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_alert: ::std::option::Option<f64>,
-    /// The period of the budget. `month` when absent.
+    /// The period of the budget, in UTC; a week begins on Monday. Default: `month`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_period: ::std::option::Option<BudgetPeriod>,
-    /// The most that requests may cost in the period, in US dollars.
+    /// The most that requests may cost in `budget_period`, in US dollars. A request begins only if the most that it can cost is left.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub budget_usd: ::std::option::Option<f64>,
     /// The maximum number of requests that run at the same time.
@@ -3803,9 +3803,9 @@ pub struct RequestLimits {
     /// The highest quality. Unless it is `high`, a request must then state its quality.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub max_quality: ::std::option::Option<QualityLimit>,
-    /// The largest size. A request must then state its size.
+    /// The largest size, such as `2560x1440`. A request must then state its size, because the size that the upstream chooses is not known before.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
-    pub max_size: ::std::option::Option<RequestLimitsMaxSize>,
+    pub max_size: ::std::option::Option<::std::string::String>,
     /// The image models that may be used.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub models: ::std::option::Option<::std::vec::Vec<::std::string::String>>,
@@ -3815,48 +3815,6 @@ pub struct RequestLimits {
     /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A user without this limit has that of the setting `work_per_minute`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub work_per_minute: ::std::option::Option<crate::wire::Bounded<1, 1000000000>>,
-}
-/// The largest size. A request must then state its size.
-#[derive(::serde::Serialize, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[serde(transparent)]
-pub struct RequestLimitsMaxSize(::std::string::String);
-impl ::std::ops::Deref for RequestLimitsMaxSize {
-    type Target = ::std::string::String;
-    fn deref(&self) -> &::std::string::String {
-        &self.0
-    }
-}
-impl ::std::convert::From<RequestLimitsMaxSize> for ::std::string::String {
-    fn from(value: RequestLimitsMaxSize) -> Self {
-        value.0
-    }
-}
-impl ::std::str::FromStr for RequestLimitsMaxSize {
-    type Err = self::error::ConversionError;
-    fn from_str(
-        value: &str,
-    ) -> ::std::result::Result<Self, self::error::ConversionError> {
-        static PATTERN: ::std::sync::LazyLock<::regress::Regex> = ::std::sync::LazyLock::new(||
-        { ::regress::Regex::new("^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$").unwrap() });
-        if PATTERN.find(value).is_none() {
-            return Err(
-                "doesn't match pattern \"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$\"".into(),
-            );
-        }
-        Ok(Self(value.to_string()))
-    }
-}
-impl<'de> ::serde::Deserialize<'de> for RequestLimitsMaxSize {
-    fn deserialize<D>(deserializer: D) -> ::std::result::Result<Self, D::Error>
-    where
-        D: ::serde::Deserializer<'de>,
-    {
-        ::std::string::String::deserialize(deserializer)?
-            .parse()
-            .map_err(|e: self::error::ConversionError| {
-                <D::Error as ::serde::de::Error>::custom(e.to_string())
-            })
-    }
 }
 /// The role of a user.
 ///

@@ -9,10 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::{admin_document, assert_mentions, assert_no_difference, document, folder, json, root};
 
 /// The tables of the settings that share their bounds with a component.
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 3] = [
     ("/definitions/RawAccount", "AccountSettings"),
     ("/definitions/RawGroup", "GroupPolicy"),
-    ("/definitions/RawLimits", "RequestLimits"),
     ("/definitions/RawPrice", "NewPrice"),
 ];
 const BOUNDS: [&str; 4] = ["minimum", "maximum", "maxItems", "maxLength"];
@@ -66,12 +65,12 @@ fn words_and_bounds_are_those_of_the_operators_document() {
     assert_no_difference(&differences(&settings(), &admin_document()));
     let mut changed = admin_document();
     let schemas = &mut changed["components"]["schemas"];
-    schemas["MinuteLimit"]["maximum"] = json!(5);
+    schemas["GroupPolicy"]["properties"]["tools"]["maxItems"] = json!(5);
     schemas["NewPrice"]["properties"]["per_image"]["maximum"] = json!(5);
     schemas["BudgetMode"]["x-enumDescriptions"]["strict"] = json!("Never.");
     schemas["Dialect"]["enum"][0] = json!("shapes");
     let found = differences(&settings(), &changed);
-    assert_mentions(&found, "RequestLimits.concurrent_jobs: another maximum");
+    assert_mentions(&found, "GroupPolicy.tools: another maxItems");
     assert_mentions(&found, "NewPrice.per_image: another maximum");
     assert_mentions(&found, "BudgetMode: other words or explanations");
     assert_mentions(&found, "Dialect: other words or explanations");

@@ -17,6 +17,7 @@ pub mod examples;
 mod fingerprint;
 pub mod generated_clients;
 pub mod instructions;
+mod limit_fields;
 mod manifest;
 pub mod mutations;
 mod open_words;
@@ -107,6 +108,8 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     outputs.push(output("generated/error_codes.rs", print::rust("openapi/*.json", &codes)));
     let columns = record_columns::generate(&admin)?;
     outputs.push(output("generated/record_columns.rs", print::rust("openapi/admin.json", &columns)));
+    let limits = limit_fields::generate(&admin)?;
+    outputs.push(output("generated/limit_fields.rs", print::rust("openapi/admin.json", &limits)));
     let reference = reference_pages::generate([(&GATEWAY, &document), (&ADMIN, &admin)])?;
     outputs.push(output(reference_pages::OUTPUT, reference));
     // Sorted before the fingerprint is made, so that the fingerprint does not depend on the order of the lines above.

@@ -13,7 +13,7 @@ use super::{Config, ConfigSecret, DeadlineConfig, DialectSet, RequestLimits, Set
 use crate::gateway::money::Usd;
 
 /// One group of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupConfig {
     /// The unique name.
     pub(crate) name: String,

@@ -1,12 +1,14 @@
 //! Usable limits of a group, a user or a key.
 
-use super::raw::{BudgetPeriod, QualityLimit};
+use super::raw::{BudgetPeriod, QualityLimit, WrittenLimits};
 use crate::gateway::money::Usd;
 use crate::image::Size;
 
 /// The limits on the requests of a group, a user or a key. A limit that is `None` does not apply.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RequestLimits {
+    /// All limits as they are written: a limit on a property of requests is read there.
+    pub(crate) written: WrittenLimits,
     /// The maximum number of jobs that begin within any minute.
     pub(crate) requests_per_minute: Option<u32>,
     /// The maximum number of images that are requested within any minute.
@@ -19,10 +21,6 @@ pub(crate) struct RequestLimits {
     pub(crate) images_per_day: Option<u32>,
     /// The size with the most pixels.
     pub(crate) max_size: Option<Size>,
-    /// The highest quality.
-    pub(crate) max_quality: Option<QualityLimit>,
-    /// The image models that may be used.
-    pub(crate) models: Option<Vec<String>>,
     /// The most that jobs may cost.
     pub(crate) budget: Option<Budget>,
 }

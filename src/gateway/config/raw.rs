@@ -22,7 +22,7 @@ pub(crate) use choice::{
     FallbackPolicy, FilterFilePolicy, LogFormat, ModerationErrorPolicy, OauthClientAuth, QualityLimit,
     SecondFactorPolicy, StoredContextPolicy,
 };
-pub(super) use choice::{AccountKind, OauthGrant};
+pub(super) use choice::{AccountKind, OauthGrant, RequestLimits as WrittenLimits};
 pub(super) use document_schema::add_bounds;
 pub(super) use duration_text::RawDuration;
 pub(super) use model::{RawFilePart, RawImageModel, RawModelField};
@@ -335,39 +335,7 @@ pub(super) struct RawGroup {
     /// upstream stores, if the group has a filter: it cannot see their texts. Default: `refuse`.
     pub(super) filter_files: Option<FilterFilePolicy>,
     /// The limits of the group: all of its keys together.
-    pub(super) limits: Option<RawLimits>,
-}
-
-/// Limits on the requests of a group, a user or a key. A limit that is left out does not apply. A request must fit into
-/// the limits of its group, of its user and of its key.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawLimits {
-    /// The maximum number of requests that begin within any minute.
-    pub(super) requests_per_minute: Option<u32>,
-    /// The maximum number of images that are requested within any minute.
-    pub(super) images_per_minute: Option<u32>,
-    /// The maximum number of requests that run at the same time.
-    pub(super) concurrent_jobs: Option<u32>,
-    /// The maximum number of work units within any minute, for all requests together, also for those that are refused. A
-    /// user without this limit has that of the setting `work_per_minute`.
-    pub(super) work_per_minute: Option<u32>,
-    /// The maximum number of images on a day, in UTC.
-    pub(super) images_per_day: Option<u32>,
-    /// The largest size, such as `2560x1440`. A request must then state its size, because the size that the upstream
-    /// chooses is not known before.
-    pub(super) max_size: Option<String>,
-    /// The highest quality. Unless it is `high`, a request must then state its quality.
-    pub(super) max_quality: Option<QualityLimit>,
-    /// The image models that may be used.
-    pub(super) models: Option<Vec<String>>,
-    /// The most that requests may cost in `budget_period`, in US dollars. A request begins only if the most that it can
-    /// cost is left.
-    pub(super) budget_usd: Option<f64>,
-    /// The period of the budget, in UTC; a week begins on Monday. Default: `month`.
-    pub(super) budget_period: Option<BudgetPeriod>,
-    /// The share of the budget at which an alert is raised. Default: 0.8.
-    pub(super) budget_alert: Option<f64>,
+    pub(super) limits: Option<WrittenLimits>,
 }
 
 /// The content filter for prompts. It runs before anything is charged.

@@ -137,7 +137,7 @@ impl LimitsWithBudget {
     fn add(&mut self, owner: String, limits: &RequestLimits) {
         if limits.budget.is_some() {
             self.owners.push(owner);
-            self.models.extend(limits.models.iter().flatten().cloned());
+            self.models.extend(limits.written.models.iter().flatten().cloned());
         }
     }
 

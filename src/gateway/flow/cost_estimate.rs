@@ -144,7 +144,7 @@ fn estimate_response(services: &ImageServices, caller: &Caller, job: &ResponseJo
 fn ceiling_work<'a>(caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
     let calls = TOOL_CALLS_MAX.max(job.max_tool_calls().unwrap_or(0));
     let max_pixels = caller.all_limits().filter_map(|limits| limits.max_size).map(|size| size.pixels().into()).min();
-    let quality = caller.all_limits().filter_map(|limits| limits.max_quality).min().map(QualityLimit::as_str);
+    let quality = caller.all_limits().filter_map(|limits| limits.written.max_quality).min().map(QualityLimit::as_str);
     let tools = job.image_tools().iter();
     let images = tools.map(|tool| WorkEstimate { size: None, max_pixels, quality, ..tool_work(tool, calls) }).collect();
     let hosted_tools = hosted_kinds(job).collect();

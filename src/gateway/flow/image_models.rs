@@ -23,7 +23,7 @@ pub(crate) fn allowed_models<'a>(
     caller: &'a Caller,
 ) -> impl Iterator<Item = &'a ImageModelSpec> {
     let is_allowed = move |model: &&ImageModelSpec| {
-        caller.all_limits().filter_map(|limits| limits.models.as_ref()).all(|models| models.contains(&model.id))
+        caller.all_limits().filter_map(|limits| limits.written.models.as_ref()).all(|models| models.contains(&model.id))
     };
     services.settings.image_models.all().map(|model| &**model).filter(is_allowed)
 }

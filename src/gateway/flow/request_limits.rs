@@ -170,13 +170,13 @@ impl RequestedWork<'_> {
             let size = self.size;
             return reject("size", format!("the limit 'max_size' allows at most {max}, but got '{size}'."));
         }
-        if let Some(max) = limits.max_quality
+        if let Some(max) = limits.written.max_quality
             && !max.allows(self.quality)
         {
             let (max, quality) = (max.as_str(), self.quality.unwrap_or("auto"));
             return reject("quality", format!("the limit 'max_quality' allows at most '{max}', but got '{quality}'."));
         }
-        if let Some(models) = &limits.models
+        if let Some(models) = &limits.written.models
             && !models.iter().any(|allowed| allowed == self.model)
         {
             let models = models.iter().map(|model| format!("'{model}'")).collect::<Vec<_>>().join(", ");

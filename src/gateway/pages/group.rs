@@ -12,8 +12,8 @@ use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::setting_fields::{
-    CHECKED, LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, field_for_setting, labelled_settings,
-    settings_from_form, with_settings, with_submitted,
+    CHECKED, LIMIT_FIELDS, SettingField, SettingFieldKind, field_for_setting, labelled_settings, settings_from_form,
+    with_settings, with_submitted,
 };
 use crate::error::Error;
 use crate::gateway::console::Console;
@@ -68,7 +68,6 @@ struct GroupPage {
     filter_files: Vec<String>,
     budget_modes: Vec<String>,
     on_errors: Vec<String>,
-    limit_words: LimitWords,
 }
 
 /// The forms of the page.
@@ -86,7 +85,7 @@ pub(super) struct PolicyWords {
 
 /// All fields of the form.
 fn policy_fields() -> impl Iterator<Item = &'static SettingField> {
-    POLICY_FIELDS.iter().chain(&LIMIT_FIELDS)
+    POLICY_FIELDS.iter().chain(LIMIT_FIELDS)
 }
 
 /// Shows the page of a group.
@@ -130,7 +129,6 @@ async fn render_page(
         filter_files: Console::group_setting_values("filter_files"),
         budget_modes: Console::group_setting_values("budget_mode"),
         on_errors: Console::group_setting_values("filter.moderation.on_error"),
-        limit_words: LimitWords::new(),
     };
     Ok(render(status, &template))
 }

@@ -10,7 +10,6 @@ use super::http_messages::{PageResponse, encode_path_segment};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
-use super::setting_fields::LimitWords;
 use crate::error::Error;
 use crate::wire::admin::types;
 
@@ -24,7 +23,6 @@ struct GroupsPage {
     is_open: bool,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
-    limit_words: LimitWords,
 }
 
 /// True if a group has any setting.
@@ -43,9 +41,9 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     }
     let groups = context.console().list_groups(context.actor()?).await?.data;
     let PolicyWords { deliveries, fallbacks } = PolicyWords::new();
-    let (is_open, limit_words) = (form.has_error(), LimitWords::new());
+    let is_open = form.has_error();
     let page = context.layout("groups");
-    Ok(render(status, &GroupsPage { page, groups, form, is_open, deliveries, fallbacks, limit_words }))
+    Ok(render(status, &GroupsPage { page, groups, form, is_open, deliveries, fallbacks }))
 }
 
 /// Creates a group, with the settings that the form has for it.

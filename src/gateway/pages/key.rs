@@ -14,7 +14,7 @@ use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::record_filters::{self, UNSUCCESSFUL};
 use super::setting_fields::{
-    LIMIT_FIELDS, LimitWords, SettingField, SettingFieldKind, labelled_settings, limits_as_settings, limits_digest,
+    LIMIT_FIELDS, SettingField, SettingFieldKind, labelled_settings, limits_as_settings, limits_digest,
     settings_from_form, submitted_limits, with_refused_limits, with_settings, with_submitted,
 };
 use crate::error::Error;
@@ -59,7 +59,6 @@ struct KeyPage {
     limits: Vec<(&'static str, String)>,
     /// The dialects with the key of their label, in the same way.
     dialects: Vec<(&'static str, String)>,
-    limit_words: LimitWords,
 }
 
 #[derive(Template)]
@@ -102,9 +101,8 @@ async fn render_page(
         examples: examples(context.site, None),
         is_active: key.state == types::KeyState::Active,
         is_locked: key.locked.is_some() && !context.is_admin(),
-        limits: labelled_settings(&LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref())),
+        limits: labelled_settings(LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref())),
         dialects: labelled_settings(&DIALECT_FIELDS, &dialects_as_settings(&key)),
-        limit_words: LimitWords::new(),
         key,
     };
     Ok(render(status, &template))
@@ -120,7 +118,7 @@ async fn all_counts(context: &PageContext<'_>, key: &types::Key) -> Result<types
 /// Returns the forms with the values of the key. A form without them would remove the expiry and the limits.
 fn stored_values(key: &types::Key) -> PageForm {
     let form = with_stored_dialects(stored_properties(key), key);
-    with_settings(form, &LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref()))
+    with_settings(form, LIMIT_FIELDS, &limits_as_settings(key.limits.as_ref()))
 }
 
 fn with_stored_dialects(form: PageForm, key: &types::Key) -> PageForm {
@@ -181,7 +179,7 @@ pub(super) async fn submit_change(context: &PageContext<'_>, id: &str) -> Result
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let form = with_stored_dialects(form, &current);
-    let form = with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
+    let form = with_settings(form, LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()));
     if is_outdated(context.request, &properties_digest(&current)) {
         return refuse_outdated(context, current, form).await;
     }
@@ -212,7 +210,7 @@ pub(super) async fn submit_limits(context: &PageContext<'_>, id: &str) -> Result
     let current = context.console().retrieve_key(context.actor()?, id).await?;
     if context.is_admin() && is_outdated(context.request, &limits_digest(current.limits.as_ref())) {
         let form = with_stored_dialects(stored_properties(&current), &current);
-        return refuse_outdated(context, current, with_submitted(form, &LIMIT_FIELDS, context.request)).await;
+        return refuse_outdated(context, current, with_submitted(form, LIMIT_FIELDS, context.request)).await;
     }
     let change = submitted_limits(context.request);
     match context.console().update_key(context.actor()?, id, change.as_bytes()).await {
@@ -251,7 +249,7 @@ pub(super) async fn submit_dialects(context: &PageContext<'_>, id: &str) -> Resu
 
 fn with_submitted_dialects(context: &PageContext<'_>, current: &types::Key) -> PageForm {
     let form = with_submitted(stored_properties(current), &DIALECT_FIELDS, context.request);
-    with_settings(form, &LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()))
+    with_settings(form, LIMIT_FIELDS, &limits_as_settings(current.limits.as_ref()))
 }
 
 pub(super) async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {

@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 
 use super::format;
-use super::language::PageTexts;
+use super::language::{PageTexts, word_key};
 use crate::wire::admin::types;
 
 /// The length of a bar, in units of its picture.
@@ -99,14 +99,7 @@ pub(super) fn refusal_text(texts: PageTexts, error: &Value, now: DateTime<Utc>) 
 
 /// The key of the name of a limit.
 fn label(name: &str) -> &'static str {
-    match name {
-        "requests_per_minute" => "group.limit_requests",
-        "images_per_minute" => "group.limit_images",
-        "concurrent_jobs" => "group.limit_jobs",
-        "work_per_minute" => "group.limit_work",
-        "images_per_day" => "group.limit_day",
-        _ => "quota.budget",
-    }
+    if name == "budget_usd" { "quota.budget" } else { word_key("limit", name) }
 }
 
 /// Says in how many days, hours or minutes a limit is free again, rounded up.
@@ -208,7 +201,7 @@ mod tests {
         ]))
         .unwrap();
         let tightest = tightest_bar(PageTexts(Language::En), &limits, Utc::now()).unwrap();
-        assert_eq!((tightest.label, tightest.used.as_str()), ("group.limit_day", "9 of 10"));
+        assert_eq!((tightest.label, tightest.used.as_str()), ("limit.images_per_day", "9 of 10"));
         assert!(tightest_bar(PageTexts(Language::En), &[], Utc::now()).is_none());
     }
 }

@@ -13,7 +13,7 @@ use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
 use super::people::{chosen_groups, render_link};
 use super::setting_fields::{
-    LIMIT_FIELDS, LimitWords, limits_as_settings, limits_digest, submitted_limits, with_refused_limits, with_settings,
+    LIMIT_FIELDS, limits_as_settings, limits_digest, submitted_limits, with_refused_limits, with_settings,
     with_submitted,
 };
 use crate::gateway::people::LastingOperation;
@@ -31,7 +31,6 @@ struct PersonPage {
     path: String,
     form: PageForm,
     nonce: String,
-    limit_words: LimitWords,
 }
 
 /// The action of a form on a user.
@@ -69,7 +68,6 @@ async fn render_page(
         stopped: keys_of_left_groups(context, &user).await?,
         form: form.unwrap_or_else(|| stored_values(&user)),
         nonce: context.issue_form_nonce()?,
-        limit_words: LimitWords::new(),
         groups,
         user,
     };
@@ -78,7 +76,7 @@ async fn render_page(
 
 /// Returns the forms with the values of the user. A form without them would remove the groups and the limits.
 fn stored_values(user: &types::User) -> PageForm {
-    with_settings(stored_permissions(user), &LIMIT_FIELDS, &limits_as_settings(user.limits.as_ref()))
+    with_settings(stored_permissions(user), LIMIT_FIELDS, &limits_as_settings(user.limits.as_ref()))
 }
 
 fn stored_permissions(user: &types::User) -> PageForm {
@@ -100,10 +98,10 @@ fn outdated_form(context: &PageContext<'_>, user: &types::User, action: PersonFo
         PersonFormAction::Change => {
             let entered = permissions_form(context.request.form_field("role"), &chosen_groups(context));
             let limits = limits_as_settings(user.limits.as_ref());
-            (permissions_digest(user), with_settings(entered, &LIMIT_FIELDS, &limits))
+            (permissions_digest(user), with_settings(entered, LIMIT_FIELDS, &limits))
         }
         PersonFormAction::Limit => {
-            let form = with_submitted(stored_permissions(user), &LIMIT_FIELDS, context.request);
+            let form = with_submitted(stored_permissions(user), LIMIT_FIELDS, context.request);
             (limits_digest(user.limits.as_ref()), form)
         }
         PersonFormAction::Disable

@@ -99,7 +99,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
 /// Returns the limits of a user, with the keys of their labels.
 fn stored_limits(user: &UserRow) -> Vec<(&'static str, String)> {
     let limits = user.limits.as_deref().and_then(|limits| serde_json::from_str::<Value>(limits).ok());
-    labelled_settings(&LIMIT_FIELDS, &json!({ "limits": limits }))
+    labelled_settings(LIMIT_FIELDS, &json!({ "limits": limits }))
 }
 
 /// Changes the password, which ends all other sessions.

@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::form::{PageForm, WHOLE_FORM, digest_of};
 use super::http_messages::PageRequest;
-use super::language::PageTexts;
+use super::language::{PageTexts, word_key};
 use super::page_error::PageError;
 use crate::error::Error;
 use crate::gateway::console::Console;
@@ -16,14 +16,16 @@ pub(super) struct SettingField {
     pub(super) name: &'static str,
     pub(super) label: &'static str,
     pub(super) pointer: &'static str,
-    kind: SettingFieldKind,
+    pub(super) kind: SettingFieldKind,
 }
 
 /// The kind of a form field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SettingFieldKind {
-    /// A text, or one of several words.
+    /// A text, or one of several words that the template names.
     Text,
+    /// One of the words of the setting.
+    Word,
     /// A checkbox.
     Checkbox,
     /// A list, one item on each line.
@@ -34,33 +36,10 @@ pub(super) enum SettingFieldKind {
     SecretVariable,
 }
 
-/// The fields of limits. The pointers begin at the object that has the limits as `limits`.
-pub(super) const LIMIT_FIELDS: [SettingField; 11] = [
-    SettingField::new(
-        "limit_requests",
-        "group.limit_requests",
-        "/limits/requests_per_minute",
-        SettingFieldKind::Number,
-    ),
-    SettingField::new("limit_images", "group.limit_images", "/limits/images_per_minute", SettingFieldKind::Number),
-    SettingField::new("limit_jobs", "group.limit_jobs", "/limits/concurrent_jobs", SettingFieldKind::Number),
-    SettingField::new("limit_work", "group.limit_work", "/limits/work_per_minute", SettingFieldKind::Number),
-    SettingField::new("limit_day", "group.limit_day", "/limits/images_per_day", SettingFieldKind::Number),
-    SettingField::new("limit_size", "group.limit_size", "/limits/max_size", SettingFieldKind::Text),
-    SettingField::new("limit_quality", "group.limit_quality", "/limits/max_quality", SettingFieldKind::Text),
-    SettingField::new("limit_models", "group.limit_models", "/limits/models", SettingFieldKind::Lines),
-    SettingField::new("limit_budget", "group.limit_budget", "/limits/budget_usd", SettingFieldKind::Number),
-    SettingField::new("limit_period", "group.limit_period", "/limits/budget_period", SettingFieldKind::Text),
-    SettingField::new("limit_alert", "group.limit_alert", "/limits/budget_alert", SettingFieldKind::Number),
-];
+include!("../../../generated/limit_fields.rs");
+
 /// The value of a checked checkbox.
 pub(super) const CHECKED: &str = "yes";
-
-/// The words among which the fields of limits let the reader choose.
-pub(super) struct LimitWords {
-    pub(super) qualities: Vec<String>,
-    pub(super) periods: Vec<String>,
-}
 
 /// Adds the values of the settings to a form.
 pub(super) fn with_settings(
@@ -138,7 +117,7 @@ pub(super) fn limits_digest(limits: Option<&types::RequestLimits>) -> String {
 
 /// Returns the change that the submitted fields of limits describe: all limits of a key or a user.
 pub(super) fn submitted_limits(request: &PageRequest) -> String {
-    let mut change = settings_from_form(&LIMIT_FIELDS, &|name| request.raw_form_field(name));
+    let mut change = settings_from_form(LIMIT_FIELDS, &|name| request.raw_form_field(name));
     // Without a limit, the change removes all of them.
     change.entry("limits").or_insert_with(|| json!({}));
     Value::Object(change).to_string()
@@ -155,22 +134,13 @@ pub(super) fn with_refused_limits(
     texts: PageTexts,
     error: Error,
 ) -> Result<PageForm, PageError> {
-    let form = with_submitted(form, &LIMIT_FIELDS, request);
+    let form = with_submitted(form, LIMIT_FIELDS, request);
     match error {
         Error::Invalid(rejection) => {
-            let field = field_for_setting(&LIMIT_FIELDS, rejection.param.as_deref().unwrap_or_default());
+            let field = field_for_setting(LIMIT_FIELDS, rejection.param.as_deref().unwrap_or_default());
             Ok(form.with_error(field, rejection.message))
         }
         error => form.with_console_error(texts, error),
-    }
-}
-
-// === impl LimitWords ===
-
-impl LimitWords {
-    pub(super) fn new() -> Self {
-        let words = Console::group_setting_values;
-        Self { qualities: words("limits.max_quality"), periods: words("limits.budget_period") }
     }
 }
 
@@ -186,12 +156,22 @@ impl SettingField {
         Self { name, label, pointer, kind }
     }
 
+    /// The words of a setting of groups, among which a field lets the reader choose.
+    pub(super) fn words(&self) -> Vec<String> {
+        Console::group_setting_values(&self.pointer.trim_start_matches('/').replace('/', "."))
+    }
+
+    /// The key of the hint of a limit; empty if there is none.
+    pub(super) fn hint(&self) -> &'static str {
+        word_key("limit", format_args!("{}_hint", self.pointer.trim_start_matches("/limits/")))
+    }
+
     /// The setting as the text of the form field.
     pub(super) fn form_value(&self, settings: &Value) -> String {
         let Some(value) = settings.pointer(self.pointer) else { return String::new() };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self.kind {
-            SettingFieldKind::Text => text(value),
+            SettingFieldKind::Text | SettingFieldKind::Word => text(value),
             SettingFieldKind::Number => {
                 if value.is_number() {
                     value.to_string()
@@ -215,7 +195,7 @@ impl SettingField {
             return None;
         }
         Some(match self.kind {
-            SettingFieldKind::Text => text.into(),
+            SettingFieldKind::Text | SettingFieldKind::Word => text.into(),
             SettingFieldKind::Number => text.parse::<Number>().map_or_else(|_| text.into(), Value::Number),
             SettingFieldKind::Checkbox => (text == CHECKED).into(),
             SettingFieldKind::Lines => {
@@ -240,9 +220,9 @@ mod tests {
         });
         for limits in [limits, json!({"images_per_day": 1}), json!({})] {
             let of_api = serde_json::from_value(limits.clone()).unwrap();
-            let form = with_settings(PageForm::default(), &LIMIT_FIELDS, &limits_as_settings(Some(&of_api)));
+            let form = with_settings(PageForm::default(), LIMIT_FIELDS, &limits_as_settings(Some(&of_api)));
             let mut body = url::form_urlencoded::Serializer::new(String::new());
-            for field in &LIMIT_FIELDS {
+            for field in LIMIT_FIELDS {
                 body.append_pair(field.name, &form.value(field.name).replace('\n', "\r\n"));
             }
             let request = PageRequest::with_form(body.finish().as_bytes());
@@ -253,11 +233,11 @@ mod tests {
 
     #[test]
     fn an_error_of_a_limit_is_shown_at_its_field() {
-        for field in &LIMIT_FIELDS {
+        for field in LIMIT_FIELDS {
             let param = field.pointer.trim_start_matches('/').replace('/', ".");
-            assert_eq!(field_for_setting(&LIMIT_FIELDS, &param), field.name);
+            assert_eq!(field_for_setting(LIMIT_FIELDS, &param), field.name);
         }
-        assert_eq!(field_for_setting(&LIMIT_FIELDS, "limits.models[2]"), "limit_models");
-        assert_eq!(field_for_setting(&LIMIT_FIELDS, "limits"), WHOLE_FORM);
+        assert_eq!(field_for_setting(LIMIT_FIELDS, "limits.models[2]"), "limit_models");
+        assert_eq!(field_for_setting(LIMIT_FIELDS, "limits"), WHOLE_FORM);
     }
 }

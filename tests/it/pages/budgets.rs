@@ -31,7 +31,7 @@ fn make_key_with_budget(tab: &Tab<'_>) -> String {
     // One image costs about 0.006 dollars, and with two intermediate images at most about 0.012.
     tab.fill("Budget in US dollars", "0.015");
     tab.fill("Alert at share of budget", "0.3");
-    tab.evaluate("document.getElementById('limit_period').value = 'day'");
+    tab.evaluate("document.getElementById('limit_budget_period').value = 'day'");
     tab.follow("button", "Save limits");
     tab.assert_text("$0.00 of $0.015");
     tab.assert_text("alert at $0.0045");

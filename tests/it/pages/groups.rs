@@ -134,12 +134,12 @@ fn add_account(ada: &mut Visitor<'_>, name: &str) -> String {
 fn accounts_are_assigned_on_the_page_of_a_group_and_a_group_without_service_is_warned_of() {
     let gateway = Gateway::simulated();
     let mut ada = sign_in_ada(&gateway);
-    let fields = [("name", "art"), ("delivery", "fail"), ("limit_day", "5"), ("limit_budget", "2")];
+    let fields = [("name", "art"), ("delivery", "fail"), ("limit_images_per_day", "5"), ("limit_budget_usd", "2")];
     let made = ada.submit("/groups", "/groups", &fields);
     assert_eq!(made.header("location"), Some("/groups/art?done=group"), "{}", made.text());
-    assert_eq!(ada.form("/groups/art", "/groups/art/change").value("limit_day"), "5");
-    let wrong = ada.submit("/groups", "/groups", &[("name", "other"), ("limit_day", "many")]);
-    assert!(wrong.status == 422 && wrong.text().contains("id=\"limit_day-error\""), "{}", wrong.text());
+    assert_eq!(ada.form("/groups/art", "/groups/art/change").value("limit_images_per_day"), "5");
+    let wrong = ada.submit("/groups", "/groups", &[("name", "other"), ("limit_images_per_day", "many")]);
+    assert!(wrong.status == 422 && wrong.text().contains("id=\"limit_images_per_day-error\""), "{}", wrong.text());
     assert_eq!(ada.get("/groups/other").status, 404, "a refused form made the group");
 
     let first = add_account(&mut ada, "brush");

@@ -18,57 +18,57 @@ pub(super) fn person_path(ada: &mut Visitor<'_>, name: &str) -> String {
 fn assert_limits_are_set_in_a_form(ada: &mut Visitor<'_>, page: &str) {
     let action = format!("{page}/limit");
     let fields = [
-        ("limit_requests", "60"),
-        ("limit_day", "5"),
-        ("limit_size", "2048x2048"),
-        ("limit_quality", "medium"),
+        ("limit_requests_per_minute", "60"),
+        ("limit_images_per_day", "5"),
+        ("limit_max_size", "2048x2048"),
+        ("limit_max_quality", "medium"),
         ("limit_models", "gpt-image-2\r\n\r\nsketch-1\r\n"),
-        ("limit_budget", "2.5"),
-        ("limit_period", "week"),
+        ("limit_budget_usd", "2.5"),
+        ("limit_budget_period", "week"),
     ];
     let answer = ada.submit(page, &action, &fields);
     let saved = format!("{page}?done=saved");
     assert_eq!((answer.status, answer.header("location")), (303, Some(saved.as_str())), "{}", answer.text());
     let form = ada.form(&saved, &action);
     for (name, value) in [
-        ("limit_requests", "60"),
-        ("limit_images", ""),
-        ("limit_jobs", ""),
-        ("limit_day", "5"),
-        ("limit_size", "2048x2048"),
-        ("limit_quality", "medium"),
+        ("limit_requests_per_minute", "60"),
+        ("limit_images_per_minute", ""),
+        ("limit_concurrent_jobs", ""),
+        ("limit_images_per_day", "5"),
+        ("limit_max_size", "2048x2048"),
+        ("limit_max_quality", "medium"),
         ("limit_models", "gpt-image-2\nsketch-1"),
-        ("limit_budget", "2.5"),
-        ("limit_period", "week"),
-        ("limit_alert", ""),
+        ("limit_budget_usd", "2.5"),
+        ("limit_budget_period", "week"),
+        ("limit_budget_alert", ""),
     ] {
         assert_eq!(form.value(name).replace("\r\n", "\n"), value, "{name}");
     }
     // A form that is sent unchanged changes nothing, and the other forms of the page keep the limits.
     assert_eq!(ada.submit(page, &action, &[]).status, 303);
     assert_eq!(ada.submit(page, &format!("{page}/change"), &[]).status, 303);
-    assert_eq!(ada.form(page, &action).value("limit_day"), "5");
+    assert_eq!(ada.form(page, &action).value("limit_images_per_day"), "5");
 
     // The page shows an error beside its field, and the form keeps the value.
     for (name, value) in [
-        ("limit_requests", "many"),
-        ("limit_images", "0"),
-        ("limit_jobs", "-1"),
-        ("limit_day", "1.5"),
-        ("limit_size", "wide"),
-        ("limit_quality", "best"),
+        ("limit_requests_per_minute", "many"),
+        ("limit_images_per_minute", "0"),
+        ("limit_concurrent_jobs", "-1"),
+        ("limit_images_per_day", "1.5"),
+        ("limit_max_size", "wide"),
+        ("limit_max_quality", "best"),
         ("limit_models", "two words"),
-        ("limit_budget", "1,50"),
-        ("limit_period", "year"),
-        ("limit_alert", "2"),
+        ("limit_budget_usd", "1,50"),
+        ("limit_budget_period", "year"),
+        ("limit_budget_alert", "2"),
     ] {
         let answer = ada.submit(page, &action, &[(name, value)]);
         let html = answer.text();
         assert_eq!(answer.status, 422, "{name}: {html}");
         assert!(html.contains(&format!("id=\"{name}-error\">")), "{name}: {html}");
-        assert!(name == "limit_quality" || name == "limit_period" || html.contains(value), "{name}: {html}");
+        assert!(name == "limit_max_quality" || name == "limit_budget_period" || html.contains(value), "{name}: {html}");
     }
-    assert_eq!(ada.form(page, &action).value("limit_day"), "5", "a refused form changed the limits");
+    assert_eq!(ada.form(page, &action).value("limit_images_per_day"), "5", "a refused form changed the limits");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_member_sees_the_limits_of_a_key_and_has_no_form_for_them() {
     let (page, _) = make_key(&mut ben, "his");
     let action = format!("{page}/limit");
     assert!(!ben.get(&page).text().contains("Limits of the key"));
-    assert_eq!(ada.submit(&page, &action, &[("limit_day", "5")]).status, 303);
+    assert_eq!(ada.submit(&page, &action, &[("limit_images_per_day", "5")]).status, 303);
     let html = ben.get(&page).text();
     assert!(html.contains("Limits of the key") && html.contains("Images per day (UTC)"), "{html}");
     assert!(!html.contains(&action), "{html}");
@@ -120,5 +120,5 @@ fn a_member_sees_the_limits_of_a_key_and_has_no_form_for_them() {
         let refused = ben.post(&action, &[("csrf".to_owned(), token.clone())]);
         assert_eq!(refused.status, 403, "{action}: {}", refused.text());
     }
-    assert_eq!(ada.form(&page, &format!("{page}/limit")).value("limit_day"), "5");
+    assert_eq!(ada.form(&page, &format!("{page}/limit")).value("limit_images_per_day"), "5");
 }

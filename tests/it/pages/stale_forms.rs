@@ -32,7 +32,7 @@ fn an_old_page_of_a_user_gives_no_rights_back() {
     let (change, limit) = (format!("{page}/change"), format!("{page}/limit"));
     let rights = ada.form(&page, &change).with(&[("role", "admin")]);
     let limits = ada.form(&page, &limit);
-    assert_saved(&ada.submit(&page, &limit, &[("limit_day", "5")]));
+    assert_saved(&ada.submit(&page, &limit, &[("limit_images_per_day", "5")]));
     let demoted = ada.form(&page, &change).with(&[("role", "member")]).without("groups");
     assert_saved(&ada.post(&change, &demoted.fields));
     let is_member = |ada: &mut Visitor<'_>| {
@@ -43,7 +43,7 @@ fn an_old_page_of_a_user_gives_no_rights_back() {
     let refused = assert_refused(&mut ada, &rights);
     assert!(is_member(&mut ada), "the old page gave rights back");
     drop(assert_refused(&mut ada, &limits));
-    assert_eq!(ada.form(&page, &limit).value("limit_day"), "5");
+    assert_eq!(ada.form(&page, &limit).value("limit_images_per_day"), "5");
 
     // The page of the refusal shows what was entered, and saves it with the next click.
     let text = refused.text();
@@ -58,9 +58,11 @@ fn an_old_page_of_a_key_undoes_no_expiry_and_no_limits() {
     let gateway = Gateway::simulated();
     let mut ada = sign_in_ada(&gateway);
     let (page, _) = make_key(&mut ada, "laptop");
-    for (form, field, value) in
-        [("change", "expires_on", "2099-12-31"), ("limit", "limit_day", "5"), ("dialects", "dialects", "sizes")]
-    {
+    for (form, field, value) in [
+        ("change", "expires_on", "2099-12-31"),
+        ("limit", "limit_images_per_day", "5"),
+        ("dialects", "dialects", "sizes"),
+    ] {
         let action = format!("{page}/{form}");
         let stale = ada.form(&page, &action);
         assert_saved(&ada.submit(&page, &action, &[(field, value)]));

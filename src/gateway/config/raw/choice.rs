@@ -7,29 +7,30 @@ use schemars::r#gen::SchemaGenerator;
 use schemars::schema::Schema;
 use serde::{Deserialize, Serialize};
 
-use super::document_schema::words;
+use super::document_schema::{table, words};
 pub(crate) use crate::wire::admin::types::{
     AccountImageUrls, AccountKind, AccountProtocol, AccountTier, BudgetMode, BudgetPeriod, DeliveryPolicy, Dialect,
-    FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy, OauthClientAuth, OauthGrant, QualityLimit,
+    FallbackPolicy, FilterFilePolicy, ModerationErrorPolicy, OauthClientAuth, OauthGrant, QualityLimit, RequestLimits,
     StoredContextPolicy,
 };
 
-/// Describes the words of a type in the schema of the settings as the document does.
-macro_rules! described_words {
-    ($($name:ident),+) => {$(
+/// Describes types in the schema of the settings as the document does.
+macro_rules! described_by_document {
+    ($describe:ident: $($name:ident),+) => {$(
         impl JsonSchema for $name {
             fn schema_name() -> String {
                 stringify!($name).to_owned()
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                words(stringify!($name))
+                $describe(stringify!($name))
             }
         }
     )+};
 }
 
-described_words!(
+described_by_document!(table: RequestLimits);
+described_by_document!(words:
     BudgetMode,
     BudgetPeriod,
     DeliveryPolicy,

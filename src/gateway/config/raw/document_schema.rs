@@ -10,12 +10,8 @@ use crate::tables;
 
 /// The tables of the settings whose bounds are those of a component: the way to the table in the schema, and the name of
 /// the component.
-const TABLES: [(&[&str], &str); 4] = [
-    (&["accounts"], "AccountSettings"),
-    (&["groups"], "GroupPolicy"),
-    (&["groups", "limits"], "RequestLimits"),
-    (&["prices"], "NewPrice"),
-];
+const TABLES: [(&[&str], &str); 3] =
+    [(&["accounts"], "AccountSettings"), (&["groups"], "GroupPolicy"), (&["prices"], "NewPrice")];
 /// The keywords of bounds.
 const BOUNDS: [&str; 4] = ["minimum", "maximum", "maxItems", "maxLength"];
 
@@ -27,18 +23,40 @@ static COMPONENTS: LazyLock<Value> = LazyLock::new(|| {
 
 /// Returns the schema of a component of words, each with its description.
 pub(super) fn words(component: &str) -> Schema {
-    let component = &COMPONENTS[component];
-    let words = component["enum"].as_array().into_iter().flatten();
-    let described = |word: &Value| {
-        let description = &component["x-enumDescriptions"][word.as_str()?];
-        Some(json!({ "description": description, "type": "string", "enum": [word] }))
+    serde_json::from_value(words_schema(&COMPONENTS[component])).unwrap_or(Schema::Bool(true))
+}
+
+fn words_schema(component: &Value) -> Value {
+    let description = &component["description"];
+    let Some(descriptions) = component["x-enumDescriptions"].as_object() else {
+        return json!({ "description": description, "type": "string", "enum": component["enum"] });
     };
-    let schema = if component["x-enumDescriptions"].is_object() {
-        json!({ "description": component["description"], "oneOf": words.filter_map(described).collect::<Vec<_>>() })
-    } else {
-        json!({ "description": component["description"], "type": "string", "enum": component["enum"] })
-    };
-    serde_json::from_value(schema).unwrap_or(Schema::Bool(true))
+    let words = component["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let described = words.map(|word| json!({ "description": descriptions[word], "type": "string", "enum": [word] }));
+    json!({ "description": description, "oneOf": described.collect::<Vec<_>>() })
+}
+
+/// Returns the schema of a component that a table of the settings has in common with the API.
+pub(super) fn table(component: &str) -> Schema {
+    serde_json::from_value(settings_schema(&COMPONENTS[component])).unwrap_or(Schema::Bool(true))
+}
+
+/// Returns a schema of the document without references and without `null`, which TOML does not have.
+fn settings_schema(schema: &Value) -> Value {
+    let target = referenced(schema);
+    let target = if target["enum"].is_array() { words_schema(target) } else { target.clone() };
+    let Value::Object(mut members) = target else { return target };
+    if let Some(description) = schema.get("description") {
+        members.insert("description".to_owned(), description.clone());
+    }
+    members.remove("nullable");
+    for property in members.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        *property = settings_schema(property);
+    }
+    if let Some(items) = members.get_mut("items") {
+        *items = settings_schema(items);
+    }
+    members.into()
 }
 
 /// Adds the bounds of the document to a schema of the settings, with or without references.
@@ -58,12 +76,17 @@ pub(crate) fn add_bounds(schema: &mut Value) {
 
 /// The bounds of a property; `None` if it has none.
 fn bounds(property: &Value) -> Option<Map<String, Value>> {
-    let target = property["anyOf"][0]["$ref"].as_str().or_else(|| property["$ref"].as_str());
-    let name = target.and_then(|target| target.strip_prefix("#/components/schemas/"));
-    let schema = name.map_or(property, |name| &COMPONENTS[name]);
+    let schema = referenced(property);
     let bounds = BOUNDS.iter().filter_map(|name| Some(((*name).to_owned(), schema.get(*name)?.clone())));
     let bounds: Map<String, Value> = bounds.collect();
     (!bounds.is_empty()).then_some(bounds)
+}
+
+/// The component to which a schema refers, alone or beside `null`; the schema itself if it refers to none.
+fn referenced(schema: &Value) -> &Value {
+    let target = schema["anyOf"][0]["$ref"].as_str().or_else(|| schema["$ref"].as_str());
+    let name = target.and_then(|target| target.strip_prefix("#/components/schemas/"));
+    name.map_or(schema, |name| &COMPONENTS[name])
 }
 
 /// The JSON pointer of a table.

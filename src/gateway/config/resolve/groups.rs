@@ -77,7 +77,7 @@ impl ConfigResolver<'_> {
             },
             tools: raw.tools.as_deref().map(|tools| self.check_tools(path, tools)),
             filter_files: self.filter_files(path, raw),
-            limits: Arc::new(self.limits(&format!("{path}.limits"), &raw.limits.clone().unwrap_or_default())),
+            limits: Arc::new(self.limits(&format!("{path}.limits"), raw.limits.clone().unwrap_or_default())),
             filter: self.filter(&format!("{path}.filter"), &raw.filter.clone().unwrap_or_default()),
             implicit: false,
             policy: written_settings(raw).into_iter().filter(|(setting, _)| setting != "name").collect(),

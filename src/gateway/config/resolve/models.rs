@@ -22,6 +22,11 @@ impl ConfigResolver<'_> {
     /// Reads a list of models: checks every id, and that no id occurs twice.
     pub(super) fn model_ids(&mut self, path: &str, name: &str, models: Option<&[String]>) -> Option<Vec<String>> {
         let models = models?;
+        self.check_model_ids(path, name, models);
+        Some(self.value(path, name, models.to_vec()))
+    }
+
+    pub(super) fn check_model_ids(&mut self, path: &str, name: &str, models: &[String]) {
         for (index, model) in models.iter().enumerate() {
             let setting = format!("{}[{index}]", join_path(path, name));
             self.check_model_id(&setting, model);
@@ -29,7 +34,6 @@ impl ConfigResolver<'_> {
                 self.report(&setting, "is listed twice");
             }
         }
-        Some(self.value(path, name, models.to_vec()))
     }
 
     /// Resolves the image models that the file adds, and the other names for models.

@@ -66,6 +66,12 @@ impl ConfigResolver<'_> {
         value
     }
 
+    /// Notes all values of a table that are set.
+    pub(super) fn table(&mut self, path: &str, table: &impl Serialize) {
+        let entries = toml::Table::try_from(table).unwrap_or_default();
+        entries.into_iter().for_each(|(name, value)| self.show(path, &name, value.to_string()));
+    }
+
     /// Takes a written value, or else the default.
     pub(super) fn value_or<T: Serialize>(&mut self, table: &str, name: &str, written: Option<T>, default: T) -> T {
         self.value(table, name, written.unwrap_or(default))

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::templates::files;
 use crate::gateway::pages::language::{Language, PageTexts, catalogue};
+use crate::gateway::pages::setting_fields::LIMIT_FIELDS;
 use crate::gateway::usage::RECORD_COLUMNS;
 
 fn keys(language: Language) -> BTreeSet<&'static str> {
@@ -117,7 +118,8 @@ fn used_keys() -> BTreeSet<String> {
     let candidates =
         candidates.filter(|text| sections.contains(text.split('.').next().unwrap_or_default()) && !is_file(text));
     let titles = RECORD_COLUMNS.iter().filter_map(|column| column.title).map(str::to_owned);
-    candidates.chain(word_keys()).chain(titles).collect()
+    let limits = LIMIT_FIELDS.iter().flat_map(|field| [field.label, field.hint()]).filter(|key| !key.is_empty());
+    candidates.chain(word_keys()).chain(titles).chain(limits.map(str::to_owned)).collect()
 }
 
 #[test]
