@@ -5115,6 +5115,22 @@ impl UserSort {
         }
     }
 }
+impl AccountImageUrls {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Refuse, Self::Fetch];
+}
+impl AccountKind {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 3] = [Self::ApiKey, Self::Oauth, Self::Simulator];
+}
+impl AccountProtocol {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Images, Self::Responses];
+}
+impl AccountTier {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Paid, Self::Free];
+}
 impl Dialect {
     /// Every word, in the order of the document.
     pub const ALL: [Self; 6] = [
@@ -5125,6 +5141,14 @@ impl Dialect {
         Self::Models,
         Self::Gif,
     ];
+}
+impl OauthClientAuth {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::Basic, Self::Body];
+}
+impl OauthGrant {
+    /// Every word, in the order of the document.
+    pub const ALL: [Self; 2] = [Self::RefreshToken, Self::ClientCredentials];
 }
 impl RecordReason {
     /// Every word, in the order of the document.

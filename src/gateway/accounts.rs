@@ -62,13 +62,14 @@ use http::HeaderValue;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use super::config::{self, AccountProtocol};
+use super::config;
 use super::keys::Caller;
 use super::rules::TaskRef;
 use super::store::{AccountStore, NodeId, StoreError, TokenStore, Vault};
 use super::telemetry::AccountSnapshot;
 use crate::wire::admin::types::{AccountExplanation, RecordReason};
 use account::AccountAuth;
+use cooldown::WorkKind;
 use lease::AccountSlot;
 use pool::{AccountPool, AccountRequirements};
 use queue::RequesterId;
@@ -301,15 +302,13 @@ impl Accounts {
 }
 
 fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
-    let (protocol, model, session, only_account) = match task {
-        TaskRef::Images(job) => (AccountProtocol::Images, job.model(), None, None),
-        TaskRef::Response(job) => {
-            (AccountProtocol::Responses, job.model(), job.session(), job.serving_accounts().only.as_deref())
-        }
+    let (work, model, session, only_account) = match task {
+        TaskRef::Images(job) => (WorkKind::Images, job.model(), None, None),
+        TaskRef::Response(job) => (WorkKind::Text, job.model(), job.session(), job.serving_accounts().only.as_deref()),
     };
     AccountRequirements {
         group: caller.group_name().to_owned(),
-        protocol: Some(protocol),
+        work: Some(work),
         needs_native: matches!(task, TaskRef::Images(job) if job.needs_image_endpoints()),
         is_large: task.is_large(),
         model: Some(model.into()),

@@ -89,11 +89,7 @@ async fn fetch_models(
     upstream: &UpstreamClient,
     account: &TextModelAccount,
 ) -> Result<Vec<TextModel>, ModelFetchError> {
-    let address = match account.endpoint() {
-        AccountEndpoint::Images(address) => address,
-        AccountEndpoint::Responses(host) => host.address(),
-        AccountEndpoint::Simulator => return Ok(Vec::new()),
-    };
+    let Some(address) = account.endpoint().address() else { return Ok(Vec::new()) };
     let authorization = accounts.authorization_header(account).await.map_err(|_| ModelFetchError::Temporary)?;
     let answer = upstream.list_models(address, authorization.as_ref()).await;
     let answer = answer.map_err(|error| match error {

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::schema::validator;
-use crate::{assert_mentions, assert_no_difference, document};
+use crate::{admin_document, assert_mentions, assert_no_difference, document};
 
 /// Makes a function that returns, for the name of a component, a check whether its type accepts a JSON text.
 macro_rules! components {
@@ -117,9 +117,20 @@ pub(crate) fn values() -> Value {
     serde_json::from_str(include_str!("values.json")).expect("the values are JSON")
 }
 
-/// The values of the operators' document.
+/// The values of the operators' document. A component of words has each word, and values that are close to none of them.
 pub(crate) fn admin_values() -> Value {
-    serde_json::from_str(include_str!("admin_values.json")).expect("the values are JSON")
+    let mut values: Value = serde_json::from_str(include_str!("admin_values.json")).expect("the values are JSON");
+    for (name, schema) in admin_document()["components"]["schemas"].as_object().expect("the components") {
+        let Some(words) = schema["enum"].as_array().filter(|_| schema["type"] == "string") else { continue };
+        let word = words[0].as_str().expect("a word");
+        let other =
+            [word.to_uppercase(), word.to_lowercase()].into_iter().filter(|other| !words.contains(&json!(other)));
+        let mut bad =
+            vec![json!("no_such_word"), json!(""), json!(format!("{word} ")), Value::Null, json!(1), json!([word])];
+        bad.extend(other.map(Value::from));
+        values[name] = json!({ "good": words, "bad": bad });
+    }
+    values
 }
 
 /// Compares the schemas of the public document with its types.

@@ -129,7 +129,19 @@ fn word_text(item: &Item) -> Option<(String, ItemImpl)> {
 }
 
 /// The enumerations whose words a program lists.
-const LISTED_WORDS: [&str; 5] = ["Dialect", "RecordReason", "RecordState", "UsageGrouping", "UsageMeasure"];
+const LISTED_WORDS: [&str; 11] = [
+    "AccountImageUrls",
+    "AccountKind",
+    "AccountProtocol",
+    "AccountTier",
+    "Dialect",
+    "OauthClientAuth",
+    "OauthGrant",
+    "RecordReason",
+    "RecordState",
+    "UsageGrouping",
+    "UsageMeasure",
+];
 
 /// Gives an enumeration the list of its words, if a program lists them.
 pub(crate) fn add_word_lists(items: &mut Vec<Item>) {

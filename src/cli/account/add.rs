@@ -13,6 +13,9 @@ use crate::cli::output::print_message;
 use crate::client::admin::types::{Account, NewAccount};
 use crate::gateway::config::{self, AccountConfig};
 use crate::gateway::manage;
+use crate::wire::admin::types::{
+    AccountImageUrls, AccountKind, AccountProtocol, AccountTier, OauthClientAuth, OauthGrant,
+};
 
 /// Arguments of `account add`: the settings of `[[accounts]]`.
 #[derive(Debug, Args)]
@@ -21,16 +24,16 @@ pub(super) struct AccountAddCommand {
     #[arg(long, value_name = "NAME")]
     name: String,
     /// The kind of credentials that the account has.
-    #[arg(long, value_name = "KIND", default_value = "api_key", value_parser = ["api_key", "oauth", "simulator"])]
+    #[arg(long, value_name = "KIND", default_value = "api_key", value_parser = AccountKind::ALL.map(AccountKind::as_str))]
     kind: String,
     /// The API that the upstream implements [default: images]
-    #[arg(long, value_name = "API", value_parser = ["images", "responses"])]
+    #[arg(long, value_name = "API", value_parser = AccountProtocol::ALL.map(AccountProtocol::as_str))]
     protocol: Option<String>,
     /// The text model that runs the image tool of an account with the protocol `responses` [default: gpt-5.5]
     #[arg(long, value_name = "MODEL")]
     host_model: Option<String>,
     /// The treatment of an answer that has the address of an image in place of the image [default: refuse]
-    #[arg(long, value_name = "WORD", value_parser = ["refuse", "fetch"])]
+    #[arg(long, value_name = "WORD", value_parser = AccountImageUrls::ALL.map(AccountImageUrls::as_str))]
     image_urls: Option<String>,
     /// The address of the upstream with its version, such as <https://api.openai.com/v1>
     #[arg(long, value_name = "URL")]
@@ -43,7 +46,7 @@ pub(super) struct AccountAddCommand {
     #[command(flatten)]
     tokens: OauthArgs,
     /// The billing tier of the account [default: paid]
-    #[arg(long, value_name = "TIER", value_parser = ["paid", "free"])]
+    #[arg(long, value_name = "TIER", value_parser = AccountTier::ALL.map(AccountTier::as_str))]
     tier: Option<String>,
     /// A group whose keys may use the account; may be given several times [default: default]
     #[arg(long, value_name = "GROUP")]
@@ -71,14 +74,14 @@ struct OauthArgs {
     #[arg(long, value_name = "URL")]
     token_url: Option<String>,
     /// The grant that an oauth account exchanges for an access token.
-    #[arg(long, value_name = "GRANT", value_parser = ["refresh_token", "client_credentials"])]
+    #[arg(long, value_name = "GRANT", value_parser = OauthGrant::ALL.map(OauthGrant::as_str))]
     grant: Option<String>,
     /// The OAuth client id.
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
     /// The place of the client id and client secret in token requests: the `Authorization` header or the body [default:
     /// basic]
-    #[arg(long, value_name = "PLACE", value_parser = ["basic", "body"])]
+    #[arg(long, value_name = "PLACE", value_parser = OauthClientAuth::ALL.map(OauthClientAuth::as_str))]
     client_auth: Option<String>,
     /// The requested scopes of the access token, separated by spaces.
     #[arg(long, value_name = "SCOPES")]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Uri};
 
+use super::cooldown::WorkKind;
 use super::oauth;
 use super::secret_mask::SecretMask;
 use super::token_cache::TokenCache;
@@ -147,15 +148,15 @@ impl UpstreamAccount {
         self.groups.iter().all(|name| name == group)
     }
 
-    /// True if the account can serve requests of this protocol; `None` stands for a call that needs neither protocol.
-    pub(super) fn supports_protocol(&self, protocol: Option<AccountProtocol>) -> bool {
-        protocol.is_none_or(|protocol| self.endpoint.supports_protocol(protocol))
+    /// True if the account can serve this kind of work; `None` stands for a call that any account can serve.
+    pub(super) fn supports(&self, work: Option<WorkKind>) -> bool {
+        work != Some(WorkKind::Text) || self.endpoint.serves_text()
     }
 
-    /// True if requests of this protocol are sent to the account without translation into the other protocol. Always
-    /// true for `None`.
-    pub(super) fn is_native(&self, protocol: Option<AccountProtocol>) -> bool {
-        protocol.is_none_or(|protocol| self.endpoint.is_native(protocol))
+    /// True if requests of this kind are sent to the account without translation: only a request for images that is sent
+    /// to a Responses endpoint is translated, into a request to a text model with the image tool.
+    pub(super) fn is_native(&self, work: Option<WorkKind>) -> bool {
+        work != Some(WorkKind::Images) || self.endpoint.host_model().is_none()
     }
 
     /// True if the account exists only because no other is configured.
@@ -219,18 +220,9 @@ impl AccountKind {
 // === impl AccountEndpoint ===
 
 impl AccountEndpoint {
-    /// True if the endpoint can serve requests of this protocol. Every endpoint can make images.
-    const fn supports_protocol(&self, protocol: AccountProtocol) -> bool {
-        matches!(
-            (self, protocol),
-            (_, AccountProtocol::Images) | (Self::Simulator | Self::Responses(_), AccountProtocol::Responses)
-        )
-    }
-
-    /// True if requests of this protocol need no translation: only a request for images that is sent to a Responses
-    /// endpoint is translated, into a request to a text model with the image tool.
-    const fn is_native(&self, protocol: AccountProtocol) -> bool {
-        !matches!((self, protocol), (Self::Responses(_), AccountProtocol::Images))
+    /// True if the endpoint can serve responses of text models. Every endpoint can make images.
+    const fn serves_text(&self) -> bool {
+        matches!(self, Self::Simulator | Self::Responses(_))
     }
 
     /// The address of the upstream, if there is one.

@@ -49,7 +49,7 @@ word_enum! {
 }
 
 /// The kinds of work that an upstream limits apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum WorkKind {
     /// Requests to the image endpoints.
     #[default]

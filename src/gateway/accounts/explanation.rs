@@ -5,11 +5,11 @@ use std::time::Duration;
 use chrono::Utc;
 use tokio::time::Instant;
 
+use super::cooldown::WorkKind;
 use super::health::HealthStatus;
 use super::pool::{AccountPool, AccountRequirements};
 use super::pool_member::PoolMember;
 use super::selection::AccountCandidate;
-use crate::gateway::config::AccountProtocol;
 use crate::gateway::telemetry::AccountSnapshot;
 use crate::wire::admin::types::{AccountAvailability, AccountExplanation, AccountTier};
 
@@ -22,10 +22,10 @@ pub(super) fn explain(
     session: Option<&str>,
 ) -> Vec<AccountExplanation> {
     let now = Instant::now();
-    let protocol = Some(if session.is_some() { AccountProtocol::Responses } else { AccountProtocol::Images });
+    let work = Some(if session.is_some() { WorkKind::Text } else { WorkKind::Images });
     let session = session.map(|session| session.as_bytes().into());
     let requirements =
-        AccountRequirements { group: group.to_owned(), protocol, is_large, session, ..AccountRequirements::default() };
+        AccountRequirements { group: group.to_owned(), work, is_large, session, ..AccountRequirements::default() };
     let state = pool.lock();
     let mut ranked: Vec<(usize, &PoolMember, AccountCandidate)> = state
         .members
@@ -68,13 +68,13 @@ fn with_state(
         let disabled_reason = Some(reason.clone());
         return AccountExplanation { disabled_reason, ..in_state(AccountAvailability::Disabled) };
     }
-    if !member.account.supports_protocol(requirements.protocol) {
+    if !member.account.supports(requirements.work) {
         return in_state(AccountAvailability::OtherProtocol);
     }
     if !member.may_serve(requirements) {
         return in_state(AccountAvailability::OtherGroup);
     }
-    if let Some(cooldown) = member.cooldown_of(requirements.work(), now) {
+    if let Some(cooldown) = member.cooldown_of(requirements.work_kind(), now) {
         return AccountExplanation {
             cooling_until: until(cooldown.until.saturating_duration_since(now)),
             cooling_cause: Some(cooldown.cause.as_str().to_owned()),

@@ -121,7 +121,7 @@ impl AccountSlot {
         granted_at: Instant,
     ) -> Self {
         let caller = UserId::from(UserId::NOBODY);
-        let (model, work) = (requirements.model.clone(), requirements.work());
+        let (model, work) = (requirements.model.clone(), requirements.work_kind());
         let grant = LeaseGrant { member_id: member.id, granted_at, model, work, caller };
         Self {
             pool: Some(Arc::clone(pool)),

@@ -27,7 +27,6 @@ use super::selection::{AccountCandidate, pick, pseudo_random, random_permille};
 use super::slot_share::MemberShare;
 use super::waiter_kinds::WaiterKinds;
 use super::{AccountFeedback, LeaseRefusal};
-use crate::gateway::config::AccountProtocol;
 use crate::gateway::store::Timestamp;
 #[cfg(test)]
 use lease_decision::LEASE_DECISIONS;
@@ -66,8 +65,8 @@ pub(super) struct AccountPoolState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct AccountRequirements {
     pub(super) group: String,
-    /// The protocol of the request; `None` if it is not a caller's request.
-    pub(super) protocol: Option<AccountProtocol>,
+    /// The kind of work of a caller's request; `None` for a call that any account can serve.
+    pub(super) work: Option<WorkKind>,
     /// True if only an account can serve the request that needs no translation of it.
     pub(super) needs_native: bool,
     /// True if the request is for a large image, for which an account may have fewer slots.
@@ -88,11 +87,8 @@ pub(super) struct AccountRequirements {
 
 impl AccountRequirements {
     /// The kind of work of the request; a command is like a request for images.
-    pub(super) const fn work(&self) -> WorkKind {
-        match self.protocol {
-            Some(AccountProtocol::Responses) => WorkKind::Text,
-            Some(AccountProtocol::Images) | None => WorkKind::Images,
-        }
+    pub(super) fn work_kind(&self) -> WorkKind {
+        self.work.unwrap_or_default()
     }
 }
 

@@ -122,8 +122,8 @@ impl PoolMember {
             && !tried
             && named
             && self.account.serves_group(&requirements.group)
-            && self.account.supports_protocol(requirements.protocol)
-            && (!requirements.needs_native || self.account.is_native(requirements.protocol))
+            && self.account.supports(requirements.work)
+            && (!requirements.needs_native || self.account.is_native(requirements.work))
     }
 
     /// Returns the cooldown that ends last, whatever work it stops.
@@ -171,7 +171,7 @@ impl PoolMember {
         let status = self.health.status(now);
         AccountCandidate {
             is_eligible: self.may_serve(requirements)
-                && !self.cooldown.stops(requirements.work(), now)
+                && !self.cooldown.stops(requirements.work_kind(), now)
                 && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
             is_ejected: matches!(status, HealthStatus::Ejected { .. }),
             has_free_slot: self.has_free_slot(requirements.is_large, now)
@@ -179,7 +179,7 @@ impl PoolMember {
             is_paid: self.account.is_paid(),
             auth_kind: self.account.kind(),
             priority: self.account.priority(),
-            needs_no_translation: self.account.is_native(requirements.protocol),
+            needs_no_translation: self.account.is_native(requirements.work),
             affinity: requirements.session.as_deref().map_or(0, |session| affinity(session, self.account.name())),
             load: self.load(requirements.is_large),
         }

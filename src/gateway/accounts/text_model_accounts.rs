@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::HeaderValue;
 
 use super::account::{AccountAuth, UpstreamAccount};
+use super::cooldown::WorkKind;
 use super::{Accounts, CredentialServiceError, TokenFailure};
-use crate::gateway::config::AccountProtocol;
 
 /// An account that offers text models. A change of settings creates a new object; the old one keeps the old settings.
 pub(crate) type TextModelAccount = UpstreamAccount;
@@ -21,9 +21,7 @@ impl Accounts {
         let state = self.pool.lock();
         let enabled =
             state.members.iter().filter(|member| member.disabled_reason.is_none()).map(|member| &member.account);
-        let accounts = enabled.filter(|account| {
-            account.serves_group(group) && account.supports_protocol(Some(AccountProtocol::Responses))
-        });
+        let accounts = enabled.filter(|account| account.serves_group(group) && account.supports(Some(WorkKind::Text)));
         accounts.cloned().collect()
     }
 
@@ -31,9 +29,11 @@ impl Accounts {
     /// disabled: it may be enabled again.
     pub(crate) fn serve_only(&self, group: &str) -> bool {
         let state = self.pool.lock();
-        let mut serving = state.members.iter().map(|member| &member.account).filter(|account| {
-            account.serves_group(group) && account.supports_protocol(Some(AccountProtocol::Responses))
-        });
+        let mut serving = state
+            .members
+            .iter()
+            .map(|member| &member.account)
+            .filter(|account| account.serves_group(group) && account.supports(Some(WorkKind::Text)));
         serving.all(|account| account.serves_only(group))
     }
 

@@ -25,33 +25,31 @@ pub(crate) fn service_gaps(
     name: &str,
     now: Timestamp,
 ) -> Vec<ServiceGap> {
-    let serves = |managed: &ManagedAccount, group: &str, protocol: AccountProtocol| {
+    let serves = |managed: &ManagedAccount, group: &str, needs_text: bool| {
         let is_enabled = !matches!(managed.status(now), AccountStatus::Disabled(..) | AccountStatus::Unusable(_));
         let account = managed.account.as_ref().ok().filter(|_| is_enabled);
         account.is_some_and(|account| {
-            account.groups.iter().any(|name| name == group) && supports(&account.upstream, protocol)
+            account.groups.iter().any(|name| name == group) && (!needs_text || serves_text(&account.upstream))
         })
     };
-    let is_lost = |group: &str, protocol: AccountProtocol| {
-        let mut serving = accounts.iter().filter(|managed| serves(managed, group, protocol)).peekable();
+    let is_lost = |group: &str, needs_text: bool| {
+        let mut serving = accounts.iter().filter(|managed| serves(managed, group, needs_text)).peekable();
         serving.peek().is_some() && serving.all(|managed| managed.name == name)
     };
     let gaps = groups.iter().map(|(group, keys)| ServiceGap {
-        lacks_images: is_lost(group, AccountProtocol::Images),
-        lacks_responses: is_lost(group, AccountProtocol::Responses),
+        lacks_images: is_lost(group, false),
+        lacks_responses: is_lost(group, true),
         group: group.clone(),
         keys: *keys,
     });
     gaps.filter(|gap| gap.lacks_images || gap.lacks_responses).collect()
 }
 
-/// True if an upstream can serve requests of this protocol. Every upstream can make images.
-const fn supports(upstream: &UpstreamConfig, protocol: AccountProtocol) -> bool {
-    match (upstream, protocol) {
-        (_, AccountProtocol::Images) | (UpstreamConfig::Simulator, AccountProtocol::Responses) => true,
-        (UpstreamConfig::Api(endpoint), AccountProtocol::Responses) => {
-            matches!(endpoint.protocol, AccountProtocol::Responses)
-        }
+/// True if an upstream offers the Responses API. Every upstream can make images.
+const fn serves_text(upstream: &UpstreamConfig) -> bool {
+    match upstream {
+        UpstreamConfig::Simulator => true,
+        UpstreamConfig::Api(endpoint) => matches!(endpoint.protocol, AccountProtocol::Responses),
     }
 }
 

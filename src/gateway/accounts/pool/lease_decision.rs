@@ -47,7 +47,7 @@ fn refusal_reason(members: &[PoolMember], requirements: &AccountRequirements, no
     let cooldowns = members
         .iter()
         .filter(|member| member.may_serve(requirements))
-        .filter_map(|member| member.cooldown_of(requirements.work(), now));
+        .filter_map(|member| member.cooldown_of(requirements.work_kind(), now));
     let limits = cooldowns.filter(|limit| limit.cause.is_limit());
     let (mut exhausted, mut wait) = (true, None::<Duration>);
     for limit in limits {

@@ -324,13 +324,8 @@ async fn refresh_and_check(accounts: &Arc<Accounts>) {
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut state = accounts.pool.lock();
     let begin = Instant::now();
-    let granted = LeaseGrant {
-        member_id: 0,
-        granted_at: begin,
-        model: None,
-        work: cooldown::WorkKind::Images,
-        caller: "usr_1".into(),
-    };
+    let granted =
+        LeaseGrant { member_id: 0, granted_at: begin, model: None, work: WorkKind::Images, caller: "usr_1".into() };
     state.members[0].apply_feedback(AccountFeedback::Success, &granted, at(begin), Utc::now());
     for step in 1..=times {
         let timing = at(begin + Duration::from_secs(1000 * step));
