@@ -235,7 +235,7 @@ impl CooldownWindow {
     }
 }
 
-/// Returns `first`, doubled with each step.
+/// Returns `first`, doubled with each step, at most 16 times: that exceeds every maximum that callers apply.
 pub(super) fn doubled(first: Duration, step: u32) -> Duration {
     first.saturating_mul(1 << step.min(16))
 }

@@ -146,7 +146,7 @@ impl Accounts {
         let audit = AuditContext::system();
         let write = self.store.change_account(&audit, account, change.clone());
         match timeout(STORE_TIMEOUT, write).await {
-            Ok(Ok(row)) => self.pool.mark_saved(unsaved, row.and_then(|row| row.cooldown_until)),
+            Ok(Ok(row)) => self.pool.mark_change_saved(unsaved, row.and_then(|row| row.cooldown_until)),
             Ok(Err(error)) => {
                 tracing::warn!(
                     account,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::cooldown::doubled;
 use crate::gateway::store::UserId;
 
 /// The number of failures without a success in between that ejects an account (our choice). Fewer failures may be
@@ -127,7 +128,7 @@ impl AccountHealth {
     }
 
     fn eject(&mut self, now: Instant) {
-        let pause = FIRST_EJECTION.saturating_mul(1 << self.ejections.min(16)).min(LONGEST_EJECTION);
+        let pause = doubled(FIRST_EJECTION, self.ejections).min(LONGEST_EJECTION);
         self.ejections = self.ejections.saturating_add(1);
         self.ejected = Some(EjectionWindow { since: now, until: now + pause });
     }

@@ -40,7 +40,7 @@ const USER_QUEUE_MAX: usize = 1024;
 #[derive(Debug)]
 pub(super) struct AccountPool {
     state: Mutex<AccountPoolState>,
-    /// Notified if an exchange of slots with other nodes can change something.
+    /// Notified if this node may need slots of other nodes, or may give some back.
     slot_change: Notify,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct AccountPoolState {
     pub(super) unusable_rows: HashMap<String, AccountRowContent>,
     /// True if other nodes use the accounts, too.
     pub(super) is_shared: bool,
-    /// The number of members whose slots the store has.
+    /// The number of members in the last exchange of slots with other nodes.
     pub(super) shared_members: usize,
     queue: FairQueue<WaitingRequest>,
     /// The kinds of the waiting requests. Requests of one kind have the same requirements.
@@ -67,7 +67,7 @@ pub(super) struct AccountRequirements {
     pub(super) group: String,
     /// The kind of work of a caller's request; `None` for a call that any account can serve.
     pub(super) work: Option<WorkKind>,
-    /// True if only an account can serve the request that needs no translation of it.
+    /// True if only an account that needs no translation of the request can serve it.
     pub(super) needs_native: bool,
     /// True if the request is for a large image, for which an account may have fewer slots.
     pub(super) is_large: bool,
@@ -192,9 +192,8 @@ impl AccountPool {
                     return SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy));
                 }
                 let (sender, receiver) = oneshot::channel();
-                let kind = state.add_to_kind(&requirements);
-                let ticket =
-                    state.queue.push(requester.clone(), WaitingRequest { requirements, kind_id: kind, sender });
+                let kind_id = state.add_to_kind(&requirements);
+                let ticket = state.queue.push(requester.clone(), WaitingRequest { requirements, kind_id, sender });
                 state.grant_free_slots(self, now);
                 if state.is_shared {
                     self.slot_change.notify_one();
@@ -264,6 +263,7 @@ impl AccountPool {
         self.lock().members.iter().find(|member| member.id == id).map(|member| member.account.name().to_owned())
     }
 
+    /// Returns the change of the state of this account that must be stored.
     pub(super) fn unsaved_change(&self, account: &str) -> Option<UnsavedChange> {
         let state = self.lock();
         state.members.iter().find(|member| member.account.name() == account).and_then(PoolMember::unsaved_change)
@@ -286,10 +286,10 @@ impl AccountPool {
         self.lock().members.iter().filter_map(PoolMember::unsaved_change).collect()
     }
 
-    pub(super) fn mark_saved(&self, unsaved: &UnsavedChange, cooling_until: Option<Timestamp>) {
+    pub(super) fn mark_change_saved(&self, unsaved: &UnsavedChange, cooling_until: Option<Timestamp>) {
         let mut state = self.lock();
         if let Some(member) = state.members.iter_mut().find(|member| member.account.name() == unsaved.account) {
-            member.mark_saved(unsaved.version, cooling_until);
+            member.mark_change_saved(unsaved.version, cooling_until);
         }
     }
 

@@ -67,7 +67,7 @@ pub(super) struct AccountRowContent {
     pub(super) sealed: Option<Vec<u8>>,
 }
 
-/// A change that must be stored.
+/// A change of the state of an account that must be stored.
 #[derive(Debug)]
 pub(super) struct UnsavedChange {
     pub(super) account: String,
@@ -336,7 +336,7 @@ impl PoolMember {
     }
 
     /// Notes that the store has the change. `cooling_until` is the stored value.
-    pub(super) fn mark_saved(&mut self, version: u64, cooling_until: Option<Timestamp>) {
+    pub(super) fn mark_change_saved(&mut self, version: u64, cooling_until: Option<Timestamp>) {
         self.stored_cooldown_end = cooling_until;
         if self.version == version {
             self.unsaved = None;

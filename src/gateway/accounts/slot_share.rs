@@ -1,9 +1,9 @@
-//! How many slots of an account a node holds, if several nodes share the account. Pure.
+//! The number of slots of an account that a node holds, if several nodes share the account. Pure.
 //!
 //! While no node needs more slots than it holds, each node holds its equal part, so a request finds a slot without a
 //! query. A node that needs more takes what the others do not hold. They notice its need, keep what they use themselves up
-//! to the equal part, and one slot if there are many, and give the rest back, at once or when the calls that use it end. If there are fewer
-//! slots than nodes, a node gives each slot back after it was used, so that the slots go round.
+//! to the equal part, and one slot if there are many, and give the rest back, at once or when the calls that use it end.
+//! If there are fewer slots than nodes, a node gives each slot back after it was used, so that the slots go round.
 
 use tokio::time::Instant;
 

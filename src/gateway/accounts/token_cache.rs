@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::cooldown::doubled;
 use super::oauth::{self, TokenGrant};
 use super::secret_mask::SecretMask;
 use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig};
@@ -53,11 +54,12 @@ struct TokenCacheState {
     renewed_at: Option<Instant>,
     /// The newest refresh token that the endpoint has issued, even if the access token issued with it has expired.
     refresh_token: Option<String>,
-    /// The number of fetches that have ended; the fields below hold the result of the last one.
+    /// The number of fetches that have ended; the next three fields hold the result of the last one.
     completed_fetches: u64,
     last_failure: Option<TokenFailure>,
     failures: u32,
     retry_at: Option<Instant>,
+    /// The sealed token that the store has not accepted yet.
     unsaved: Option<Vec<u8>>,
     /// The last access token for which the secrets of a call were needed, and the secrets.
     secret_mask: Option<(HeaderValue, Arc<SecretMask>)>,
@@ -149,7 +151,7 @@ impl TokenCache {
             // The account is disabled. An operator who re-enables it expects another fetch.
             Err(TokenFailure::Revoked(_)) => state.retry_at = Some(now + RETRY_MIN),
             Err(TokenFailure::Temporary) => {
-                let pause = RETRY_MIN.saturating_mul(1 << state.failures.min(16)).min(RETRY_MAX);
+                let pause = doubled(RETRY_MIN, state.failures).min(RETRY_MAX);
                 state.failures = state.failures.saturating_add(1);
                 state.retry_at = Some(now + pause);
             }
@@ -195,7 +197,8 @@ impl TokenCache {
         Some((stored, AccessToken { header, expires_at: now + granted.lifetime, lifetime: granted.lifetime }))
     }
 
-    /// Returns the secrets of a call with this token and these headers, and those with which the token was fetched.
+    /// Returns the secrets of a call with this token, and those with which the token was fetched. The headers are those
+    /// of all calls of the account, so they are read once for each token.
     pub(super) fn secret_mask(&self, token: &HeaderValue, headers: &HeaderMap) -> Arc<SecretMask> {
         let mut state = self.lock_state();
         if let Some((_, mask)) = state.secret_mask.as_ref().filter(|(known, _)| known == token) {

@@ -31,7 +31,7 @@ const STORE_ATTEMPTS: u32 = 5;
 /// The pause between two tries (our choice).
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The dependencies of every fetch.
+/// Fetches the tokens of all accounts.
 pub(super) struct TokenFetcher {
     store: Arc<dyn TokenStore>,
     vault: Vault,
@@ -99,8 +99,8 @@ impl TokenFetcher {
         Arc::clone(locks.entry(account.to_owned()).or_default())
     }
 
-    /// Stores a token again that the store did not accept. Only the holder of the lock may do so: an older token must not be
-    /// written last.
+    /// Tries again to store a token that the store did not accept. If that fails, the next call tries it. Only the
+    /// holder of the lock may call this: an older token must not be written last.
     async fn save_pending_token(&self, cache: &TokenCache) {
         let Some(sealed) = cache.unsaved() else { return };
         if self.store_once(cache, &sealed).await.is_ok() {
@@ -232,7 +232,7 @@ impl TokenFetcher {
         &self,
         cache: &TokenCache,
         refused: Option<&HeaderValue>,
-        used: Option<&str>,
+        used_refresh_token: Option<&str>,
         refusal: GrantRefusal,
     ) -> Result<AccessToken, TokenFailure> {
         self.release(cache).await;
@@ -243,7 +243,7 @@ impl TokenFetcher {
         // A node that exceeded its claim may have rotated the refresh token in the meantime.
         match self.load_stored_token(cache, refused).await {
             Ok(Some(token)) => Ok(token),
-            Ok(None) if cache.refresh_token().as_deref() == used => Err(TokenFailure::Revoked(code)),
+            Ok(None) if cache.refresh_token().as_deref() == used_refresh_token => Err(TokenFailure::Revoked(code)),
             Ok(None) | Err(_) => Err(TokenFailure::Temporary),
         }
     }
