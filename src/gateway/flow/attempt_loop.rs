@@ -89,7 +89,7 @@ fn begin_fallback(
 ) {
     let smaller_image = fallback_order::size_and_quality(smaller_job);
     tracing::info!(to = smaller_image, maybe_paid_twice, "no account made the image: trying the next fallback");
-    let most = cost_estimate::most_for_job(&context.job.services, &context.job.caller, smaller_job);
+    let most = cost_estimate::max_cost_without_fallback(&context.job.services, &context.job.caller, smaller_job);
     shared_record.with_record(|record| record.begin_fallback(smaller_image, most));
     if maybe_paid_twice {
         shared_record.mark_maybe_paid_twice();

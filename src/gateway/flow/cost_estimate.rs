@@ -20,11 +20,11 @@ use crate::image::ByteSource as _;
 /// The cost of a job, as far as it is known before anything is sent.
 #[derive(Clone, Debug)]
 pub(super) struct CostEstimate {
-    /// The most that one try at all of the job's images can cost, if it is known.
-    pub(super) call: Option<Usd>,
+    /// The most that the job can cost without a fallback, if it is known.
+    pub(super) without_fallback: Option<Usd>,
     /// The amount that the job reserves in budgets, if it is known.
     pub(super) job: Option<Usd>,
-    /// How far the amount is a bound.
+    /// The kind of bound that the amount is.
     pub(super) bound: BoundKind,
     /// The price that was missing.
     pub(super) unknown: Option<UnknownPrice>,
@@ -33,8 +33,8 @@ pub(super) struct CostEstimate {
 /// The most that a job for images can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CostBound {
-    /// The most that one try at all of its images can cost.
-    pub(super) call: Usd,
+    /// The most that the job can cost without a fallback.
+    pub(super) without_fallback: Usd,
     /// The most that the job can cost: with `fallback = "always"`, each smaller image may be paid for as well.
     pub(super) job: Usd,
 }
@@ -47,7 +47,7 @@ pub(super) fn estimate(
     fallback: FallbackPolicy,
 ) -> CostEstimate {
     match task {
-        SharedTask::Images(job) => most(services, caller, job, fallback).into(),
+        SharedTask::Images(job) => cost_bound(services, caller, job, fallback).into(),
         SharedTask::Response(job) => estimate_response(services, caller, job),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn estimate(
 /// # Errors
 ///
 /// Returns the first price that is unknown.
-pub(super) fn most(
+pub(super) fn cost_bound(
     services: &ImageServices,
     caller: &Caller,
     job: &Job,
@@ -65,20 +65,20 @@ pub(super) fn most(
 ) -> Result<CostBound, UnknownPrice> {
     let table = services.prices.table();
     let hosts = services.accounts.tool_host_models(TaskRef::Images(job), caller);
-    let call = most_for_images(&table, job, &hosts)?;
-    let mut sum = call;
+    let without_fallback = max_cost_of_images(&table, job, &hosts)?;
+    let mut sum = without_fallback;
     if fallback == FallbackPolicy::Always {
         for smaller in successors(fallback_order::next_fallback(job), fallback_order::next_fallback) {
-            sum = sum.plus(most_for_images(&table, &smaller, &hosts)?);
+            sum = sum.plus(max_cost_of_images(&table, &smaller, &hosts)?);
         }
     }
-    Ok(CostBound { call, job: sum })
+    Ok(CostBound { without_fallback, job: sum })
 }
 
-/// Returns the most that one try at a job for images can cost; `None` if a price is unknown.
-pub(super) fn most_for_job(services: &ImageServices, caller: &Caller, job: &Job) -> Option<Usd> {
+/// Returns the most that a job for images can cost without a fallback; `None` if a price is unknown.
+pub(super) fn max_cost_without_fallback(services: &ImageServices, caller: &Caller, job: &Job) -> Option<Usd> {
     let hosts = services.accounts.tool_host_models(TaskRef::Images(job), caller);
-    most_for_images(&services.prices.table(), job, &hosts).ok()
+    max_cost_of_images(&services.prices.table(), job, &hosts).ok()
 }
 
 /// Returns the versions of all prices that the estimate of a job for images uses, separated by spaces.
@@ -90,9 +90,9 @@ pub(super) fn price_version(services: &ImageServices, caller: &Caller, job: &Job
     versions.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the most that a try at all images of a job can cost: at an account with image endpoints, or with the dearest
-/// of the text models that run the image tool for other accounts.
-fn most_for_images(table: &PriceTable, job: &Job, hosts: &[String]) -> Result<Usd, UnknownPrice> {
+/// Returns the most that all images of a job can cost: at an account with image endpoints, or with the dearest of the
+/// text models that run the image tool for other accounts.
+fn max_cost_of_images(table: &PriceTable, job: &Job, hosts: &[String]) -> Result<Usd, UnknownPrice> {
     let (day, direct) = (Utc::now().date_naive(), image_work(job));
     let mut most = table.max_cost(&direct, day)?;
     for host in hosts {
@@ -119,28 +119,29 @@ fn image_work(job: &Job) -> WorkEstimate<'_> {
     }
 }
 
-/// Returns the cost of a response. If a call breaks off, the work that the request itself states counts; budgets reserve
-/// what the text model may decide.
+/// Returns the cost of a response. Budgets reserve the cost of all that the text model may decide. `without_fallback` is
+/// the cost of the work that the request itself states, which counts if the call breaks off.
 fn estimate_response(services: &ImageServices, caller: &Caller, job: &ResponseJob) -> CostEstimate {
     let (table, day) = (services.prices.table(), Utc::now().date_naive());
     if strict_budget::applies(caller) {
-        let most = table.max_response_cost(&bounded_work(job), day).map(|most| CostBound { call: most, job: most });
-        return CostEstimate { bound: BoundKind::Response, ..most.into() };
+        let most = table.max_response_cost(&bounded_work(job), day);
+        let bound = most.map(|most| CostBound { without_fallback: most, job: most });
+        return CostEstimate { bound: BoundKind::Response, ..bound.into() };
     }
     let ceiling = match caller.group().response_budget.max_response {
         Some(most) => Ok(most),
         None => table.max_response_cost(&ceiling_work(caller, job), day),
     };
     // No part of a response is dearer than the whole.
-    let stated = most_for_response(&table, job).ok();
-    let call = stated.map(|call| ceiling.as_ref().map_or(call, |ceiling| call.min(*ceiling)));
+    let stated = max_cost_of_response(&table, job).ok();
+    let without_fallback = stated.map(|stated| ceiling.as_ref().map_or(stated, |ceiling| stated.min(*ceiling)));
     let job = ceiling.as_ref().ok().copied();
-    CostEstimate { call, job, bound: BoundKind::Ceiling, unknown: ceiling.err() }
+    CostEstimate { without_fallback, job, bound: BoundKind::Ceiling, unknown: ceiling.err() }
 }
 
 /// Returns the work of a response if its text model uses its largest context and output, and makes images of the largest
 /// size and the best quality that the limits allow. A stated number of calls lowers nothing: an upstream that ignores it
-/// would pass the budget.
+/// would exceed the budget.
 fn ceiling_work<'a>(caller: &Caller, job: &'a ResponseJob) -> ResponseWork<'a> {
     let calls = TOOL_CALLS_MAX.max(job.max_tool_calls().unwrap_or(0));
     let max_pixels = caller.all_limits().filter_map(|limits| limits.max_size).map(|size| size.pixels().into()).min();
@@ -185,7 +186,7 @@ fn tool_work(tool: &ImageTool, calls: u64) -> WorkEstimate<'_> {
 }
 
 /// Returns the most that a response can cost. Its text model chooses the image tool; the dearest one counts.
-fn most_for_response(table: &PriceTable, job: &ResponseJob) -> Result<Usd, UnknownPrice> {
+fn max_cost_of_response(table: &PriceTable, job: &ResponseJob) -> Result<Usd, UnknownPrice> {
     let day = Utc::now().date_naive();
     let mut most = table.max_cost(&response_work(job, None), day)?;
     for tool in job.image_tools() {
@@ -214,8 +215,9 @@ fn response_work<'a>(job: &'a ResponseJob, tool: Option<&'a ImageTool>) -> WorkE
 impl From<Result<CostBound, UnknownPrice>> for CostEstimate {
     /// Converts the bound of a job for images.
     fn from(most: Result<CostBound, UnknownPrice>) -> Self {
-        let (known, bound) = (most.as_ref().ok().copied(), BoundKind::Images);
-        Self { call: known.map(|of| of.call), job: known.map(|of| of.job), bound, unknown: most.err() }
+        let (known, bound) = (most.as_ref().ok(), BoundKind::Images);
+        let (without_fallback, job) = (known.map(|known| known.without_fallback), known.map(|known| known.job));
+        Self { without_fallback, job, bound, unknown: most.err() }
     }
 }
 

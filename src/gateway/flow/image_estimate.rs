@@ -61,10 +61,10 @@ async fn estimate_job(
     let (model, images, size) = (job.model().to_owned(), job.count(), job.size().to_string());
     let quality = job.quality().unwrap_or(AUTO).to_owned();
     let price_version = cost_estimate::price_version(services, caller, &job);
-    let most = cost_estimate::most(services, caller, &job, options.fallback_policy(caller));
+    let most = cost_estimate::cost_bound(services, caller, &job, options.fallback_policy(caller));
     let task = SharedTask::from(job);
     if wants_urls {
-        url_answer::check(&task)?;
+        url_answer::refuse_stream(&task)?;
     }
     request_limits::check(caller, TaskRef::from(&task))?;
     if caller.group().problem.is_some() {

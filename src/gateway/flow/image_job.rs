@@ -30,7 +30,7 @@ pub(super) async fn answer_image_request(
     let wants_urls = job.adaptations().asks_for_urls();
     let task = SharedTask::from(job.with_turn(turn));
     if wants_urls {
-        count_if_refused(&services.keys, &caller, url_answer::check(&task))?;
+        count_if_refused(&services.keys, &caller, url_answer::refuse_stream(&task))?;
     }
     count_if_refused(&services.keys, &caller, request_limits::check(&caller, TaskRef::from(&task)))?;
     let context = Arc::new(JobContext::new(Arc::clone(services), caller, options, task));

@@ -38,5 +38,5 @@ pub(super) fn record_draft(context: &JobContext, cost: &CostEstimate) -> JobReco
         ..Record::default()
     };
     let fingerprint = context.registration().fingerprint;
-    JobRecord { document, fingerprint, max_cost: cost.call, max_job_cost: cost.job, ..JobRecord::default() }
+    JobRecord { document, fingerprint, max_cost: cost.without_fallback, max_job_cost: cost.job, ..JobRecord::default() }
 }

@@ -25,7 +25,7 @@ type LinkError = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 ///
 /// Returns 400 for a stream.
-pub(super) fn check(task: &SharedTask) -> Result<(), Rejection> {
+pub(super) fn refuse_stream(task: &SharedTask) -> Result<(), Rejection> {
     if task.is_stream() {
         let message = "With 'response_format' 'url', 'stream' must be false: the events of a stream have no links.";
         return Err(Rejection::new("stream", RejectionReason::InvalidValue, message));
