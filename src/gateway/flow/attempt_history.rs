@@ -9,10 +9,10 @@ use crate::gateway::ledger::AttemptClass;
 use crate::gateway::relay::{self, AnswerUsage};
 use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
-/// The number of failed calls after which one request makes no further call (our choice); [`counts_against_budget`]
+/// The number of failed calls after which one request makes no further call (our choice); [`is_counted_failure`]
 /// decides which failures count. Clients multiply this number by their own retries. The calls of a fan-out share the
-/// budget. The first call of a fallback round is made even if the budget is used up.
-pub(super) const FAILED_CALL_BUDGET: usize = 4;
+/// limit. The first call of a fallback round is made even if the limit is reached.
+pub(super) const FAILED_CALLS_MAX: usize = 4;
 
 /// All failures so far, and the reason why no further account was asked.
 #[derive(Default)]
@@ -45,15 +45,15 @@ impl AttemptHistory {
     }
 
     /// Applies the money rules to the last failure: if nothing was done, other accounts may be asked; if the upstream
-    /// reports a failure, one other account; otherwise none. All attempts must be within the budget, of which
-    /// `budget_spent` calls are used.
-    pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
+    /// reports a failure, one other account; otherwise none. No further attempt is made if `counted_failures` has
+    /// reached the limit.
+    pub(super) fn may_try_again(&self, counted_failures: usize) -> bool {
         let allowed = match self.failures.last().map(AttemptFailure::class) {
             None | Some(AttemptClass::NothingDone) => true,
             Some(AttemptClass::ReportedFailed) => self.reported_failures() < 2,
             Some(AttemptClass::MaybePaid | AttemptClass::Refused | AttemptClass::OutputBegun) => false,
         };
-        allowed && budget_spent < FAILED_CALL_BUDGET
+        allowed && counted_failures < FAILED_CALLS_MAX
     }
 
     /// True if one of the calls may have made an image that was not received.
@@ -76,8 +76,8 @@ impl AttemptHistory {
         self.failures.iter().filter(|failure| failure.class() == AttemptClass::ReportedFailed).count()
     }
 
-    pub(super) fn budget_spent(&self) -> usize {
-        self.failures.iter().filter(|failure| counts_against_budget(failure)).count()
+    pub(super) fn counted_failures(&self) -> usize {
+        self.failures.iter().filter(|failure| is_counted_failure(failure)).count()
     }
 
     /// Returns the error for the caller, and the failed attempt for the record: the last one. A call that may have been
@@ -102,9 +102,9 @@ fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
         && matches!(failure.status, Some(400 | 422))
 }
 
-/// True if a failure counts against the budget. A call that did nothing does not count if the upstream answered with a
+/// True if a failure counts as a failed call. A call that did nothing does not count if the upstream answered with a
 /// status, so that every account may be asked.
-pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
+pub(super) fn is_counted_failure(failure: &AttemptFailure) -> bool {
     failure.class() != AttemptClass::NothingDone || failure.status.is_none()
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn may_try_again(history: AttemptHistory) -> bool {
-        history.may_try_again(history.budget_spent())
+        history.may_try_again(history.counted_failures())
     }
 
     #[test]
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_counts_calls_that_may_have_cost_something() {
+    fn the_limit_counts_calls_that_may_have_cost_something() {
         let refusals = [(AttemptClass::NothingDone, Some(429)); 20];
         assert!(may_try_again(history_of(&refusals)));
-        assert!(!may_try_again(history_of(&[(AttemptClass::NothingDone, None); FAILED_CALL_BUDGET])));
+        assert!(!may_try_again(history_of(&[(AttemptClass::NothingDone, None); FAILED_CALLS_MAX])));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! | Class of the failure | Next |
 //! |---|---|
-//! | nothing was done | other accounts, within the budget |
+//! | nothing was done | other accounts, within the limit of failed calls |
 //! | the upstream reports that it failed | one other account |
 //! | an image may have been paid for, or the request was refused | no other account |
 
@@ -134,15 +134,15 @@ impl<'a> AttemptRound<'a> {
                 Err(failure) => failure,
             };
             let retry_target = self.handle_failure(shared_record, call, &lease, failed_call).await;
-            let budget_spent = self
+            let counted_failures = self
                 .branch
                 .as_ref()
-                .map_or_else(|| self.history.budget_spent(), |branch| branch.progress.budget_spent());
+                .map_or_else(|| self.history.counted_failures(), |branch| branch.progress.counted_failures());
             if is_request_to_blame(&self.history.failures[failures_before..]) {
                 self.history.stop_reason = StopReason::RequestAtFault;
                 return Ok(RoundOutcome::NoAccountLeft);
             }
-            if !self.history.may_try_again(budget_spent) {
+            if !self.history.may_try_again(counted_failures) {
                 return Ok(RoundOutcome::NoAccountLeft);
             }
             match retry_target {

@@ -5,16 +5,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::attempt_deadlines::AttemptDeadlines;
-use super::attempt_history::{FAILED_CALL_BUDGET, counts_against_budget};
+use super::attempt_history::{FAILED_CALLS_MAX, is_counted_failure};
 use super::fallback_order;
 use crate::gateway::ledger::AttemptClass;
 use crate::gateway::upstream::AttemptFailure;
 
 /// Before the first image is made, an image is expected to take `max_silence` divided by this number (our choice). A
 /// call that is cut off at the deadline of the job is paid for, and its image is lost.
-const EXPECTED_SHARE: u32 = 4;
+const EXPECTED_TIME_DIVISOR: u32 = 4;
 /// The next image is expected to exceed the longest time so far by that time divided by this number (our choice).
-const MARGIN_SHARE: u32 = 4;
+const MARGIN_DIVISOR: u32 = 4;
 
 /// The state that the calls of one job share.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ struct FanOutProgressState {
     longest_success: Option<Duration>,
     /// The longest time of a call whose failure is ambiguous (an image may have been paid for).
     longest_loss: Duration,
-    /// The number of calls that gave no image and may have cost something.
-    budget_spent: usize,
+    /// The number of failed calls that count, because they may have cost something.
+    counted_failures: usize,
     /// True if one of the images has begun.
     has_begun: bool,
     /// True if one of the calls has failed in a way after which no smaller image follows.
@@ -49,11 +49,11 @@ impl FanOutProgress {
         Self { deadlines, state: Mutex::new(FanOutProgressState::new(deadlines.max_silence)) }
     }
 
-    /// True if another image is worth a call: no failure forbids it, the shared budget allows it, and there is time for
-    /// the image.
+    /// True if another image is worth a call: no failure forbids it, the shared limit of failed calls is not reached,
+    /// and there is time for the image.
     pub(super) fn may_begin_image(&self) -> bool {
-        let FanOutProgressState { budget_spent, is_closed, .. } = *self.lock();
-        !is_closed && budget_spent < FAILED_CALL_BUDGET && self.has_time_for_image()
+        let FanOutProgressState { counted_failures, is_closed, .. } = *self.lock();
+        !is_closed && counted_failures < FAILED_CALLS_MAX && self.has_time_for_image()
     }
 
     /// True if an image whose call begins now can be expected in time.
@@ -63,9 +63,9 @@ impl FanOutProgress {
         time >= state.expected_time()
     }
 
-    /// Returns the number of all calls that gave no image and may have cost something.
-    pub(super) fn budget_spent(&self) -> usize {
-        self.lock().budget_spent
+    /// Returns the number of failed calls that count, because they may have cost something.
+    pub(super) fn counted_failures(&self) -> usize {
+        self.lock().counted_failures
     }
 
     /// Notes that an image has begun.
@@ -88,7 +88,7 @@ impl FanOutProgress {
     /// Notes that a call failed, and the time after which it failed.
     pub(super) fn note_call_failed(&self, failure: &AttemptFailure, elapsed: Duration) {
         let mut state = self.lock();
-        state.budget_spent += usize::from(counts_against_budget(failure));
+        state.counted_failures += usize::from(is_counted_failure(failure));
         state.is_fallback_barred |= !fallback_order::allows_fallback(failure);
         if failure.class() == AttemptClass::MaybePaid {
             state.longest_loss = state.longest_loss.max(elapsed);
@@ -113,7 +113,7 @@ impl FanOutProgressState {
             max_silence,
             longest_success: None,
             longest_loss: Duration::ZERO,
-            budget_spent: 0,
+            counted_failures: 0,
             has_begun: false,
             is_fallback_barred: false,
             is_closed: false,
@@ -122,8 +122,8 @@ impl FanOutProgressState {
 
     /// Returns the time that an image is expected to take.
     fn expected_time(self) -> Duration {
-        let expected =
-            self.longest_success.map_or(self.max_silence / EXPECTED_SHARE, |longest| longest + longest / MARGIN_SHARE);
+        let first = self.max_silence / EXPECTED_TIME_DIVISOR;
+        let expected = self.longest_success.map_or(first, |longest| longest + longest / MARGIN_DIVISOR);
         expected.max(self.longest_loss)
     }
 }
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_calls_share_one_budget() {
+    async fn all_calls_share_one_limit_of_failures() {
         let progress = new_progress(120);
         let refused = AttemptFailure { status: Some(429), ..AttemptFailure::new(FailureCause::NoConnection) };
         (0..20).for_each(|_| progress.note_call_failed(&refused, Duration::ZERO));
         assert!(progress.may_begin_image());
-        (0..FAILED_CALL_BUDGET).for_each(|_| {
+        (0..FAILED_CALLS_MAX).for_each(|_| {
             progress.note_call_failed(&AttemptFailure::new(FailureCause::Failed), Duration::ZERO);
         });
-        assert_eq!((progress.may_begin_image(), progress.budget_spent()), (false, FAILED_CALL_BUDGET));
+        assert_eq!((progress.may_begin_image(), progress.counted_failures()), (false, FAILED_CALLS_MAX));
     }
 }
