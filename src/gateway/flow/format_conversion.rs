@@ -68,8 +68,8 @@ fn target_format(context: &JobContext, success: &JobSuccess) -> Option<TargetFor
     success.proven.first_image().filter(|image| image.format != target.format).map(|_| target)
 }
 
-async fn convert(job: &JobContext, target: TargetFormat, proven: ProvenAnswer) -> (ProvenAnswer, ConversionOutcome) {
-    let writer = match job.services.spool.create_writer().await {
+async fn convert(context: &JobContext, to: TargetFormat, proven: ProvenAnswer) -> (ProvenAnswer, ConversionOutcome) {
+    let writer = match context.services.spool.create_writer().await {
         Ok(writer) => writer,
         Err(error) => {
             tracing::error!(%error, "an answer that is to be converted cannot be stored on disk");
@@ -79,15 +79,15 @@ async fn convert(job: &JobContext, target: TargetFormat, proven: ProvenAnswer) -
     let spooled = tokio::select! {
         biased;
         spooled = spool_answer(proven, writer) => spooled,
-        () = job.services.cutoff.cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
+        () = context.services.cutoff.cancelled() => Err(UnspooledAnswer::Broken(cut_off_answer())),
     };
     let answer = match spooled {
         Ok(answer) => answer,
         Err(UnspooledAnswer::Whole(answer)) => return (answer, ConversionOutcome::Untouched),
         Err(UnspooledAnswer::Broken(answer)) => return (answer, ConversionOutcome::Broken),
     };
-    match convert_images(&job.services, target, &answer).await {
-        Ok((members, files)) => (answer.with_images(members, files, target.format), ConversionOutcome::Converted),
+    match convert_images(&context.services, to, &answer).await {
+        Ok((members, files)) => (answer.with_images(members, files, to.format), ConversionOutcome::Converted),
         Err(error) => {
             tracing::warn!(error = &*error, "the images of an answer cannot be converted");
             (answer.into_proven(), ConversionOutcome::Untouched)
@@ -121,7 +121,7 @@ async fn convert_one(
     let permit = CONVERSIONS.acquire().await?;
     let (format, image) = answer.open_image(index).await?.ok_or("the format of an image is not known")?;
     let mut file = image.collect().await?.to_bytes();
-    // Nothing refuses the memory, because the image was paid for; other requests are refused meanwhile.
+    // The share has no limit, because the image was paid for; other requests are refused meanwhile.
     let mut memory = services.request_budgets.answer_memory();
     let pixels = probe(&file).map_or(0, |image| u64::from(image.width) * u64::from(image.height));
     memory.set_bytes(file.len() as u64 + pixels * PIXEL_BYTES)?;

@@ -60,7 +60,7 @@ fn check_files(job: &ResponseJob) -> Result<(), Rejection> {
     Err(Rejection::new(path, RejectionReason::InvalidValue, message))
 }
 
-/// Shortens a name that a caller wrote, and removes its control characters, for a message.
+/// Shortens a name that a caller wrote to 100 characters (our choice), and removes its control characters, for a message.
 fn shorten_for_message(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).take(100).collect()
 }

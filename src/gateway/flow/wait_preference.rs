@@ -15,9 +15,8 @@ const WAIT: &str = "wait";
 pub(super) fn read_wait(headers: &HeaderMap) -> Option<Duration> {
     let texts = headers.get_all(PREFER_HEADER).iter().filter_map(|value| value.to_str().ok());
     let value = texts.flat_map(split_preferences).find_map(wait_value)?;
-    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds = value.parse::<u64>().ok().filter(|seconds| is_number && *seconds > 0);
-    seconds.map(Duration::from_secs)
+    // `parse` accepts a plus sign, which the preference must not have.
+    value.parse().ok().filter(|seconds| *seconds > 0 && !value.starts_with('+')).map(Duration::from_secs)
 }
 
 /// Splits a list at its commas, except for those in quoted texts.
