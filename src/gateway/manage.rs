@@ -16,7 +16,7 @@ mod inspection;
 mod model_probe;
 mod service_gaps;
 
-pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change, delete, revise};
+pub(crate) use account_changes::{AccountDraft, AccountRevision, add, change_state, delete, revise};
 pub(crate) use account_status::AccountStatus;
 pub(crate) use first_key::{disable_first_key, first_key_expiry, is_billable, is_first_key_active};
 pub(crate) use group_policy::{PolicyEnvironment, check_policy, configured_policy, policy_in_force, with_store_groups};

@@ -1,4 +1,4 @@
-//! The operations on upstream accounts.
+//! The operations on upstream accounts. Those with an actor are for admins: members get 403.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::account_view::{AccountsActivity, stored_settings, to_wire_account};
 use super::error_conversion::{ErrorSubject, field_rejection, from_identity_error, from_store_error};
+use super::request_fields::empty_change_rejection;
 use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 use crate::gateway::config::{self, ConfigProblem};
@@ -50,7 +51,7 @@ pub(super) struct AccountChangeRequest {
 // === impl Console ===
 
 impl Console {
-    /// Returns every account. All operations of this file are for admins.
+    /// Returns every account.
     ///
     /// # Errors
     ///
@@ -193,12 +194,13 @@ impl Console {
                 AccountChange::Enable => "an account was enabled through the console",
                 _ => "an account was disabled through the console",
             };
-            let changed = manage::change(&self.config, &*self.store, &audit, handle, change).await;
+            let changed = manage::change_state(&self.config, &*self.store, &audit, handle, change).await;
             let changed = changed.map_err(from_manage_error)?;
             log_change(&changed, event);
             account = Some(changed);
         }
         self.apply_account_changes().await;
+        // A parsed request has a state or a revision, so there is an account.
         self.account_with_activity(&account.ok_or(Error::Internal)?)
     }
 
@@ -236,7 +238,7 @@ impl Console {
         to_wire_account(managed, self.account_activity().as_ref())
     }
 
-    /// Returns the accounts as this process uses them.
+    /// Returns the calls of the accounts in this server; `None` in a command.
     fn account_activity(&self) -> Option<AccountsActivity> {
         let accounts = &self.server.as_ref()?.accounts;
         Some(AccountsActivity { accounts: accounts.live_accounts(), counted_since: accounts.counted_since() })
@@ -260,9 +262,7 @@ pub(super) fn parse_account_change(body: &[u8]) -> Result<AccountChangeRequest, 
     let has_revision = settings.is_some() || !secrets.is_empty();
     let state = parse_state_change(&fields)?;
     if state.is_none() && !has_revision {
-        let names: Vec<String> = ACCOUNT_CHANGE_FIELDS.iter().map(|field| format!("'{}'", field.name)).collect();
-        let message = format!("The request changes nothing: expected at least one of {}.", names.join(", "));
-        return Err(Rejection::for_body(RejectionReason::MissingParameter, message));
+        return Err(empty_change_rejection(ACCOUNT_CHANGE_FIELDS));
     }
     Ok(AccountChangeRequest { state, revision: has_revision.then_some(AccountRevision { settings, secrets }) })
 }
@@ -312,13 +312,15 @@ fn take_secrets(
     }
     let Some(Value::Object(secret_headers)) = fields.remove(SECRET_HEADERS) else { return Ok(secrets) };
     for (header, secret) in secret_headers {
-        let is_also_plain = plain_headers.and_then(|headers| headers.get(&header)).is_some();
-        let Some(secret) = secret.as_str().filter(|_| !is_also_plain) else {
+        if plain_headers.is_some_and(|headers| headers.get(&header).is_some()) {
             let message = format!("Invalid '{SECRET_HEADERS}.{header}': the header is also given in '{HEADERS}'.");
             let param = format!("{SECRET_HEADERS}.{header}");
             return Err(Rejection::new(param, RejectionReason::InvalidValue, message));
-        };
-        secrets.insert(format!("{HEADER_PREFIX}{header}"), secret.to_owned());
+        }
+        // The table has refused values that are no texts.
+        if let Value::String(secret) = secret {
+            secrets.insert(format!("{HEADER_PREFIX}{header}"), secret);
+        }
     }
     Ok(secrets)
 }

@@ -217,8 +217,9 @@ impl Console {
 
 /// Returns the subject of the limits of a group, and the limits of the policy that is shown.
 fn group_subject(group: &types::Group) -> StoredSubject {
-    let limits = group.policy.as_ref().and_then(|policy| serde_json::to_value(policy.limits.as_ref()?).ok());
-    let limits = limits.and_then(|limits| if let Value::Object(limits) = limits { Some(limits) } else { None });
+    let limits = group.policy.as_ref().and_then(|policy| policy.limits.as_ref());
+    // The limits of the API document are always an object.
+    let limits = limits.and_then(|limits| serde_json::to_value(limits).ok()?.as_object().cloned());
     (LimitSubject::Group(group.name.clone()), limits)
 }
 

@@ -18,7 +18,7 @@ use crate::wire::admin::types;
 // === impl Console ===
 
 impl Console {
-    /// Returns all prices, by model and day.
+    /// Returns all prices, sorted by model and day.
     ///
     /// # Errors
     ///

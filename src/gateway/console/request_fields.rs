@@ -14,7 +14,7 @@ use crate::gateway::store::Timestamp;
 use crate::tables::Field;
 use crate::wire::admin::types;
 
-/// The number of rows of a page if the request names no limit.
+/// The number of rows of a page if the request names no limit, as the API document states.
 const DEFAULT_PAGE_SIZE: u32 = 50;
 
 /// The limits that a request sets, in the form in which they are stored: `None` removes all limits.
@@ -56,12 +56,17 @@ pub(super) fn read_change_body<T: DeserializeOwned>(
 ) -> Result<(T, Option<StoredLimits>), Error> {
     let mut fields = read_fields(table, body)?;
     if fields.is_empty() {
-        let names: Vec<String> = table.iter().map(|field| format!("'{}'", field.name)).collect();
-        let message = format!("The request changes nothing: expected at least one of {}.", names.join(", "));
-        return Err(Rejection::for_body(RejectionReason::MissingParameter, message).into());
+        return Err(empty_change_rejection(table).into());
     }
     let limits = take_limits(actor, &mut fields)?;
     Ok((deserialize_fields(fields)?, limits))
+}
+
+/// Returns the rejection of a change without any field of the table.
+pub(super) fn empty_change_rejection(table: &[Field]) -> Rejection {
+    let names: Vec<String> = table.iter().map(|field| format!("'{}'", field.name)).collect();
+    let message = format!("The request changes nothing: expected at least one of {}.", names.join(", "));
+    Rejection::for_body(RejectionReason::MissingParameter, message)
 }
 
 fn read_fields(table: &'static [Field], body: &[u8]) -> Result<Map<String, Value>, Error> {

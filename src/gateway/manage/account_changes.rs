@@ -77,7 +77,7 @@ pub(crate) async fn add(
 /// # Errors
 ///
 /// Returns an error if there is no such account, or if the store fails.
-pub(crate) async fn change(
+pub(crate) async fn change_state(
     config: &Config,
     store: &dyn Store,
     audit: &AuditContext,
@@ -156,7 +156,7 @@ pub(crate) async fn revise(
     let credentials = if has_new_secrets {
         let sealed = seal(&row.name, &all_secrets, store.vault())?;
         let before = managed.account.as_ref().ok().filter(|_| keeps_addresses);
-        Some(NewCredentials { sealed, token: change_of_token(store, before, &account).await? })
+        Some(NewCredentials { sealed, token: load_token_change(store, before, &account).await? })
     } else {
         None
     };
@@ -175,9 +175,9 @@ pub(crate) async fn revise(
     Ok(ManagedAccount { name: row.name.clone(), origin: AccountSource::Store, account: Ok(account), row: Some(row) })
 }
 
-/// Returns the change of the stored token of an account. `before` is `None` if a stored token must not be sent to the
-/// addresses of the new settings, or if the earlier credentials are not known.
-async fn change_of_token(
+/// Loads the stored token of an account, and returns its change. `before` is `None` if a stored token must not be sent to
+/// the addresses of the new settings, or if the earlier credentials are not known.
+async fn load_token_change(
     store: &dyn Store,
     before: Option<&config::AccountConfig>,
     after: &config::AccountConfig,
@@ -220,7 +220,7 @@ fn sends_secrets_elsewhere(before: &UpstreamConfig, after: &UpstreamConfig) -> b
     origin(&before.base_url) != origin(&after.base_url) || changes_token_requests
 }
 
-/// The word for the protocol of an account in its row.
+/// The word for the protocol of an account in its row; the simulator has that of the images.
 fn protocol_word(account: &config::AccountConfig) -> &'static str {
     account.upstream.protocol().unwrap_or(config::AccountProtocol::Images).as_str()
 }
