@@ -27,13 +27,15 @@ struct AlertsPage {
 /// An alert as the page shows it.
 struct AlertView {
     alert: types::Alert,
-    /// The name of the subject, and its page.
+    /// The name of the subject.
     name: String,
+    /// The address of its page.
     path: String,
     /// The key of the text for the kind of the subject.
     kind: &'static str,
-    /// The class and the key of the text of the event.
+    /// The CSS class of the event.
     tone: &'static str,
+    /// The key of its text.
     label: &'static str,
     /// The spent part of the budget, such as `$8.10 of $10.00`.
     spent: String,
@@ -58,7 +60,7 @@ impl AlertView {
         let subject = alert.data.subject.as_ref();
         let (kind, id) = subject.map_or_else(Default::default, |subject| (subject.kind.clone(), subject.id.clone()));
         let name = subject.and_then(|subject| subject.name.clone()).filter(|name| !name.is_empty());
-        let amount = |dollars: Option<f64>| format::dollars(dollars.unwrap_or_default(), 2, 4);
+        let amount = |dollars: Option<f64>| format::dollars(dollars.unwrap_or_default(), 2..=4);
         let (spent, budget) = (amount(alert.data.spent_usd), amount(alert.data.budget_usd));
         let (section, kind) = match kind.as_str() {
             "group" => ("groups", "keys.group"),
@@ -81,7 +83,7 @@ impl AlertView {
     }
 }
 
-/// The class and the key of the text of the state of a delivery.
+/// The CSS class and the key of the text of the state of a delivery.
 const fn delivery_state(delivery: &types::AlertDelivery) -> (&'static str, &'static str) {
     match delivery.state {
         types::AlertDeliveryState::Pending => ("warn", "alerts.pending"),

@@ -75,9 +75,10 @@ pub(super) fn with_thousands_separators(number: i64) -> String {
     text
 }
 
-/// Formats an amount in US dollars, such as `$1,234.50`, with at least `min` and at most `max` decimals. A positive
+/// Formats an amount in US dollars, such as `$1,234.50`, and with a number of decimals in this range. A positive
 /// amount that would read as zero is shown as less than the smallest amount, such as `<$0.01`.
-pub(super) fn dollars(amount: f64, min: usize, max: usize) -> String {
+pub(super) fn dollars(amount: f64, decimal_range: std::ops::RangeInclusive<usize>) -> String {
+    let (min, max) = decimal_range.into_inner();
     let text = format!("{amount:.max$}");
     if amount > 0.0 && text.chars().all(|character| matches!(character, '0' | '.')) {
         return format!("<$0.{}1", "0".repeat(max.saturating_sub(1)));
@@ -186,7 +187,7 @@ mod tests {
             (0.004, 2, 2, "<$0.01"),
             (0.000_000_4, 2, 6, "<$0.000001"),
         ] {
-            assert_eq!(dollars(amount, min, max), text, "{amount}");
+            assert_eq!(dollars(amount, min..=max), text, "{amount}");
         }
     }
 

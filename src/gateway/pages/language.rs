@@ -58,7 +58,7 @@ impl Language {
         }
     }
 
-    /// The available language with the highest weight in the header `Accept-Language`.
+    /// The available language with the highest weight among the first 32 (our choice) of the header `Accept-Language`.
     fn negotiate(accepted: &str) -> Option<Self> {
         let mut best: Option<(f32, Self)> = None;
         for item in accepted.split(',').take(32) {
@@ -78,10 +78,7 @@ impl Language {
 
 impl PageTexts {
     /// The text of a key; the key itself if it has no text.
-    pub(super) fn get<'k>(self, key: &'k str) -> &'k str
-    where
-        'static: 'k,
-    {
+    pub(super) fn get(self, key: &str) -> &str {
         catalogue(self.0).get(key).map_or(key, String::as_str)
     }
 
@@ -103,7 +100,7 @@ pub(super) fn word_key(family: &str, word: impl Display) -> &'static str {
 }
 
 /// The texts of a language.
-pub(super) fn catalogue(language: Language) -> &'static HashMap<String, String> {
+pub(super) fn catalogue(language: Language) -> &'static TextCatalogue {
     match language {
         Language::En => &EN,
         Language::Zh => &ZH,

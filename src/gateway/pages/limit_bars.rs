@@ -46,7 +46,7 @@ pub(super) fn tightest_bar(texts: PageTexts, limits: &[types::LimitUsage], now: 
 fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) -> LimitBar {
     let is_money = limit.alert.is_some();
     let amount = |amount: f64| {
-        if is_money { format::dollars(amount, 2, 4) } else { format::with_thousands_separators(rounded(amount)) }
+        if is_money { format::dollars(amount, 2..=4) } else { format::with_thousands_separators(rounded(amount)) }
     };
     let reserved = limit.reserved.unwrap_or_default();
     let used_length = length(limit.used, limit.limit);
@@ -86,7 +86,7 @@ pub(super) fn refusal_text(texts: PageTexts, error: &Value, now: DateTime<Utc>) 
     };
     let value = error["limit_value"].as_str().unwrap_or_default();
     let (explanation, amount) = if limit == "budget_usd" {
-        ("refusal.budget", value.parse().map_or_else(|_| value.to_owned(), |usd| format::dollars(usd, 2, 4)))
+        ("refusal.budget", value.parse().map_or_else(|_| value.to_owned(), |usd| format::dollars(usd, 2..=4)))
     } else {
         ("refusal.limit", value.to_owned())
     };

@@ -89,24 +89,24 @@ impl PageLayout {
 
     /// The cost of a record.
     pub(super) fn exact_cost(&self, usd: &f64) -> String {
-        format::dollars(*usd, 2, 6)
+        format::dollars(*usd, 2..=6)
     }
 
     /// The cost of a record in a column of costs.
     pub(super) fn rounded_cost(&self, usd: &f64) -> String {
-        format::dollars(*usd, if *usd > 0.0 { 4 } else { 2 }, 4)
+        format::dollars(*usd, if *usd > 0.0 { 4..=4 } else { 2..=4 })
     }
 
     /// A sum of known costs; a dash if nothing is known of the cost.
     pub(super) fn cost_sum(&self, usd: impl Borrow<Option<f64>>, unknown: impl OptionalCountValue) -> String {
         let has_unknown = self.positive(unknown).is_some();
         let sum = usd.borrow().filter(|sum| *sum > 0.0 || !has_unknown);
-        sum.map_or_else(absent_value, |sum| format::dollars(sum, 2, 2))
+        sum.map_or_else(absent_value, |sum| format::dollars(sum, 2..=2))
     }
 
     /// A price of a model; a dash if it is unknown.
     pub(super) fn price_or_dash(&self, usd: impl Borrow<Option<f64>>) -> String {
-        usd.borrow().map_or_else(absent_value, |usd| format::dollars(usd, 2, 9))
+        usd.borrow().map_or_else(absent_value, |usd| format::dollars(usd, 2..=9))
     }
 
     pub(super) fn latency(&self, milliseconds: impl OptionalCountValue) -> String {

@@ -35,7 +35,7 @@ pub(super) fn format(measure: UsageMeasure, amount: i64) -> String {
         UsageMeasure::Requests | UsageMeasure::Images | UsageMeasure::Tokens => {
             format::with_thousands_separators(amount)
         }
-        UsageMeasure::Cost | UsageMeasure::Saved => format::dollars(to_f64(amount) / NANOS_OF_DOLLAR, 2, 4),
+        UsageMeasure::Cost | UsageMeasure::Saved => format::dollars(to_f64(amount) / NANOS_OF_DOLLAR, 2..=4),
         UsageMeasure::P50 | UsageMeasure::P95 => format::latency(amount),
         UsageMeasure::Success => format!("{:.1} %", to_f64(amount) / MILLIONTHS_OF_PERCENT),
     }
