@@ -51,9 +51,10 @@ const CALLER_NAMES: [&str; 2] = ["end_user", "safety_identifier"];
 /// A name that ends with this word, such as `access_token`, is that of a credential. The plural counts tokens.
 const TOKEN_SUFFIX: &str = "token";
 
-/// The prefixes of API keys and of the ids of an account's objects, and the least length of such a key or id.
+/// The prefixes of API keys and of the ids of an account's objects.
 const KEY_PREFIX: &str = "sk-";
 const ID_PREFIXES: [&str; 5] = ["org-", "proj_", "user-", "acct_", "sess-"];
+/// The minimum number of bytes of such a key or id (our choice).
 const ID_MIN: usize = 20;
 /// The punctuation that is removed around a word of a text.
 const WORD_PUNCTUATION: [char; 18] =

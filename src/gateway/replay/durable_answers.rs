@@ -50,7 +50,8 @@ impl AnswerStore {
         true
     }
 
-    /// After the row, the bytes are written for other nodes; nobody waits for that.
+    /// Writes the rest of the file, and then the row. After that, the bytes are written to the database for other nodes,
+    /// and nobody waits for that.
     async fn write_answer(&self, claim: &ReplayClaim, file: PendingFile, size: u64) -> Result<(), AnswerStorageError> {
         let PendingFile { name, key, head, frames } = file;
         self.folder.free().run_blocking(move || frames.finish()).await?;
@@ -86,8 +87,8 @@ impl AnswerStore {
         since: Timestamp,
     ) -> Result<EarlierRequest, ReplayError> {
         let states = self.store.states_by_fingerprint(fingerprint, since, EQUAL_RECORDS_MAX).await?;
-        // The newest of these requests cost nothing, so a retry of it may run a job, regardless of the others. A request
-        // that has succeeded is none of them: its caller has the answer.
+        // If the newest of these requests cost nothing, a retry of it may run a job, regardless of the others. The
+        // states do not include requests that have succeeded, because their callers have the answers.
         if matches!(states.first(), Some(JobState::Failed | JobState::Refused)) {
             return Ok(EarlierRequest::None);
         }

@@ -42,9 +42,9 @@ impl DecoderVisitor<'_> {
         }
     }
 
-    /// Returns the base64 in the next bytes of an image, which may begin with the prefix of a data URL. A response is
-    /// passed on as it is.
-    fn check_text<'t>(&mut self, place: ImagePlace, text: &'t [u8]) -> Result<&'t [u8], MalformedAnswer> {
+    /// Returns the base64 in the next bytes of an image, after the prefix of a data URL. Passes on the base64 that was
+    /// mistaken for such a prefix. The bytes of a response are returned as they are.
+    fn skip_prefix<'t>(&mut self, place: ImagePlace, text: &'t [u8]) -> Result<&'t [u8], MalformedAnswer> {
         if matches!(self.schema, AnswerSchema::Response) {
             return Ok(text);
         }
@@ -53,14 +53,14 @@ impl DecoderVisitor<'_> {
         Ok(base64)
     }
 
-    /// Passes on the next bytes of an image, in the alphabet that every reader knows.
+    /// Passes on the next bytes of an image: those of a response as they are, others in the standard alphabet of base64.
     fn pass_on_text(&mut self, place: ImagePlace, base64: Bytes) -> Result<(), MalformedAnswer> {
-        let is_unchanged = matches!(self.schema, AnswerSchema::Response);
-        let standard = if is_unchanged { None } else { in_standard_alphabet(&base64) };
-        let base64 = standard.unwrap_or(base64);
-        if !is_unchanged {
-            self.text.check(&base64)?;
+        if matches!(self.schema, AnswerSchema::Response) {
+            self.push_image(place, base64);
+            return Ok(());
         }
+        let base64 = in_standard_alphabet(&base64).unwrap_or(base64);
+        self.text.check(&base64)?;
         self.push_image(place, base64);
         Ok(())
     }
@@ -173,27 +173,29 @@ impl JsonVisitor for DecoderVisitor<'_> {
         Ok(())
     }
 
-    fn text(&mut self, at: JsonPosition<'_>, base64: &[u8]) -> Result<(), MalformedAnswer> {
-        if let Some(text) = &mut self.pictures.text {
-            let found = text.push(base64, self.piece);
+    fn text(&mut self, at: JsonPosition<'_>, text: &[u8]) -> Result<(), MalformedAnswer> {
+        if let Some(picture_text) = &mut self.pictures.text {
+            let found = picture_text.push(text, self.piece);
             return self.push_picture(at, found);
         }
         if self.is_ciphertext(at) {
-            self.ciphertext.add(base64);
+            self.ciphertext.add(text);
         }
-        if self.is_item_status(at) && UNFINISHED_STATUS.starts_with(base64) {
-            let offset = base64.as_ptr().addr() - self.piece.as_ptr().addr();
+        // The text is a slice of the piece.
+        let offset = text.as_ptr().addr() - self.piece.as_ptr().addr();
+        let end = offset + text.len();
+        // Of a status that the piece cuts in two, the beginning counts.
+        if self.is_item_status(at) && UNFINISHED_STATUS.starts_with(text) {
             self.push(RelayEvent::UnfinishedStatus { offset });
         }
         let Some(place) = self.image_place(at) else { return Ok(()) };
-        if base64.as_ptr_range().end == self.piece.as_ptr_range().end {
+        if end == self.piece.len() {
             self.text.leave_open(place);
         }
         if let AnswerSchema::Response = self.schema {
-            let end = base64.as_ptr_range().end.addr() - self.piece.as_ptr().addr();
-            self.text.read_unchanged(base64, end);
+            self.text.read_unchanged(text, end);
         }
-        let base64 = self.check_text(place, base64)?;
+        let base64 = self.skip_prefix(place, text)?;
         self.pass_on_text(place, self.piece.slice_ref(base64))
     }
 
@@ -208,14 +210,13 @@ impl JsonVisitor for DecoderVisitor<'_> {
         let Some(place) = self.image_place(at) else { return Ok(()) };
         let byte = unescaped_byte(unit);
         if let AnswerSchema::Response = self.schema {
-            self.text.read_unchanged_escape(byte.as_ref().ok().copied().flatten());
+            // A response may have any character: one that is not base64 is no part of the image.
+            let byte = byte.unwrap_or_default();
+            self.text.read_unchanged_escape(byte);
+            return self.pass_on_text(place, Bytes::copy_from_slice(byte.as_slice()));
         }
-        let checked = byte.and_then(|byte| self.check_text(place, byte.as_slice()).map(Bytes::copy_from_slice));
-        match (checked, &self.schema) {
-            (Ok(base64), _) => self.pass_on_text(place, base64),
-            (Err(_), AnswerSchema::Response) => Ok(()),
-            (Err(error), _) => Err(error),
-        }
+        let base64 = Bytes::copy_from_slice(self.skip_prefix(place, byte?.as_slice())?);
+        self.pass_on_text(place, base64)
     }
 
     fn text_end(&mut self, at: JsonPosition<'_>) -> Result<(), MalformedAnswer> {
@@ -246,10 +247,9 @@ impl JsonVisitor for DecoderVisitor<'_> {
             self.end_in_member();
             return Ok(());
         }
+        let item_depth = if self.has_elements() { ELEMENT_DEPTH } else { 0 };
         let scope = match (&self.schema, at.path) {
-            (AnswerSchema::Images, _) if at.depth == if self.has_elements() { ELEMENT_DEPTH } else { 0 } => {
-                MemberScope::Item
-            }
+            (AnswerSchema::Images, _) if at.depth == item_depth => MemberScope::Item,
             (AnswerSchema::ImageTool(_) | AnswerSchema::Response, "response.output[]") => MemberScope::Item,
             (AnswerSchema::ImageTool(_) | AnswerSchema::Response, "response.tools[]") => MemberScope::Tool,
             _ => return Ok(()),
