@@ -30,7 +30,7 @@ use crate::words::word_enum;
 pub(crate) struct CheckResult {
     /// The name of the check.
     pub(crate) check: &'static str,
-    /// How bad the result is.
+    /// The severity of the result.
     pub(crate) verdict: CheckVerdict,
     /// The result. It says what to do if `advice` does not.
     pub(crate) message: String,
@@ -39,7 +39,7 @@ pub(crate) struct CheckResult {
 }
 
 word_enum! {
-    /// How bad a result is.
+    /// The severity of a result.
     #[derive(PartialOrd, Ord)]
     pub(crate) enum CheckVerdict {
         /// Nothing is wrong.

@@ -61,7 +61,7 @@ impl GroupPolicies {
         self.groups.contains_key(group)
     }
 
-    /// The policy of a group.
+    /// The policy of a group, or the default policy if the configuration does not name the group.
     pub(crate) fn find(&self, group: &str) -> &Arc<GroupPolicy> {
         self.groups.get(group).unwrap_or(&self.others)
     }

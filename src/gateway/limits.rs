@@ -4,11 +4,11 @@
 //! job asks for, the most that it can cost and how far that is bounded ([`JobDemand`]), and later what it did cost.
 //!
 //! Images and money are **reserved** before anything is sent, and **settled** when the record of the job is closed,
-//! which happens exactly once on every way. The reservation ([`LimitReservation`]) belongs to the record from its open
+//! which happens exactly once in every case. The reservation ([`LimitReservation`]) belongs to the record from its open
 //! to its close, and to all subjects of the job, also to those without limits: so a limit that is set, changed or
 //! removed counts the jobs that run, and if nothing runs, nothing is reserved and the sum of the records is spent. A
 //! reservation is made under one lock for all subjects of a job, or not at all, so any number of simultaneous requests
-//! stays within each limit. A response whose cost is not bounded may pass a budget, but runs alone then (`budget`);
+//! stays within each limit. A response whose cost is not bounded may exceed a budget, but runs alone then (`budget`);
 //! jobs wait for room in the order in which they came (`queue`).
 //!
 //! If several nodes share a database, the reservations are in it, and a record that is closed ends its reservation in

@@ -340,7 +340,7 @@ fn unix_seconds() -> i64 {
     Utc::now().timestamp()
 }
 
-/// The visible characters of an error code, for the log.
+/// The first 64 visible characters (our choice) of an error code, for the log.
 fn printable(code: &str) -> String {
     code.chars().filter(char::is_ascii_graphic).take(64).collect()
 }

@@ -4,8 +4,8 @@
 //! request of a principal is charged here, and a user beyond `work_per_minute` is refused before a body is read. This
 //! module decides the costs ([`cost`]) and whether a further request may begin ([`meter`]); it must not know requests.
 //!
-//! A cost that becomes known later is charged then: it may pass the limit, and delays the next requests. All counts are in
-//! the memory of this process and begin empty, so several nodes allow the work of a user once each.
+//! A cost that becomes known later is charged then: it may exceed the limit, and delays the next requests. All counts are
+//! in the memory of this process and begin empty, so several nodes allow the work of a user once each.
 
 mod cost;
 mod meter;

@@ -9,7 +9,7 @@ use url::Host;
 
 use crate::net::{destination, is_link_local, is_public};
 
-/// Which addresses may be connected to.
+/// The addresses that may be connected to.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AddressPolicy {
     /// All, because the settings file allows link-local addresses.

@@ -7,7 +7,7 @@ use crate::image::Size;
 /// The limits on the requests of a group, a user or a key. A limit that is `None` does not apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RequestLimits {
-    /// All limits as they are written: a limit on a property of requests is read there.
+    /// All limits as they are written. Those on other properties of requests, such as `models`, are only here.
     pub(crate) written: WrittenLimits,
     /// The maximum number of jobs that begin within any minute.
     pub(crate) requests_per_minute: Option<u32>,
@@ -39,8 +39,8 @@ pub(crate) struct Budget {
 // === impl RequestLimits ===
 
 impl RequestLimits {
-    /// Limits that no request can keep. They take the place of limits that cannot be read, because no request may pass
-    /// a limit only because it is not understood.
+    /// Limits that no request can keep. They take the place of limits that cannot be read, so that no request can exceed
+    /// such a limit.
     pub(crate) fn closed() -> Self {
         Self { concurrent_jobs: Some(0), ..Self::default() }
     }

@@ -44,7 +44,7 @@ impl<C> RequestHead<C> {
         &self.request_id
     }
 
-    /// What the request may hold.
+    /// The memory and disk that the request may hold.
     pub(crate) const fn admission(&self) -> &Admission {
         &self.admission
     }

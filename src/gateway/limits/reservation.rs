@@ -48,11 +48,11 @@ pub(crate) struct JobDemand {
     pub(crate) images: u32,
     /// The most that it can cost; `None` if that is unknown.
     pub(crate) cost: Option<Usd>,
-    /// How far the cost is bounded.
+    /// The kind of the bound on the cost.
     pub(crate) bound: BoundKind,
 }
 
-/// How far the cost of a job is bounded.
+/// The kind of the bound on the cost of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BoundKind {
     /// A job for images cannot cost more.

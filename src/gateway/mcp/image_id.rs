@@ -1,6 +1,6 @@
 //! The ids of images in tool calls, and the idempotency keys of the calls that make them.
 //!
-//! Both contain the same digest of the call, so an id leads back to the stored answer of its call. An id needs not be
+//! Both contain the same digest of the call, so an id leads back to the stored answer of its call. An id need not be
 //! secret: the stored answer belongs to one API key, and no other key finds it.
 
 use std::fmt;

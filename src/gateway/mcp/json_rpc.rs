@@ -30,8 +30,8 @@ pub(crate) struct MessageFault {
     id: Value,
 }
 
-/// Checks that a text is one message of the protocol. Whether its method exists and has the right parameters is left to the
-/// library.
+/// Checks that a text is one message of the protocol. The library checks its method and its
+/// parameters.
 ///
 /// # Errors
 ///

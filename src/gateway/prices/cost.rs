@@ -30,7 +30,7 @@ const CREATE_RESPONSE: &str = "create_response";
 pub(crate) struct Cost {
     /// The cost; `None` if it is unknown.
     pub(crate) usd: Option<Usd>,
-    /// How sure the cost is.
+    /// The certainty of the cost.
     pub(crate) basis: CostBasis,
     /// The reason why the cost is not exact.
     pub(crate) reason: Option<CostReason>,
@@ -47,7 +47,7 @@ struct CostSum {
     usd: Usd,
     /// The part that is the most that broken calls can cost.
     broken: Usd,
-    /// How unsure the sum is, and why; `None` if it is exact.
+    /// The reason why the sum is not exact, with its certainty; `None` if it is exact.
     doubt: Option<(CostBasis, CostReason)>,
     versions: Vec<String>,
 }

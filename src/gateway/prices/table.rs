@@ -101,7 +101,7 @@ impl PriceTable {
         on_day(model).or_else(|| on_day(snapshot_model(model)?))
     }
 
-    /// Returns all prices, by model and day.
+    /// Returns all prices, sorted by model and day.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &TablePrice> {
         self.models.values().flat_map(BTreeMap::values)
     }

@@ -1,4 +1,4 @@
-//! Which user and which account an id, a ciphertext or a conversation belongs to, as rows. Other modules decide their
+//! The user and the account that an id, a ciphertext or a conversation belongs to, as rows. Other modules decide their
 //! effect.
 //!
 //! A row is written in the transaction that closes the record of a request, and removed when it was not used for

@@ -1,4 +1,4 @@
-//! How sure the cost of a record is, and why.
+//! The certainty of the cost of a record, and the reason for it.
 
 use std::collections::BTreeMap;
 

@@ -33,7 +33,7 @@ pub(super) use error_conversion::{convert_error, server_unreachable};
 pub(crate) use import::{ImportReport, import as import_from_sqlite};
 pub(super) use open::open;
 
-/// What the nodes of a PostgreSQL database share, and the writes of records and claims.
+/// The PostgreSQL database that nodes share: its connections, and the writes of records and claims.
 #[derive(Debug)]
 pub(super) struct PostgresDatabase {
     pool: PgPool,

@@ -9,7 +9,7 @@ use crate::gateway::config::ModelPrice;
 /// The database operations on prices.
 #[async_trait]
 pub(crate) trait PriceStore: Send + Sync {
-    /// Returns all prices, by model and day.
+    /// Returns all prices, sorted by model and day.
     async fn list_prices(&self) -> Result<Vec<ModelPrice>, StoreError>;
 
     /// Adds a price, or replaces the one of the same model and day.

@@ -17,8 +17,8 @@ pub(crate) trait SessionStore: Send + Sync {
         session: &NewSession,
     ) -> Result<bool, StoreError>;
 
-    /// Records a refused sign-in in the audit trail, up to a limit for 24 hours. The user is `None` if no user has the
-    /// name that was entered: that text may be a password and is not stored.
+    /// Records a refused sign-in in the audit trail, unless it has the maximum number of such rows of the last 24 hours.
+    /// The user is `None` if no user has the name that was entered: that text may be a password and is not stored.
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
 
     /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
@@ -75,7 +75,7 @@ pub(crate) struct NewSession {
     pub(crate) hash: SecretHash,
     /// The network address of the sign-in.
     pub(crate) address: String,
-    /// The network of that address, from which the user has then signed in.
+    /// The network of that address. Opening the session adds it to the networks from which the user has signed in.
     pub(crate) network: String,
     /// The user agent of the browser.
     pub(crate) agent: String,

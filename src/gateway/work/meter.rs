@@ -18,7 +18,7 @@ pub(crate) const WORK_PER_MINUTE: &str = "work_per_minute";
 /// The time in which a full bucket empties.
 pub(crate) const WORK_WINDOW: Duration = Duration::from_secs(60);
 const WINDOW_NANOS: u64 = 60_000_000_000;
-/// The most by which work may pass the limit (our choice): ten minutes of it. A single request costs less.
+/// The most by which work may exceed the limit (our choice): ten minutes of it. A single request costs less.
 const FILLED_MAX_NANOS: u64 = 11 * WINDOW_NANOS;
 /// The time between two removals of empty buckets (our choice).
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -225,7 +225,7 @@ mod tests {
         let (kim, cost) = (limit("kim", 60), Work::Request.units());
         let first = meter.begin(&[kim], start).unwrap();
         assert_eq!(meter.filled(USER, "kim", start), Duration::from_secs(cost));
-        // A cost that is known later passes the limit, and delays the next request.
+        // A cost that is known later may exceed the limit, and delays the next request.
         first.charge_at(Work::FetchedImage, start);
         let refusal = meter.begin(&[kim], start).unwrap_err();
         let debt = u32::try_from(cost + Work::FetchedImage.units()).unwrap() - 60;

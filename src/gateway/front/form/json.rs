@@ -37,7 +37,7 @@ struct JsonFormReader {
     allows_web_addresses: bool,
     images: EditImages,
     fields: EditFields,
-    /// Which of the members `images` and `mask` have come; a second one of either is refused.
+    /// Those of the members `images` and `mask` that have come; a second one of either is refused.
     seen_members: SeenMembers,
     current: CurrentImage,
 }

@@ -92,8 +92,9 @@ const REFUSAL_PARTS: &[&str] = &[
 const POLICY_ENDS: [&str; 2] = ["policy", "policyviolation"];
 /// Parts of codes about a lack of capacity, such as `server_is_overloaded` and `no_available_channel`.
 const OVERLOAD_PARTS: [&str; 2] = ["overloaded", "noavailable"];
-/// What a code with `image` says about a picture, and words with which it is not about a picture.
+/// Parts of codes that, together with `image`, are about a picture that cannot be used.
 const PICTURE_FAULTS: [&str; 7] = ["invalid", "too", "parse", "empty", "unsupported", "failedtodownload", "notfound"];
+/// Parts of codes that are not about a picture, even together with `image`.
 const NO_PICTURE: [&str; 3] = ["generation", "model", "tool"];
 
 /// Returns the meaning of a code in lower case and without separators.

@@ -9,8 +9,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an answer is valid (our choice): a burst of connections resolves a name once, and an upstream with a new
-/// address is found again soon.
+/// The time for which an answer is valid (our choice): a burst of connections resolves a name once, and an upstream with
+/// a new address is found again soon.
 const ANSWER_VALIDITY: Duration = Duration::from_secs(1);
 
 /// Calls the system's resolver, and keeps the last answer for each name.
