@@ -43,8 +43,8 @@ impl MigrateCommand {
         };
         let key = configured_key(&config)?;
         let url = DatabaseUrl::parse(url.expose())?;
-        let imported = block_on(async { Ok(import_from_sqlite(&config.data_dir, key, &url).await) })?;
-        let ImportReport { rows, counts, sums } = imported.map_err(with_advice)?;
+        let import = async { import_from_sqlite(&config.data_dir, key, &url).await.map_err(with_advice) };
+        let ImportReport { rows, counts, sums } = block_on(import)?;
         if json {
             return Ok(print_json(&json!({ "rows": rows, "counts": counts, "sums": sums }))?);
         }

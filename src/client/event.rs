@@ -16,9 +16,10 @@ const ERROR: &str = "error";
 /// The last words of the types of events with an image.
 const COMPLETED: &str = "completed";
 const PARTIAL_IMAGE: &str = "partial_image";
-const UNREADABLE: &str = "this version does not understand an event of the stream";
 /// The prefixes of the event types that this version knows.
 const FAMILIES: [&str; 2] = ["image_generation", "image_edit"];
+/// The message for a final image that cannot be read.
+const UNREADABLE: &str = "this version does not understand an event of the stream";
 
 /// An event in the making of an image.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(RETRY_AFTER_MAX_SECONDS);
 /// The maximum pause before the first retry (our choice): a restart or a failover takes about this long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often, and after which waits, the client sends a call again on its own.
+/// The number of times that the client sends a call again on its own, and the waits before that.
 ///
 /// The rules of what may be sent again at all are fixed, because images are paid for:
 ///

@@ -67,7 +67,7 @@ pub(super) fn url_advice(path: &str) -> String {
     if words.is_empty() {
         return " The base URL of the API ends in '/v1'; POST /v1/images/generations makes an image.".to_owned();
     }
-    let meant = find_address(|address| ends_with(&words, &without_version(address)))
+    let question = find_address(|address| ends_with(&words, &without_version(address)))
         .or_else(|| named_otherwise(&words))
         .map(|(method, address)| {
             let is_api = address.starts_with("/v1/");
@@ -78,7 +78,7 @@ pub(super) fn url_advice(path: &str) -> String {
             };
             format!(" Did you mean {method} {address}?{cause}")
         });
-    meant
+    question
         .or_else(|| unserved(&words).map(|sentence| format!(" {sentence}")))
         .or_else(|| misspelled(&words).map(|(method, address)| format!(" Did you mean {method} {address}?")))
         .unwrap_or_default()

@@ -40,12 +40,12 @@ impl OutputTarget {
             Some(path) if path.is_dir() => new_in(path),
             Some(path) => Self::named(path, values, count)?,
         };
-        let folder_file = match &target {
+        let named_file = match &target {
             Self::Named { path, .. } => Some(path.clone()),
             Self::Template { .. } => Some(target.path(0, None)),
             Self::Stdout | Self::New { .. } => None,
         };
-        match folder_file {
+        match named_file {
             Some(path) if !names_file_in_folder(&path) => Err(missing_folder(&path)),
             Some(_) | None => Ok(target),
         }
@@ -105,12 +105,12 @@ impl OutputTarget {
         }
     }
 
-    /// Returns an error if the images cannot be written: they are paid for by then.
+    /// Returns an error if the images cannot be written, so that this is known before they are paid for.
     pub(super) fn check_writable(&self, format: Format) -> Result<(), CommandFailure> {
         if self.is_stdout() {
             return Ok(());
         }
-        // The last number is the longest.
+        // The path with the last number is the longest, so it stands for all of them.
         let path = self.named_paths(format).pop().unwrap_or_else(|| self.path(0, Some(format)));
         client::check_writable(&path)
             .map_err(|error| CommandFailure::Usage(format!("{} cannot be written: {error}", path.display())))

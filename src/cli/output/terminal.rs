@@ -8,9 +8,9 @@ use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
 
-/// The smallest width that is used; texts are not fitted to a smaller one (our choice).
+/// The smallest width that is used, in columns (our choice): texts are not fitted to a smaller one.
 const MIN_WIDTH: usize = 40;
-/// The width of a terminal that does not tell its width.
+/// The width of a terminal that does not report its width, in columns (our choice).
 const DEFAULT_WIDTH: usize = 80;
 
 /// The value of `--color`.
@@ -51,11 +51,11 @@ pub(super) fn stderr_width() -> Option<usize> {
     stderr.is_terminal().then(|| width_of(terminal_size_of(&stderr)))
 }
 
-/// Returns `COLUMNS` if it is a number, and otherwise the width that the terminal tells.
-/// `COLUMNS` comes first, because users set it for terminals that tell a wrong width.
+/// Returns `COLUMNS` if it is a number, and otherwise the width that the terminal reports.
+/// `COLUMNS` comes first, because users set it for terminals that report a wrong width.
 fn width_of(size: Option<(Width, Height)>) -> usize {
     let variable = SystemEnvironment.variable("COLUMNS").and_then(|value| value.to_str()?.parse().ok());
-    let told = size.map(|(Width(width), _)| usize::from(width));
-    let width = [variable, told].into_iter().flatten().find(|width| *width > 0);
+    let reported = size.map(|(Width(width), _)| usize::from(width));
+    let width = [variable, reported].into_iter().flatten().find(|width| *width > 0);
     width.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH)
 }

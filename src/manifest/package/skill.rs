@@ -9,6 +9,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::front::{SkillFile, SkillFrontMatter, SpannedText};
 
+/// The maximum numbers of characters, from the specification of Agent Skills.
 const NAME_CHARACTERS: usize = 64;
 const DESCRIPTION_CHARACTERS: usize = 1024;
 const COMPATIBILITY_CHARACTERS: usize = 500;
