@@ -364,7 +364,7 @@ lines"]}}"#,
             ("RawGroup", ""),
             ("RawFilter", "/filter"),
             ("RawModeration", "/filter/moderation"),
-            ("RawLimits", "/limits"),
+            ("RequestLimits", "/limits"),
         ] {
             let settings = names(table).into_iter().map(|name| format!("{prefix}/{name}"));
             let without_field = ["/name", "/filter", "/filter/moderation", "/limits"];
