@@ -82,6 +82,14 @@ fn write_package(folder: &Path, programs: &[&str]) {
     }
 }
 
+/// `cargo build` as a developer types it. The variable with which test programs report times (`cargo xtask test`) would
+/// make cargo compile what is in the target folder again, and after the test once more.
+pub(crate) fn cargo_build() -> Command {
+    let mut build = Command::new(env!("CARGO"));
+    build.arg("build").env_remove("RUSTC_BOOTSTRAP");
+    build
+}
+
 #[test]
 fn the_rust_programs_of_the_documents_build_and_run() {
     let programs = [blocks(README, "rust"), blocks(CRATE, "rust")].concat();
@@ -91,8 +99,8 @@ fn the_rust_programs_of_the_documents_build_and_run() {
     }
     let folder = TempDir::new().expect("a directory");
     write_package(folder.path(), &programs);
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--offline"]).current_dir(folder.path()).env("CARGO_TARGET_DIR", target());
+    let mut build = cargo_build();
+    build.args(["--quiet", "--offline"]).current_dir(folder.path()).env("CARGO_TARGET_DIR", target());
     run(&mut build);
     let gateway = Gateway::simulated();
     for number in 0..programs.len() {

@@ -31,11 +31,11 @@ fn upscale_writes_the_format_of_the_output_or_the_input() {
         ("in.jpg", "other.webp", "other.webp", "webp"),
         ("in.webp", "other.png", "other.png", "png"),
     ] {
-        let result = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output]);
+        let result = upscale(home.path(), &[source, "--size", "2304x1536", "-o", output]);
         assert_eq!(result.ok_stdout(), format!("{expected}\n"), "{result:#?}");
-        assert!(result.stderr.contains("from 1536x1024 to 3840x2160"), "{result:#?}");
+        assert!(result.stderr.contains("from 1536x1024 to 2304x1536"), "{result:#?}");
         let file = std::fs::read(home.path().join(expected)).expect("the file");
-        assert_eq!(format_and_size(&file), (format.to_owned(), "3840x2160".to_owned()), "{source} {output}");
+        assert_eq!(format_and_size(&file), (format.to_owned(), "2304x1536".to_owned()), "{source} {output}");
     }
 }
 
@@ -46,13 +46,13 @@ fn a_folder_gets_a_new_file_with_the_name_of_the_image() {
     for (source, output, expected) in
         [("in.png", "large", "large/in.png"), ("in.png", "large/", "large/in-2.png"), ("in.jpg", ".", "./in-2.jpg")]
     {
-        let result = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output, "--force"]);
+        let result = upscale(home.path(), &[source, "--size", "2304x1536", "-o", output, "--force"]);
         assert_eq!(result.ok_stdout(), format!("{expected}\n"), "{source} {output} {result:#?}");
     }
     assert!(!home.path().join("large.png").exists());
     let file = std::fs::read(home.path().join("in.jpg")).expect("the image");
     assert_eq!(format_and_size(&file).1, "1536x1024", "the image itself is not replaced");
-    let missing = upscale(home.path(), &["in.png", "--size", "3840x2160", "-o", "none/"]);
+    let missing = upscale(home.path(), &["in.png", "--size", "2304x1536", "-o", "none/"]);
     assert!(missing.code == USAGE && missing.stderr.contains("does not exist"), "{missing:#?}");
 }
 

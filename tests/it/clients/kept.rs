@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::install::{node, python, run, script, target};
 use super::{AttemptCounts, tour, tour_with_responses};
+use crate::readme::cargo_build;
 
 const SCRIPTS: [&str; 3] = ["kit.mjs", "openai_tour.mjs", "ai_sdk_tour.mjs"];
 
@@ -54,8 +55,8 @@ fn async_openai_accepts_every_answer() {
     for name in ["Cargo.toml", "src/main.rs"] {
         std::fs::copy(script("async_openai").join(name), home.join(name)).expect("a copy");
     }
-    let mut build = Command::new(env!("CARGO"));
-    run(build.args(["build", "--quiet"]).current_dir(&home).env("CARGO_TARGET_DIR", home.join("target")));
+    let mut build = cargo_build();
+    run(build.args(["--quiet"]).current_dir(&home).env("CARGO_TARGET_DIR", home.join("target")));
     for tour in PROTOCOLS {
         tour(&mut Command::new(home.join("target/debug/tour_async_openai")));
     }

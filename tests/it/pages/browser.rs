@@ -223,8 +223,8 @@ impl Tab<'_> {
 
     #[track_caller]
     pub(super) fn assert_text(&self, text: &str) {
-        let page = self.text();
-        assert!(page.contains(text), "`{text}` is not on the page:\n{page}");
+        // A script may change the page only after the answer that it got.
+        eventually(&format!("`{text}` is on the page"), || self.text().contains(text).then_some(()));
     }
 
     #[track_caller]
