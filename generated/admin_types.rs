@@ -2195,7 +2195,7 @@ pub struct GroupPolicy {
     /// Gives the official coding agents an image tool if they bring none. `false` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub inject_image_tool: ::std::option::Option<bool>,
-    /// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
+    /// Limits on the requests of a group, a user or a key, with the names that they have in the settings file. An absent field is no limit. An unknown field is refused. A request must fit into the limits of its group, of its user and of its key.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub limits: ::std::option::Option<RequestLimits>,
     /// The most that a response costs, in US dollars, in the mode `paced`. What the limits of its model allow when absent.
@@ -3777,7 +3777,7 @@ pub struct RecordUsage {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub total_tokens: ::std::option::Option<u64>,
 }
-/// Limits on requests: the fields of `[groups.limits]` in the settings file, as they are written. An absent field is no limit. An unknown field is refused.
+/// Limits on the requests of a group, a user or a key, with the names that they have in the settings file. An absent field is no limit. An unknown field is refused. A request must fit into the limits of its group, of its user and of its key.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug, Default, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -117,7 +117,8 @@ pub(crate) fn values() -> Value {
     serde_json::from_str(include_str!("values.json")).expect("the values are JSON")
 }
 
-/// The values of the operators' document. A component of words has each word, and values that are close to none of them.
+/// The values of the operators' document. A component of words has each word, and
+/// bad values: other types, and texts that differ from a word only in case or by a space.
 pub(crate) fn admin_values() -> Value {
     let mut values: Value = serde_json::from_str(include_str!("admin_values.json")).expect("the values are JSON");
     for (name, schema) in admin_document()["components"]["schemas"].as_object().expect("the components") {
@@ -128,6 +129,7 @@ pub(crate) fn admin_values() -> Value {
         let mut bad =
             vec![json!("no_such_word"), json!(""), json!(format!("{word} ")), Value::Null, json!(1), json!([word])];
         bad.extend(other.map(Value::from));
+        assert!(values.get(name).is_none(), "{name} has values that are not written by hand");
         values[name] = json!({ "good": words, "bad": bad });
     }
     values

@@ -30,8 +30,7 @@ pub(crate) struct MessageFault {
     id: Value,
 }
 
-/// Checks that a text is one message of the protocol. The library checks its method and its
-/// parameters.
+/// Checks that a text is one message of the protocol. The library checks its method and its parameters.
 ///
 /// # Errors
 ///

@@ -75,7 +75,7 @@ pub(super) fn with_thousands_separators(number: i64) -> String {
     text
 }
 
-/// Formats an amount in US dollars, such as `$1,234.50`, and with a number of decimals in this range. A positive
+/// Formats an amount in US dollars, such as `$1,234.50`, with a number of decimals in this range. A positive
 /// amount that would read as zero is shown as less than the smallest amount, such as `<$0.01`.
 pub(super) fn dollars(amount: f64, decimal_range: std::ops::RangeInclusive<usize>) -> String {
     let (min, max) = decimal_range.into_inner();

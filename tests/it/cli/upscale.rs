@@ -23,19 +23,19 @@ fn upscale(home: &Path, words: &[&str]) -> CommandOutput {
 #[test]
 fn upscale_writes_the_format_of_the_output_or_the_input() {
     let home = folder();
-    for (source, output, expected, format) in [
-        ("in.png", "out", "out.png", "png"),
-        ("in.jpg", "out", "out.jpg", "jpeg"),
-        ("in.webp", "out", "out.webp", "webp"),
-        ("in.png", "other.jpg", "other.jpg", "jpeg"),
-        ("in.jpg", "other.webp", "other.webp", "webp"),
-        ("in.webp", "other.png", "other.png", "png"),
+    for (source, size, output, expected, format) in [
+        ("in.png", "3840x2160", "out", "out.png", "png"),
+        ("in.jpg", "2304x1536", "out", "out.jpg", "jpeg"),
+        ("in.webp", "2048x1152", "out", "out.webp", "webp"),
+        ("in.png", "2304x1536", "other.jpg", "other.jpg", "jpeg"),
+        ("in.jpg", "2304x1536", "other.webp", "other.webp", "webp"),
+        ("in.webp", "2304x1536", "other.png", "other.png", "png"),
     ] {
-        let result = upscale(home.path(), &[source, "--size", "2304x1536", "-o", output]);
+        let result = upscale(home.path(), &[source, "--size", size, "-o", output]);
         assert_eq!(result.ok_stdout(), format!("{expected}\n"), "{result:#?}");
-        assert!(result.stderr.contains("from 1536x1024 to 2304x1536"), "{result:#?}");
+        assert!(result.stderr.contains(&format!("from 1536x1024 to {size}")), "{result:#?}");
         let file = std::fs::read(home.path().join(expected)).expect("the file");
-        assert_eq!(format_and_size(&file), (format.to_owned(), "2304x1536".to_owned()), "{source} {output}");
+        assert_eq!(format_and_size(&file), (format.to_owned(), size.to_owned()), "{source} {output}");
     }
 }
 

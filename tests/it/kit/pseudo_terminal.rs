@@ -116,7 +116,8 @@ impl TerminalSession {
     pub(crate) fn start(words: &[&str], home: &Path) -> Self {
         let (terminal, open) = open_terminal(80);
         let program = Program::for_program(Path::new("setsid"), home);
-        let program = program.args(["--ctty", "env", "--default-signal=INT", env!("CARGO_BIN_EXE_imagate")]).args(words);
+        let program =
+            program.args(["--ctty", "env", "--default-signal=INT", env!("CARGO_BIN_EXE_imagate")]).args(words);
         let child = program.spawn_with(open().into(), open().into(), open().into());
         let (output, mut reader) = (Arc::<Mutex<Vec<u8>>>::default(), terminal.try_clone().expect("the terminal"));
         let received = Arc::clone(&output);

@@ -7,11 +7,12 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::browser_driver::BrowserDriver;
-use crate::kit::{Gateway, OutputChannel, eventually};
+use crate::kit::{Gateway, OutputChannel, TEST_TIMEOUT, eventually, pause};
 
 /// The windows of one test. `Drop` closes them.
 pub(super) struct Browser {
@@ -224,7 +225,13 @@ impl Tab<'_> {
     #[track_caller]
     pub(super) fn assert_text(&self, text: &str) {
         // A script may change the page only after the answer that it got.
-        eventually(&format!("`{text}` is on the page"), || self.text().contains(text).then_some(()));
+        let start = Instant::now();
+        let mut page = self.text();
+        while !page.contains(text) {
+            assert!(start.elapsed() < TEST_TIMEOUT, "`{text}` is not on the page:\n{page}");
+            pause(Duration::from_millis(20));
+            page = self.text();
+        }
     }
 
     #[track_caller]

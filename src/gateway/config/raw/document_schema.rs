@@ -49,7 +49,7 @@ fn settings_schema(schema: &Value) -> Value {
     if let Some(description) = schema.get("description") {
         members.insert("description".to_owned(), description.clone());
     }
-    members.remove("nullable");
+    members.retain(|name, _| !["nullable", "example"].contains(&name.as_str()) && !name.starts_with("x-"));
     for property in members.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
         *property = settings_schema(property);
     }

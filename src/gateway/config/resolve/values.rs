@@ -66,7 +66,7 @@ impl ConfigResolver<'_> {
         value
     }
 
-    /// Notes all values of a table that are set.
+    /// Notes all values of a table that are set. They were read from TOML or JSON, so each can be written as TOML.
     pub(super) fn table(&mut self, path: &str, table: &impl Serialize) {
         let entries = toml::Table::try_from(table).unwrap_or_default();
         entries.into_iter().for_each(|(name, value)| self.show(path, &name, value.to_string()));

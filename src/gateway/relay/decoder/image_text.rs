@@ -158,7 +158,8 @@ fn plain_length(bytes: &[u8]) -> usize {
 }
 
 /// Compares eight bytes at a time, because a compiler that optimizes for size does not turn a loop over bytes into vector
-/// instructions. The highest bit of a byte is set if one of the bytes is special: each difference below borrows.
+/// instructions. The highest bit of at least one byte is set exactly if a byte is special; another byte may be marked too,
+/// because a difference below borrows from its neighbour.
 const fn special_bits(word: u64) -> u64 {
     const fn is(word: u64, byte: u8) -> u64 {
         (word ^ (EACH_BYTE * byte as u64)).wrapping_sub(EACH_BYTE)
@@ -213,5 +214,7 @@ mod tests {
             assert_eq!(plain_length(&bytes), expected, "{byte:#x} at {place}");
         }
         assert_eq!(plain_length(b"+/=09azAZ,!~\x7f"), 13);
+        let next_to_special = [&[b'!'; 70][..], b"\"!\x7f-_!", &[0x7f; 70]].concat();
+        assert_eq!(plain_length(&next_to_special), 70);
     }
 }
