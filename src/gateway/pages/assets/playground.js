@@ -424,7 +424,9 @@
     else if (!part("report").childElementCount) part("stage").hidden = true;
     else if (state === "unknown") say("");
     const isRefused = failure?.isFinal && !sent.isAnswered;
+    // Before the history is drawn: a reload meanwhile would wait for the request again, and keep its pictures twice.
     if (images.length || isRefused || state === "ended") remember(isRefused ? "/studio" : sent.path, data, false);
+    if (images.length) await showHistory();
   };
 
   /** The address of the outcome of a form. */
@@ -617,7 +619,6 @@
       const keys = await settled(runs.getAllKeys());
       for (const key of keys.slice(0, Math.max(0, keys.length - HISTORY_MAX))) runs.delete(key);
     });
-    await showHistory();
   };
 
   const compared = [];
