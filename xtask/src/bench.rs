@@ -37,9 +37,8 @@ const COMMANDS: [(&str, &[&str], usize); 3] = [
 ///
 /// The program does not build, or reports an error in the generated repository.
 pub fn skills(root: &Path) -> Result<()> {
-    ci::cargo(root, &["build", "--release", "--features", "cli", "--bin", "imagate"], &[])?;
+    let program = ci::build_release(root)?;
     let target = target_dir(root)?;
-    let program = target.join("release").join("imagate");
     let folder = target.join("bench").join("skills");
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;

@@ -19,7 +19,7 @@ pub mod wasm;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -248,6 +248,17 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(OsString, OsS
     let status = command.envs(variables.iter().map(|(name, value)| (name, value))).status().context("cargo")?;
     ensure!(status.success(), "`cargo {}` failed", arguments.join(" "));
     Ok(())
+}
+
+/// Builds the program as users run it, and returns its path.
+pub(crate) fn build_release(root: &Path) -> Result<PathBuf> {
+    cargo(root, &["build", "--release", "--features", "cli", "--bin", "imagate"], &[])?;
+    Ok(crate::examples::program(&target_folder(root)?.join("release"), "imagate"))
+}
+
+/// The variable with which the end-to-end tests start this program in place of a debug build.
+pub(crate) fn test_program(program: PathBuf) -> (OsString, OsString) {
+    ("IMAGATE_TEST_PROGRAM".into(), program.into())
 }
 
 /// Runs a command, and returns its standard output.

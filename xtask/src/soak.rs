@@ -47,6 +47,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let options = SoakOptions::parse(arguments)?;
     let server = if options.store == Some("sqlite") { None } else { Some(PostgresServer::start()?) };
     let mut variables = options.variables();
+    variables.push(ci::test_program(ci::build_release(root)?));
     variables.extend(server.as_ref().map(PostgresServer::variable));
     let filters = options.filters();
     let mut cargo_arguments =

@@ -43,9 +43,11 @@ struct Lines {
 // === impl Program ===
 
 impl Program {
-    /// `home` becomes its home, temporary and working directory; its data home is `data` below it.
+    /// The debug build, or the program that the caller of the test run names. `home` becomes its home, temporary and
+    /// working directory; its data home is `data` below it.
     pub(crate) fn new(home: &Path) -> Self {
-        Self::for_program(Path::new(env!("CARGO_BIN_EXE_imagate")), home)
+        let given = env_setting("IMAGATE_TEST_PROGRAM");
+        Self::for_program(given.as_deref().map_or(Path::new(env!("CARGO_BIN_EXE_imagate")), Path::new), home)
     }
 
     /// Another program, as [`Program::new`].

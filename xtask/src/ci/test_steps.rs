@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::features::EVERYTHING;
 use super::test_run::{TestCommand, TestReport};
-use super::{cargo, external_tools, run_all_checks};
+use super::{build_release, cargo, external_tools, run_all_checks, test_program};
 use crate::postgres::PostgresServer;
 
 /// The arguments that all test steps share, so that a step reuses the build results of another step.
@@ -70,14 +70,15 @@ pub fn tours(root: &Path) -> Result<()> {
     cargo(root, &arguments, &[])
 }
 
-/// Measures the effect of hostile callers on other callers: each kind alone, then all kinds together.
+/// Measures the effect of hostile callers on other callers of a release build: each kind alone, then all kinds together.
 ///
 /// # Errors
 ///
 /// Returns an error if a bound is exceeded.
 pub fn abuse(root: &Path) -> Result<()> {
+    let program = test_program(build_release(root)?);
     let arguments = ["test", "--features", EVERYTHING, "--test", "it", "--", "--ignored", "abuse::", "--nocapture"];
-    cargo(root, &arguments, &[])
+    cargo(root, &arguments, &[program])
 }
 
 /// Takes a screenshot of every page in every state, light and dark, for the desktop and for a phone.
