@@ -38,9 +38,9 @@ impl ConfigCommand {
         match self.action {
             ConfigAction::Schema => print(&config::schema_json())?,
             ConfigAction::Reload => reload::reload(&self.installation.load_for_command()?)?,
-            ConfigAction::Show => print(&self.installation.load(None)?.to_annotated_toml())?,
+            ConfigAction::Show => print(&self.installation.load()?.to_annotated_toml())?,
             ConfigAction::Check => {
-                let config = self.installation.load(None)?;
+                let config = self.installation.load()?;
                 let (accounts, groups) = (config.accounts.len(), config.groups.len());
                 print(&format!("the settings are valid: accounts {accounts}, groups {groups}\n"))?;
             }

@@ -59,7 +59,7 @@ impl DoctorCommand {
 }
 
 fn check_installation(installation: InstallationArgs, online: bool) -> Result<Vec<CheckResult>, CommandFailure> {
-    let (mut results, config) = doctor::check_settings(&installation.overrides(None), &SystemEnvironment);
+    let (mut results, config) = doctor::check_settings(&installation.overrides(), &SystemEnvironment);
     if let Some(config) = &config {
         results.extend(block_on(async { Ok(doctor::check(config).await) })?);
         if online {

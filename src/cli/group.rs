@@ -68,7 +68,7 @@ enum GroupAction {
 impl GroupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { gateway, json, action } = self;
-        // The question comes after the name of another gateway.
+        // `find` prints the name of another gateway, which a person must see before the question.
         let gateway = gateway.find()?;
         if let GroupAction::Delete { name, confirmation } = &action {
             confirmation.ask(&format!("the group {name}"))?;

@@ -25,20 +25,19 @@ pub(super) struct InstallationArgs {
 // === impl InstallationArgs ===
 
 impl InstallationArgs {
-    /// Loads all settings. `listen` is the listen address that was given on the command line, if any.
-    pub(super) fn load(self, listen: Option<String>) -> Result<Config, CommandFailure> {
-        let overrides = self.overrides(listen);
-        config::load(overrides, &SystemEnvironment).map_err(settings_failure)
+    /// Loads all settings.
+    pub(super) fn load(self) -> Result<Config, CommandFailure> {
+        config::load(self.overrides(), &SystemEnvironment).map_err(settings_failure)
     }
 
     /// Loads the settings for a command that calls no upstream and therefore needs no upstream secrets.
     pub(super) fn load_for_command(self) -> Result<Config, CommandFailure> {
-        config::load_for_command(self.overrides(None), &SystemEnvironment).map_err(settings_failure)
+        config::load_for_command(self.overrides(), &SystemEnvironment).map_err(settings_failure)
     }
 
-    /// Returns the settings that were given on the command line.
-    pub(super) fn overrides(self, listen: Option<String>) -> ConfigOverrides {
-        ConfigOverrides { config: self.config, listen, data_dir: self.data_dir }
+    /// Returns the settings that these arguments set.
+    pub(super) fn overrides(self) -> ConfigOverrides {
+        ConfigOverrides { config: self.config, listen: None, data_dir: self.data_dir }
     }
 
     /// Returns whether the command line names an installation.

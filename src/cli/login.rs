@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::failure::CommandFailure;
 use super::hidden_line::read_hidden_line;
-use super::managed_gateway::connect;
+use super::managed_gateway::gateway_at;
 use super::managed_gateway::profile::{Profile, ProfileName};
 use super::output::{print, print_message};
 use super::secret::{STDIN, read_secret};
@@ -43,10 +43,10 @@ pub(super) struct LogoutCommand {
 impl LoginCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { url, profile: name, token_file, allow_http } = self;
-        // The address is checked before a token is asked for.
-        connect(&url, "unknown", allow_http)?;
+        // The address is checked, with any token, before the real token is asked for.
+        gateway_at(&url, "unknown", allow_http)?;
         let token = read_token(token_file.as_deref())?;
-        let gateway = connect(&url, &token, allow_http)?;
+        let gateway = gateway_at(&url, &token, allow_http)?;
         let url = gateway.address.clone();
         let me = gateway.run(async |gateway| Ok(gateway.admin.retrieve_me().send().await?))?;
         let path = Profile { url: url.clone(), token, allow_http }.save(&name)?;

@@ -21,7 +21,7 @@ use super::output::print_message;
 use super::secret::read_secret;
 use crate::client::{self, admin};
 use crate::gateway::config::{Config, ConfigProblem, HostEnvironment as _, SystemEnvironment};
-pub(super) use local::{LocalInstallation, clause};
+pub(super) use local::{LocalInstallation, to_clause};
 use profile::{Profile, ProfileName};
 
 /// The variable with the address of a gateway.
@@ -85,22 +85,22 @@ impl GatewayArgs {
     pub(super) fn find(&self) -> Result<NamedGateway, CommandFailure> {
         self.check()?;
         if let Some(url) = &self.url {
-            return self.connect(url);
+            return self.find_by_url(url);
         }
         if let Some(name) = &self.profile {
-            return self.connect_to(name);
+            return self.find_by_profile(name);
         }
         if self.installation.is_given() {
             return Ok(NamedGateway::Local(self.installation.clone()));
         }
         if let Some(url) = text_variable(URL_VARIABLE)? {
-            return self.connect(&url);
+            return self.find_by_url(&url);
         }
         let Some(name) = text_variable(PROFILE_VARIABLE)? else {
             return Ok(NamedGateway::Local(self.installation.clone()));
         };
         let name = name.parse().map_err(|error| CommandFailure::Usage(format!("{PROFILE_VARIABLE}: {error}")))?;
-        self.connect_to(&name)
+        self.find_by_profile(&name)
     }
 
     /// Returns the installation on this machine. Fails if another gateway is named: `reason` says why the command works
@@ -136,20 +136,20 @@ impl GatewayArgs {
         Ok(())
     }
 
-    fn connect_to(&self, name: &ProfileName) -> Result<NamedGateway, CommandFailure> {
+    fn find_by_profile(&self, name: &ProfileName) -> Result<NamedGateway, CommandFailure> {
         let Profile { url, token, allow_http } = Profile::load(name)?;
-        let gateway = connect(&url, &token, allow_http || self.allow_http)?;
+        let gateway = gateway_at(&url, &token, allow_http || self.allow_http)?;
         print_message(&format!("gateway: {} (profile {name})", gateway.address));
         Ok(NamedGateway::Remote(Box::new(gateway)))
     }
 
-    fn connect(&self, url: &str) -> Result<NamedGateway, CommandFailure> {
+    fn find_by_url(&self, url: &str) -> Result<NamedGateway, CommandFailure> {
         let given = read_secret("the admin token", None, self.token_file.as_deref())?.or_else(|| self.token.clone());
         let token = match given {
             Some(token) => token,
             None => text_variable(TOKEN_VARIABLE)?.ok_or_else(no_token)?,
         };
-        let gateway = connect(url, &token, self.allow_http)?;
+        let gateway = gateway_at(url, &token, self.allow_http)?;
         print_message(&format!("gateway: {}", gateway.address));
         Ok(NamedGateway::Remote(Box::new(gateway)))
     }
@@ -161,8 +161,8 @@ fn no_token() -> CommandFailure {
     ))
 }
 
-/// Creates the client for a gateway.
-pub(super) fn connect(url: &str, token: &str, allow_http: bool) -> Result<ManagedGateway, CommandFailure> {
+/// Returns the gateway at this address, to which nothing is sent yet.
+pub(super) fn gateway_at(url: &str, token: &str, allow_http: bool) -> Result<ManagedGateway, CommandFailure> {
     let admin = admin::builder(url, token).allow_http(allow_http).build();
     let admin = admin.map_err(|error| {
         let message = error.to_string();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::failure::CommandFailure;
-use super::installation::InstallationArgs;
-use crate::gateway::config::{self, HostEnvironment as _, SystemEnvironment};
+use super::installation::{InstallationArgs, settings_failure};
+use crate::gateway::config::{self, ConfigOverrides, HostEnvironment as _, SystemEnvironment};
 use crate::gateway::{self, ServeError, SignalListeners, telemetry};
 
 /// Arguments of `serve`.
@@ -28,8 +28,8 @@ impl ServeCommand {
         let filter = SystemEnvironment.variable("IMAGATE_LOG").map(|filter| filter.to_string_lossy().into_owned());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let signals = runtime.block_on(async { SignalListeners::listen() })?;
-        let overrides = self.installation.clone().overrides(self.listen.clone());
-        let config = self.installation.load(self.listen)?;
+        let overrides = ConfigOverrides { listen: self.listen, ..self.installation.overrides() };
+        let config = config::load(overrides.clone(), &SystemEnvironment).map_err(settings_failure)?;
         // The guard lives until the end of the function, because all code before the end may write to the log.
         let _log = telemetry::init(filter.as_deref(), config.log_format)?;
         let load_config = Arc::new(move || config::load(overrides.clone(), &SystemEnvironment));

@@ -129,7 +129,7 @@ impl PaidCall {
 // === impl PaidOperation ===
 
 impl PaidOperation {
-    /// Adds everything to the hash that makes two requests equal, also the content of files, which are read for that.
+    /// Adds to the hash everything that makes two requests equal, including the content of files, which are read for it.
     pub(super) async fn hash<H: Hasher + Send + 'static>(&self, mut hasher: H) -> Result<H, Error> {
         std::mem::discriminant(self).hash(&mut hasher);
         match self {

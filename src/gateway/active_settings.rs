@@ -51,7 +51,8 @@ pub(crate) enum SettingsError {
 
 impl ActiveSettings {
     /// Prepares settings for use, with the groups of the store, which are given as pairs of a name and stored settings. The
-    /// patterns are compiled on a blocking thread. The provider that `former` has loaded is kept, if its settings are the same.
+    /// patterns are compiled on a blocking thread. The provider that `former` has loaded is kept, if its settings are the
+    /// same.
     ///
     /// # Errors
     ///
@@ -68,6 +69,7 @@ impl ActiveSettings {
         let (config, upstream) = (config.clone(), Arc::clone(upstream));
         let task = tokio::task::spawn_blocking(move || {
             let config = manage::with_store_groups(&config, &stored_groups, &upstream);
+            // The settings of every group that nothing names.
             let others = GroupConfig::implicit("", config.deadlines, config.text_models.as_deref());
             GroupPolicies::new(&config.groups, others).map(|groups| (config, groups))
         });

@@ -8,7 +8,7 @@ use super::package::Sha256Sum;
 /// allowed, limits the number of concurrent requests to each host, and reads no more than each request asks for.
 pub trait WebFetcher: Sync {
     /// Sends all requests, and returns their results in the same order.
-    fn fetch(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>>;
+    fn fetch(&self, requests: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>>;
 }
 
 /// An address, and the part of the answer that the check needs.
@@ -26,7 +26,7 @@ pub enum FetchScope {
     /// The status. A `HEAD` request is enough if the host supports it.
     Status,
     /// The status, and the length and checksum of the body, which is not kept.
-    Sum {
+    Checksum {
         /// The maximum number of bytes that are read.
         limit: u64,
     },
@@ -52,7 +52,7 @@ pub enum FetchBody {
     /// The body was not read.
     Unread,
     /// The length and checksum of the body.
-    Sum {
+    Checksum {
         /// The length in bytes.
         size: u64,
         /// The checksum of the whole body.

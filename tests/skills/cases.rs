@@ -57,7 +57,7 @@ impl ScriptedWeb {
         let body = match request.scope {
             FetchScope::Status => FetchBody::Unread,
             _ if status != 200 => FetchBody::Unread,
-            FetchScope::Sum { .. } => FetchBody::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
+            FetchScope::Checksum { .. } => FetchBody::Checksum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
             FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
         };
         Ok(FetchResponse { status: u16::try_from(status).expect("a status"), body })

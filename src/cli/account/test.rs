@@ -4,7 +4,7 @@
 use anyhow::anyhow;
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::managed_gateway::{ManagedGateway, clause};
+use crate::cli::managed_gateway::{ManagedGateway, to_clause};
 use crate::cli::output::{print, print_json};
 use crate::client::admin::types::{AccountTest, AccountTestResult};
 
@@ -29,5 +29,5 @@ fn text(test: &AccountTest) -> String {
         (Some(status), Some(latency)) => format!(" (status {status} after {latency} ms)"),
         _ => String::new(),
     };
-    format!("{}: {}{call}", test.name, clause(&test.message, None))
+    format!("{}: {}{call}", test.name, to_clause(&test.message, None))
 }

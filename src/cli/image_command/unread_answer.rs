@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::cli::output::print_message;
 use crate::client::{self, Error, ErrorKind, Image};
 
-/// Writes the answer of an error that states that it is not understood, beside the file of its image, and prints where.
+/// If an error says that its answer is not understood, writes the answer beside the file of its image, and prints where.
 pub(in crate::cli) fn keep(error: &Error, image_path: &Path) {
     if let Some(answer) = error.body().filter(|_| error.kind() == ErrorKind::Unintelligible) {
         keep_text(answer, image_path);

@@ -65,13 +65,13 @@ fn explained(failure: CommandFailure, capture: &ErrorCapture) -> CommandFailure 
     let logged = capture.first_error().filter(|_| cause.status().is_some_and(|status| status >= 500));
     // A deleted key is still in the store, and its id in records.
     let note = if cause.code() == Some("key_not_found") { " or is deleted" } else { "" };
-    let answered = || format!("{}{note}", clause(cause.message(), cause.param()));
+    let answered = || format!("{}{note}", to_clause(cause.message(), cause.param()));
     CommandFailure::Failed(anyhow!(logged.unwrap_or_else(answered)))
 }
 
 /// Returns the message of an answer in the form of the other messages of commands: no sentence, names without quotes, and
 /// no name of a field of the API.
-pub(in crate::cli) fn clause(message: &str, param: Option<&str>) -> String {
+pub(in crate::cli) fn to_clause(message: &str, param: Option<&str>) -> String {
     let field = param.map(|param| format!("Invalid '{param}': ")).unwrap_or_default();
     let message = message.strip_prefix(&field).unwrap_or(message);
     let message = format!("{} ", message.strip_suffix('.').unwrap_or(message)).replace(" '", " ").replace("' ", " ");
@@ -91,7 +91,7 @@ mod tests {
             ("It is the group 'default'.", None, "it is the group default"),
             ("", None, ""),
         ] {
-            assert_eq!(clause(message, param), expected);
+            assert_eq!(to_clause(message, param), expected);
         }
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::atomic_file::{refuse_symlinks, write_file};
-use super::git_repository::{missing_options, repository_fields};
+use super::git_repository::{fields_from_git, missing_options};
 use super::source_date::SourceDate;
 use super::verify::{shown_path, with_shown_paths};
 use crate::checkout::Checkout;
@@ -103,7 +103,7 @@ impl BuildCommand {
         if !is_first || missing.is_empty() {
             return given;
         }
-        let known = repository_fields(&self.root);
+        let known = fields_from_git(&self.root);
         let print_default = |option: &str, value: &Option<String>| {
             if let Some(value) = value.as_ref().filter(|_| missing.contains(&option)) {
                 print_message(&format!("from git: {option} {value}"));
@@ -140,8 +140,8 @@ impl BuildCommand {
 
     /// Writes the packages before the manifest, so that the manifest never names a missing package.
     fn write(&self, checkout: &Checkout, built: &BuildOutput, manifest_changed: bool) -> Result<(), CommandFailure> {
-        for folder in [&self.packages, &self.manifest] {
-            refuse_symlinks(checkout, folder)?;
+        for path in [&self.packages, &self.manifest] {
+            refuse_symlinks(checkout, path)?;
         }
         for (path, bytes) in &built.packages {
             refuse_symlinks(checkout, path)?;

@@ -21,7 +21,7 @@ struct RemoteAddress {
 }
 
 /// Returns the fields that git knows of the repository around this folder.
-pub(super) fn repository_fields(folder: &Path) -> RepositoryFields {
+pub(super) fn fields_from_git(folder: &Path) -> RepositoryFields {
     let Some((remote, address)) = remote(folder) else { return RepositoryFields::default() };
     let branch = branch(folder, &remote);
     let prefix = git(folder, &["rev-parse", "--show-prefix"]).unwrap_or_default();

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::atomic_file::{refuse_symlinks, write_file};
-use super::git_repository::{missing_options, repository_fields};
+use super::git_repository::{fields_from_git, missing_options};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_message};
@@ -57,7 +57,7 @@ impl NewCommand {
         print(&format!("{file}\n"))?;
         print_message(&format!("next: write the skill in {file}, then run `imagate skills build`"));
         if !has_manifest {
-            print_message(&first_build_text(&repository_fields(&self.root)));
+            print_message(&first_build_text(&fields_from_git(&self.root)));
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl TimeLimits {
     fn of_request(&self, scope: FetchScope) -> Duration {
         let limit = match scope {
             FetchScope::Status => 0,
-            FetchScope::Sum { limit } | FetchScope::Bytes { limit } => limit,
+            FetchScope::Checksum { limit } | FetchScope::Bytes { limit } => limit,
         };
         self.request.saturating_add(Duration::from_secs(limit / u64::from(self.bytes_per_second)))
     }
@@ -152,7 +152,7 @@ pub(super) fn download(url: &Url, limit: u64, hosts: HostPolicy) -> anyhow::Resu
         ensure!(response.status().is_success(), "the server answered {}", response.status());
         match read_body(response, scope).await? {
             FetchBody::Bytes(bytes) => Ok(bytes),
-            FetchBody::Unread | FetchBody::Sum { .. } => bail!("the server sent an empty answer"),
+            FetchBody::Unread | FetchBody::Checksum { .. } => bail!("the server sent an empty answer"),
         }
     };
     runtime()?.block_on(response)
@@ -257,7 +257,7 @@ async fn send(request: RequestBuilder, scope: FetchScope, limits: &TimeLimits) -
 }
 
 async fn read_body(mut response: Response, scope: FetchScope) -> Result<FetchBody, FetchError> {
-    let (FetchScope::Sum { limit } | FetchScope::Bytes { limit }) = scope else { return Ok(FetchBody::Unread) };
+    let (FetchScope::Checksum { limit } | FetchScope::Bytes { limit }) = scope else { return Ok(FetchBody::Unread) };
     let (mut size, mut hasher, mut bytes) = (0, Sha256Hasher::default(), Vec::new());
     while let Some(chunk) = response.chunk().await.map_err(|error| interruption(&error, size))? {
         size += chunk.len() as u64;
@@ -266,12 +266,12 @@ async fn read_body(mut response: Response, scope: FetchScope) -> Result<FetchBod
         }
         match scope {
             FetchScope::Bytes { .. } => bytes.extend_from_slice(&chunk),
-            FetchScope::Status | FetchScope::Sum { .. } => hasher.update(&chunk),
+            FetchScope::Status | FetchScope::Checksum { .. } => hasher.update(&chunk),
         }
     }
     Ok(match scope {
         FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
-        FetchScope::Status | FetchScope::Sum { .. } => FetchBody::Sum { size, sum: hasher.finish() },
+        FetchScope::Status | FetchScope::Checksum { .. } => FetchBody::Checksum { size, sum: hasher.finish() },
     })
 }
 
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn the_time_limit_of_a_request_depends_on_the_length_of_its_body() {
         assert_eq!(TIME_LIMITS.of_request(FetchScope::Status), Duration::from_secs(60));
-        assert_eq!(TIME_LIMITS.of_request(FetchScope::Sum { limit: 10 << 20 }), Duration::from_secs(60 + 640));
+        assert_eq!(TIME_LIMITS.of_request(FetchScope::Checksum { limit: 10 << 20 }), Duration::from_secs(60 + 640));
     }
 
     #[test]

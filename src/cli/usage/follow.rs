@@ -15,8 +15,8 @@ use crate::gateway::store::Timestamp;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The number of records that are printed at first.
 const FIRST_ROWS: u32 = 10;
-/// The newest records among which a look finds those that have ended (our choice), so that a busy gateway does not fill
-/// the memory.
+/// The number of newest records in which each look searches for those that have ended (our choice), so that a busy gateway
+/// does not fill the memory.
 const MAX_ROWS: u32 = 10_000;
 /// The time for which a request can be open. Records that began earlier are not looked at again, so that the work does
 /// not grow with the age of the command.

@@ -126,6 +126,7 @@ fn invalid_field(body: &Json) -> Option<String> {
 
 /// Returns the beginning of a text, with its white space as single spaces; `None` if it says nothing, as `{}` does.
 pub(super) fn excerpt(text: &str) -> Option<String> {
+    // Four times the length is enough for an excerpt, unless most of the text is white space.
     let head: String = text.chars().take(4 * TEXT_MAX_CHARS).collect();
     let words = head.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = words.char_indices().nth(TEXT_MAX_CHARS).map(|(end, _)| end);

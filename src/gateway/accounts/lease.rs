@@ -95,6 +95,7 @@ impl Lease {
         self.renewed.get().is_some()
     }
 
+    /// Sets the renewed credentials. Returns false if they were renewed before.
     pub(super) fn set_renewed(&self, authorization: HeaderValue) -> bool {
         self.renewed.set(authorization).is_ok()
     }

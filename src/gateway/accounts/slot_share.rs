@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::account::SlotLimits;
 use crate::gateway::store::{OtherNodeHolding, SlotHolding};
 
-/// The smallest equal part of which a node keeps one slot that it does not use (our choice), so that its next request finds
-/// one at once. Of fewer slots, one would be missed where it is needed.
+/// The size of the equal part from which a node keeps one slot that it does not use (our choice), so that its next request
+/// finds one at once. If the part is smaller, other nodes need that slot.
 const SPARE_SLOT_MIN_PART: usize = 4;
 
 /// The slots of one account that this node may use, and those that it holds in the store.

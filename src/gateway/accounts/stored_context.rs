@@ -13,8 +13,8 @@ use crate::gateway::keys::Caller;
 use crate::gateway::rules::{ContextValue, ServingAccounts};
 use crate::gateway::store::{AccountBinding, BindingDigest, StoreError, Timestamp, UtcDay};
 
-/// The most values that a request sends again whose bindings are renewed (our choice): the newest ones decide, so older
-/// ones may expire.
+/// The maximum number of bindings that are renewed for the values that a request sends again (our choice): the newest
+/// values decide, so the bindings of older ones may expire.
 const RENEWED_MAX: usize = 32;
 
 /// A value of a request that can belong to a user and an account.
@@ -39,6 +39,9 @@ pub(crate) struct ContextRefusal {
     pub(crate) is_gone: bool,
 }
 
+/// The accounts for a request, or the refusal of a part that the caller may not name.
+type ContextDecision = Result<ServingAccounts, ContextRefusal>;
+
 /// The facts about the caller on which the decision depends.
 struct ContextRules<'a> {
     /// The policy of the group, which is asked only if a part is not known.
@@ -58,8 +61,7 @@ enum KnownBinding<'a> {
 // === impl Accounts ===
 
 impl Accounts {
-    /// Returns the accounts to which these parts of a request, oldest first, and its conversation belong; or the refusal
-    /// of a part that the caller may not name.
+    /// Returns the accounts to which these parts of a request, oldest first, and its conversation belong.
     ///
     /// # Errors
     ///
@@ -70,7 +72,7 @@ impl Accounts {
         parts: &[ContextPart],
         session: Option<&[u8]>,
         policy: &(dyn Fn() -> StoredContextPolicy + Sync),
-    ) -> Result<Result<ServingAccounts, ContextRefusal>, StoreError> {
+    ) -> Result<ContextDecision, StoreError> {
         let session = session.map(|session| BindingDigest::of_session(caller.binding_owner(), session));
         let digests: Vec<_> =
             parts.iter().map(|part| &part.digest).chain(&session).map(BindingDigest::as_str).collect();
@@ -96,7 +98,7 @@ fn decide(
     session: Option<BindingDigest>,
     bindings: &[AccountBinding],
     rules: &ContextRules<'_>,
-) -> Result<ServingAccounts, ContextRefusal> {
+) -> ContextDecision {
     let known = known_bindings(bindings, rules);
     let (mut accounts, mut renewed) = (ServingAccounts::default(), 0);
     for part in parts.iter().rev() {

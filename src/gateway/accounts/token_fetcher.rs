@@ -74,8 +74,8 @@ impl TokenFetcher {
         }
     }
 
-    /// Fetches the next token before the current one expires, and stores a token that the store did not accept. Does nothing
-    /// if a fetch is in progress.
+    /// Fetches the next token before the current one expires, and stores a token that the store did not accept. Does
+    /// nothing if a fetch is in progress.
     pub(super) async fn prefetch(self: &Arc<Self>, cache: &Arc<TokenCache>) -> Result<(), TokenFailure> {
         match self.fetch_lock(&cache.account).try_lock() {
             Ok(_guard) => self.save_pending_token(cache).await,
@@ -278,7 +278,8 @@ impl TokenFetcher {
 }
 
 /// Returns the change of the stored token of an account whose credentials are replaced. A refresh token that the endpoint
-/// has rotated is nowhere else, so it stays as long as the new credentials continue it; the access token is fetched again.
+/// has rotated is stored nowhere else, so it stays if the new credentials have the refresh token from which it comes. The
+/// access token is fetched again.
 pub(crate) fn token_change(
     account: &str,
     before: &OauthConfig,
@@ -293,8 +294,7 @@ pub(crate) fn token_change(
     // A token that cannot be read is not used either.
     let Some(mut token) = open_token(account, row, vault) else { return Ok(TokenChange::Keep) };
     token.expire();
-    let after = seal(account, &token, vault)?;
-    Ok(TokenChange::Replace { before: row.sealed_token.clone(), after })
+    Ok(TokenChange::Replace { before: row.sealed_token.clone(), after: seal(account, &token, vault)? })
 }
 
 /// Returns a stored token; `None` if it was not sealed by this installation, or does not have the form of this version.

@@ -41,7 +41,7 @@ impl ConfigFile {
         }
         // After a syntax error, the tree that the parser has repaired may differ from the intended settings.
         if errors.is_empty() {
-            reader.check_table(root.get_mut(), schema::flat(), "");
+            reader.check_table(root.get_mut(), schema::inlined(), "");
             match RawConfig::deserialize(Deserializer::from(root)) {
                 Ok(raw) => reader.file.raw = raw,
                 Err(error) => reader.report(&error.span().unwrap_or_default(), "", error.message()),
@@ -90,7 +90,10 @@ impl ConfigFileReader<'_> {
             let property_schema = property(object, name);
             let is_usable = match (property_schema, table.get_mut(name.as_str())) {
                 (Some(schema), Some(value)) => self.check_value(value, schema, &join_path(path, name)),
-                _ => self.report_unknown(name, span, object, path),
+                _ => {
+                    self.report_unknown(name, span, object, path);
+                    false
+                }
             };
             if !is_usable {
                 table.remove(name.as_str());
@@ -144,7 +147,7 @@ impl ConfigFileReader<'_> {
         is_usable
     }
 
-    fn report_unknown(&mut self, name: &str, span: &Range<usize>, object: &ObjectValidation, path: &str) -> bool {
+    fn report_unknown(&mut self, name: &str, span: &Range<usize>, object: &ObjectValidation, path: &str) {
         let known = object.properties.keys().map(String::as_str);
         let mut advice = did_you_mean(name, known);
         let mut suffix = String::new();
@@ -152,13 +155,12 @@ impl ConfigFileReader<'_> {
             suffix = format!(" in `{}`", table_path(path));
             // In TOML a line below a table's header belongs to that table, which surprises many users.
             if advice.is_empty()
-                && schema::flat().object.as_ref().is_some_and(|root| root.properties.contains_key(name))
+                && schema::inlined().object.as_ref().is_some_and(|root| root.properties.contains_key(name))
             {
                 advice = "; it belongs at the top of the file, above the first table".to_owned();
             }
         }
         self.report(span, &join_path(path, name), &format!("unknown setting `{name}`{suffix}{advice}"));
-        false
     }
 
     fn report(&mut self, span: &Range<usize>, setting: &str, message: &str) {
@@ -170,7 +172,7 @@ impl ConfigFileReader<'_> {
 
 /// Returns the words that a setting can have, by its path without list indexes, such as `groups.delivery`.
 pub(crate) fn allowed_words(path: &str) -> Vec<String> {
-    let mut schema = schema::flat();
+    let mut schema = schema::inlined();
     for name in path.split('.') {
         let items = schema.array.as_deref().and_then(|array| array.items.as_ref());
         let table = match items {

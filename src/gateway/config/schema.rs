@@ -14,9 +14,9 @@ pub(crate) fn schema_json() -> String {
 }
 
 /// Returns the schema for the reader of the file, without references.
-pub(super) fn flat() -> &'static SchemaObject {
-    static FLAT: LazyLock<RootSchema> = LazyLock::new(|| root(true));
-    &FLAT.schema
+pub(super) fn inlined() -> &'static SchemaObject {
+    static INLINED: LazyLock<RootSchema> = LazyLock::new(|| root(true));
+    &INLINED.schema
 }
 
 fn root(inline: bool) -> RootSchema {

@@ -2,8 +2,8 @@
 
 const MAGIC: u32 = 0xfd2f_b528;
 
-/// Returns the window in bytes that the frame with these first bytes needs: 0 for a frame that is skipped, and for bytes
-/// that are no frame, which the decoder refuses. Returns `None` if more bytes are needed.
+/// Returns the window in bytes that the frame with these first bytes needs; 0 if the decoder skips the frame, or refuses
+/// the bytes because they are no frame. Returns `None` if more bytes are needed.
 pub(super) fn window_bytes(head: &[u8]) -> Option<u64> {
     let magic = u32::from_le_bytes(*head.first_chunk()?);
     if magic != MAGIC {

@@ -124,7 +124,7 @@ pub(super) fn failed_outcome(error: &Error, last: Option<&AttemptFailure>) -> Jo
         _ => JobOutcome::failed(code),
     };
     let words = last.and_then(|last| last.upstream_message.clone().or_else(|| last.model_text.clone()));
-    outcome.with_reason(record_reason(error, last), words)
+    outcome.with_reason(record_reason(error, last)).with_detail(words)
 }
 
 /// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.

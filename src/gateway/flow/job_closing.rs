@@ -27,8 +27,8 @@ pub(super) struct ClosingContext {
     /// The tokens that were charged for failed calls.
     pub(super) failed_call_usage: Option<AnswerUsage>,
     /// True if the caller got an error because the image is not the requested one.
-    pub(super) is_refused: bool,
-    /// Claims the answer for other nodes if its caller has left.
+    pub(super) fails_for_mismatch: bool,
+    /// Claims the answer for other nodes if its caller has left or marks its retries.
     pub(super) early_claim: Option<EarlyClaim>,
     /// The span of the request in the log.
     pub(super) span: tracing::Span,
@@ -46,7 +46,7 @@ pub(super) fn close_delivery(
     context: ClosingContext,
 ) -> ClosingFuture {
     let ClosingContext { requested_count, model, quality, failed_call_usage, span, job_context, .. } = context;
-    let (is_refused, early_claim) = (context.is_refused, context.early_claim);
+    let (fails_for_mismatch, early_claim) = (context.fails_for_mismatch, context.early_claim);
     let closing = async move {
         if let Some(lease) = lease {
             apply_feedback(&job_context.services.accounts, &lease, relay_outcome).await;
@@ -65,8 +65,8 @@ pub(super) fn close_delivery(
         }
         let code = ApiErrorCode::UpstreamError.as_str();
         let outcome = match relay_outcome {
-            RelayOutcome::Complete | RelayOutcome::CallerLeft if is_refused => {
-                JobOutcome::failed(code).with_reason(RecordReason::DeliveryMismatch, None)
+            RelayOutcome::Complete | RelayOutcome::CallerLeft if fails_for_mismatch => {
+                JobOutcome::failed(code).with_reason(RecordReason::DeliveryMismatch)
             }
             RelayOutcome::Complete => {
                 if count < requested_count {
@@ -87,7 +87,7 @@ pub(super) fn close_delivery(
                 remember_broken_answer(&job_context).await;
                 tracing::warn!(error = &error as &dyn std::error::Error, "an answer broke off after it had begun");
                 let (_, reason) = consequences_of_broken_answer(error);
-                JobOutcome::interrupted(Some(code.to_owned())).with_reason(reason, None)
+                JobOutcome::interrupted(Some(code.to_owned())).with_reason(reason)
             }
         };
         close_record(record, outcome).await;
@@ -104,6 +104,7 @@ async fn apply_feedback(accounts: &Accounts, lease: &Lease, relay_outcome: Relay
         RelayOutcome::Broken(error) => {
             let (feedback, reason) = consequences_of_broken_answer(error);
             if feedback != AccountFeedback::Neutral {
+                // The answer had begun, so its status does not tell of the failure.
                 accounts.note_failed_call(lease, reason, None);
             }
             feedback

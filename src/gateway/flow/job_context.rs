@@ -31,8 +31,8 @@ impl JobContext {
         Self { services, caller, options, task, registration, departure }
     }
 
-    /// Sets the data by which a retry that the client makes by itself is recognized. Must be called before the job
-    /// begins.
+    /// Sets the data by which a retry that the client makes by itself is recognized, and returns them. Must be called before
+    /// the job begins.
     pub(super) fn set_registration(&self, registration: JobRegistration) -> JobRegistration {
         self.registration.get_or_init(|| registration).clone()
     }

@@ -102,7 +102,7 @@ async fn make_answer(
     }
     let requested = RequestedImages::new(&context.task, &success);
     let comparison = requested.compare(&success.proven);
-    let is_refused =
+    let fails_for_mismatch =
         comparison == DeliveryComparison::Mismatch && context.caller.group().delivery == DeliveryPolicy::Fail;
     let mut headers = answer_headers(&success, delivery_word(comparison, conversion), fallback);
     headers.extend(record.limit_status().headers().map(|(name, value)| (name.to_owned(), value)));
@@ -111,7 +111,7 @@ async fn make_answer(
         model: requested.model.map(str::to_owned),
         quality: requested.quality.filter(|quality| *quality != "auto").map(str::to_owned),
         failed_call_usage: success.failed_call_usage,
-        is_refused,
+        fails_for_mismatch,
         early_claim: answer_sender.and_then(AnswerSender::early_claim),
         span: tracing::Span::current(),
         job_context: Arc::clone(context),
@@ -122,7 +122,7 @@ async fn make_answer(
     let broken_event = || Error::Upstream(UpstreamFault::Broken).event();
     let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(&context.services.cutoff);
     let broken = (conversion == ConversionOutcome::Broken).then_some(UpstreamFault::Broken);
-    if let Some(fault) = is_refused.then_some(UpstreamFault::Mismatch).or(broken) {
+    if let Some(fault) = fails_for_mismatch.then_some(UpstreamFault::Mismatch).or(broken) {
         // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end
         // after the body is dropped, so that its tokens are recorded.
         drop(body);

@@ -17,7 +17,7 @@ use crate::image::ByteSource as _;
 
 /// The windows in which words and patterns are applied (our choice).
 const RULE_WINDOWS: TextWindows = TextWindows { length: 256 * 1024, overlap: 32 * 1024 };
-/// The pieces that are moderated (our choice): the prompt of an image request has at most as many characters.
+/// The pieces that are moderated (our choice): the prompt of an image request always fits into one.
 const MODERATION_WINDOWS: TextWindows = TextWindows { length: 32_000, overlap: 500 };
 /// The most bytes of a request that are moderated (our choice): more than a text model takes.
 const MODERATED_MAX: usize = 4 * 1024 * 1024;

@@ -1,5 +1,5 @@
-//! Checks requests for images and responses under the dialects of their caller: adapts the fields, and advises on dialects if the rules
-//! refuse them.
+//! Checks requests for images and responses under the dialects of their caller: adapts the fields, and advises on dialects
+//! if the rules refuse them.
 
 use chrono::Utc;
 use http::HeaderMap;
@@ -84,6 +84,7 @@ pub(super) async fn check_edit(
             let converted = gif_conversion::convert_gifs(&spool, &mut form, &gifs, &mut adaptations).await;
             converted.map_err(|error| RequestFailure::new(error, adaptations.text()))?;
         }
+        // No advice names a dialect that is declared already.
         gifs.clear();
     }
     match models.check_edit(form, Utc::now()) {

@@ -109,7 +109,7 @@ fn context_parts(job: &ResponseJob) -> Vec<ContextPart> {
         is_stored,
     };
     let stored = contents.stored().iter().map(|id| part(id, true));
-    stored.chain(contents.makers().iter().map(|id| part(id, false))).collect()
+    stored.chain(contents.maker_ids().iter().map(|id| part(id, false))).collect()
 }
 
 /// The words are the same for the context of another user and for context that nobody has, so that they tell nothing

@@ -1,5 +1,6 @@
-//! Bounds the cost of a response for a group with strict budgets: what the gateway can bound, it bounds in the body that is
-//! sent, and what it cannot bound, it refuses. It must not know amounts: the estimate of the cost reads the bounded request.
+//! Bounds the cost of a response for a group with strict budgets: sets limits in the body that is sent, and refuses parts
+//! of a request whose cost no limit bounds. It must not know what a response costs: the estimate of the cost reads the
+//! bounded request.
 
 use chrono::Utc;
 
@@ -9,7 +10,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::prices::{CurrentPrices, MAX_OUTPUT_TOKENS};
 use crate::gateway::rules::ResponseJob;
 
-/// The number of tools that a text model calls at most for one response (our choice). A request may state a larger number.
+/// The maximum number of tool calls for one response, if the request states none (our choice). It may state a larger one.
 pub(super) const TOOL_CALLS_MAX: u64 = 10;
 /// The type of an image tool.
 const IMAGE_TOOL: &str = "image_generation";

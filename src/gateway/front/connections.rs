@@ -30,6 +30,8 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 3;
 /// One eviction closes at most the maximum number of connections divided by this number (our choice), and at least one
 /// connection.
 const EVICTION_BATCH_DIVISOR: usize = 64;
+/// The number of evicted connections, in addition to one batch, that may still be open (our choice).
+const EVICTED_OPEN_MAX: usize = 8;
 /// The minimum time between two log lines about a shortage of connections or descriptors (our choice).
 const SHORTAGE_LOG_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest wait of the accept loop for one evicted connection to close (our choice).
@@ -212,7 +214,7 @@ impl ConnectionTable {
     /// Waits while too many evicted connections are still open. Returns early if none closes within
     /// [`EVICTION_TIMEOUT`].
     pub(super) async fn wait_for_evicted(&self) {
-        let has_backlog = || self.lock().evicted_count > self.max / EVICTION_BATCH_DIVISOR + 8;
+        let has_backlog = || self.lock().evicted_count > self.max / EVICTION_BATCH_DIVISOR + EVICTED_OPEN_MAX;
         while has_backlog() {
             let closed = self.close_notify.notified();
             if has_backlog() && timeout(EVICTION_TIMEOUT, closed).await.is_err() {

@@ -147,7 +147,8 @@ impl<C: CorsSettings> ConnectionAcceptor<C> {
                 drop(Handle::current().spawn(serve(stream, remote, slot, Arc::clone(&self.dispatcher))));
             }
             None => {
-                drop(Handle::current().spawn(refuse(stream, self.connections.refuse(remote), unavailable_response())));
+                let slot = self.connections.slot_for_refusal(remote);
+                drop(Handle::current().spawn(refuse(stream, slot, unavailable_response())));
             }
         }
         // A connection that was just accepted gets time to read its request before another one can evict it.

@@ -56,9 +56,14 @@ impl JobOutcome {
         Self::new(JobState::Interrupted, error_code)
     }
 
-    /// Adds the reason, and the part of the upstream's message that is safe to show.
-    pub(crate) fn with_reason(self, reason: RecordReason, detail: Option<String>) -> Self {
-        Self { error_reason: Some(reason), error_detail: detail.map(JobRecord::truncate_text), ..self }
+    /// Adds the reason.
+    pub(crate) fn with_reason(self, reason: RecordReason) -> Self {
+        Self { error_reason: Some(reason), ..self }
+    }
+
+    /// Adds the part of the upstream's message that is safe to show, if there is one.
+    pub(crate) fn with_detail(self, detail: Option<String>) -> Self {
+        Self { error_detail: detail.map(JobRecord::truncate_text), ..self }
     }
 
     const fn new(state: JobState, error_code: Option<String>) -> Self {

@@ -50,7 +50,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
         older: older.map(|last| older_page_link(request, "/audit", &last.seq.get().to_string())),
         newest: request
             .query_param("before")
-            .map(|_| format!("/audit?{}", request.query.to_query_with("before", None))),
+            .map(|_| format!("/audit?{}", request.query.to_query_without(&["before"]))),
         is_filtered: ["actor", "action", "target"].iter().any(|name| request.query_param(name).is_some()),
         total: list.total,
         entries: list.data,

@@ -88,6 +88,7 @@ impl UsageChart {
             let text = usage_measure::format(measure, value);
             chart.lines.push(ChartGridLine { y: svg_number(y), text_y: svg_number(y + 4.0), text });
         }
+        // More than 8 labels would overlap.
         let label_interval = slots.len().div_ceil(8).max(1);
         for (index, slot) in slots.iter().enumerate() {
             let left = LEFT + slot_width * to_f64(index.count());

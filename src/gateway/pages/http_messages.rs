@@ -197,16 +197,11 @@ impl UrlEncodedFields {
         form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
     }
 
-    /// The fields that are not empty, as a query string. The field `name` gets the given value, or is left out if there
-    /// is none.
-    pub(super) fn to_query_with(&self, name: &str, value: Option<&str>) -> String {
+    /// The fields that are not empty, as a query string in which the field `name` has this value.
+    pub(super) fn to_query_with(&self, name: &str, value: &str) -> String {
         let fields = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(fields);
-        if let Some(value) = value {
-            query.append_pair(name, value);
-        }
-        query.finish()
+        query.extend_pairs(fields).append_pair(name, value).finish()
     }
 }
 

@@ -118,7 +118,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     let is_filtered = ["search", "state", "group", "user"].iter().any(|name| request.query_param(name).is_some());
     let template = KeysPage {
         is_open: form.has_error() || (keys.data.is_empty() && !is_filtered),
-        newest: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_with("before", None))),
+        newest: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_without(&["before"]))),
         query_text: if request.is_post() { String::new() } else { request.query.to_query_without(&["done"]) },
         sort: SortLinks::new(request, "/keys", query.sort.unwrap_or(types::KeySort::Created)),
         query: request.query.clone(),
@@ -136,7 +136,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
 
 /// Returns the link to the page that continues the list after the row with this id.
 pub(super) fn older_page_link(request: &super::PageRequest, path: &str, id: &str) -> String {
-    format!("{path}?{}", request.query.to_query_with("before", Some(id)))
+    format!("{path}?{}", request.query.to_query_with("before", id))
 }
 
 /// Creates a key, and shows its secret. Only this answer can show the secret.

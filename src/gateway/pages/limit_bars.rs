@@ -17,19 +17,21 @@ pub(super) struct LimitBar {
     pub(super) label: &'static str,
     /// The used part, such as `$3.20 of $10.00`.
     pub(super) used: String,
-    /// Other facts: what is reserved, and the soft mark.
+    /// Other facts: the reserved amount, and the soft mark, which the API names `alert`.
     pub(super) facts: Vec<String>,
-    /// The class of the state, and the key of its text.
+    /// The CSS class of the state.
     pub(super) tone: &'static str,
+    /// The key of the text of the state.
     pub(super) state: &'static str,
     /// The time at which the limit is free again, and the text that says so.
     pub(super) reset: Option<(DateTime<Utc>, String)>,
-    /// The lengths of what is used and of what is reserved, and the place of the soft mark.
+    /// The lengths of the used and of the reserved amount.
     pub(super) used_length: u32,
     pub(super) reserved_length: u32,
+    /// The distance of the soft mark from the start of the bar.
     pub(super) mark: Option<u32>,
     /// True if the whole limit is free again at once at the end of a day.
-    pub(super) is_period: bool,
+    pub(super) resets_at_day_end: bool,
     share: f64,
 }
 
@@ -44,6 +46,7 @@ pub(super) fn tightest_bar(texts: PageTexts, limits: &[types::LimitUsage], now: 
 }
 
 fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) -> LimitBar {
+    // Only a budget has a soft mark.
     let is_money = limit.alert.is_some();
     let amount = |amount: f64| {
         if is_money { format::dollars(amount, 2..=4) } else { format::with_thousands_separators(rounded(amount)) }
@@ -70,7 +73,7 @@ fn limit_bar(texts: PageTexts, limit: &types::LimitUsage, now: DateTime<Utc>) ->
         used_length,
         reserved_length: length(limit.used + reserved, limit.limit).saturating_sub(used_length),
         mark: limit.alert.map(|alert| length(alert, limit.limit)),
-        is_period: matches!(limit.name.as_str(), "images_per_day" | "budget_usd"),
+        resets_at_day_end: matches!(limit.name.as_str(), "images_per_day" | "budget_usd"),
         share: if limit.limit > 0.0 { (limit.used + reserved) / limit.limit } else { 1.0 },
     }
 }

@@ -68,7 +68,7 @@ impl<'a> PageContext<'a> {
     ) -> Result<Self, PageError> {
         let texts = PageTexts(Language::choose(request.cookie(LANGUAGE_COOKIE).as_deref(), &request.accept_language));
         let theme = Theme::from_code_or_auto(request.cookie(THEME_COOKIE).as_deref());
-        let session = match request.cookie(&session_cookie(site)) {
+        let session = match request.cookie(&session_cookie_name(site)) {
             Some(cookie) if !request.path.starts_with("/assets/") => gateway.people.find_session(&cookie).await?,
             _ => None,
         };
@@ -118,7 +118,7 @@ impl<'a> PageContext<'a> {
     pub(super) fn with_form_cookie(&self, response: PageResponse) -> PageResponse {
         let Some(value) = &self.form_cookie else { return response };
         let age = cookie::time::Duration::hours(FORM_COOKIE_HOURS);
-        response.with_cookie(&self.cookie(form_cookie(self.site), value.clone()).max_age(age).build())
+        response.with_cookie(&self.cookie(form_cookie_name(self.site), value.clone()).max_age(age).build())
     }
 
     /// A cookie of the gateway: for all paths, hidden from scripts, not sent with requests from other sites, and only
@@ -129,7 +129,7 @@ impl<'a> PageContext<'a> {
 
     /// The session cookie; without a value, a cookie that removes it.
     pub(super) fn session_cookie(&self, value: Option<String>) -> Cookie<'static> {
-        let name = session_cookie(self.site);
+        let name = session_cookie_name(self.site);
         let is_removal = value.is_none();
         // Browsers send a cookie that is `Strict` not even if a link of another site leads to the gateway, and the user
         // would seem to be signed out. No GET request changes anything.
@@ -140,13 +140,13 @@ impl<'a> PageContext<'a> {
     /// The cookie of a sign-in that waits for a code; without a value, a cookie that removes it.
     pub(super) fn pending_cookie(&self, value: Option<String>) -> Cookie<'static> {
         let age = value.as_ref().map_or(Duration::ZERO, |_| PENDING_LIFETIME);
-        let cookie = self.cookie(pending_cookie(self.site), value.unwrap_or_default());
+        let cookie = self.cookie(pending_cookie_name(self.site), value.unwrap_or_default());
         cookie.max_age(cookie::time::Duration::try_from(age).unwrap_or_default()).build()
     }
 
     /// The value of the cookie of a sign-in that waits for a code.
     pub(super) fn pending_sign_in(&self) -> Option<String> {
-        self.request.cookie(&pending_cookie(self.site))
+        self.request.cookie(&pending_cookie_name(self.site))
     }
 
     /// The name of the provider with which users can sign in, if there is one.
@@ -215,7 +215,7 @@ impl<'a> PageContext<'a> {
             return Some("/sign-in".to_owned());
         }
         let is_page = matches!(find_route(&http::Method::GET, &self.request.path), RouteMatch::Found(_));
-        let query = if self.request.is_post() { String::new() } else { self.request.query.to_query_with("done", None) };
+        let query = if self.request.is_post() { String::new() } else { self.request.query.to_query_without(&["done"]) };
         let query = if query.is_empty() { query } else { format!("?{query}") };
         is_page.then(|| format!("{}{query}", self.request.path))
     }
@@ -323,7 +323,8 @@ impl<'a> PageContext<'a> {
     }
 
     fn existing_form_cookie(&self) -> Option<String> {
-        self.request.cookie(&form_cookie(self.site)).filter(|value| !value.is_empty() && value.len() <= FORM_COOKIE_MAX)
+        let cookie = self.request.cookie(&form_cookie_name(self.site));
+        cookie.filter(|value| !value.is_empty() && value.len() <= FORM_COOKIE_MAX)
     }
 }
 
@@ -359,17 +360,17 @@ pub(super) fn no_randomness(error: getrandom::Error) -> PageError {
 
 /// The name of the session cookie. Browsers accept the prefix `__Host-` only from the host itself and over HTTPS; over
 /// plain HTTP, all ports of a host share cookies, so the name has the port.
-fn session_cookie(site: &SiteOrigin) -> String {
+fn session_cookie_name(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate".to_owned() } else { format!("imagate_session_{}", site.port()) }
 }
 
 /// The name of the form cookie.
-fn form_cookie(site: &SiteOrigin) -> String {
+fn form_cookie_name(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate-form".to_owned() } else { format!("imagate_form_{}", site.port()) }
 }
 
 /// The name of the cookie of a sign-in that waits for a code.
-fn pending_cookie(site: &SiteOrigin) -> String {
+fn pending_cookie_name(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate-pending".to_owned() } else { format!("imagate_pending_{}", site.port()) }
 }
 
@@ -392,7 +393,8 @@ mod tests {
     #[test]
     fn cookies_are_http_only_same_site_and_secure_over_https() {
         let plain = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
-        let cookie_at = |site: &SiteOrigin| cookie(session_cookie(site), "value".to_owned(), site).build().to_string();
+        let cookie_at =
+            |site: &SiteOrigin| cookie(session_cookie_name(site), "value".to_owned(), site).build().to_string();
         assert_eq!(cookie_at(&plain), "imagate_session_8080=value; HttpOnly; SameSite=Strict; Path=/");
         let public = PublicAddress {
             origin: "https://images.example".to_owned(),
@@ -401,7 +403,7 @@ mod tests {
         };
         let secure = SiteOrigin::from_host(Some("images.example"), Some(&public)).unwrap();
         assert_eq!(cookie_at(&secure), "__Host-imagate=value; HttpOnly; SameSite=Strict; Secure; Path=/");
-        assert_eq!(form_cookie(&secure), "__Host-imagate-form");
+        assert_eq!(form_cookie_name(&secure), "__Host-imagate-form");
     }
 
     #[test]

@@ -58,7 +58,7 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
         older: users.data.last().filter(|_| users.has_more).map(|last| older_page_link(request, "/people", &last.id)),
         newest: request
             .query_param("before")
-            .map(|_| format!("/people?{}", request.query.to_query_with("before", None))),
+            .map(|_| format!("/people?{}", request.query.to_query_without(&["before"]))),
         search: query.search.unwrap_or_default(),
         sort: SortLinks::new(request, "/people", query.sort.unwrap_or(types::UserSort::Created)),
         group: query.group.unwrap_or_default(),

@@ -127,13 +127,13 @@ impl PageContext<'_> {
     /// back begins at another site, and browsers then omit cookies that are `Strict`.
     pub(super) fn flow_cookie(&self, value: Option<String>) -> Cookie<'static> {
         let age = value.as_ref().map_or(Duration::ZERO, |_| FLOW_LIFETIME);
-        let cookie = self.cookie(flow_cookie(self.site), value.unwrap_or_default()).same_site(SameSite::Lax);
+        let cookie = self.cookie(flow_cookie_name(self.site), value.unwrap_or_default()).same_site(SameSite::Lax);
         cookie.max_age(cookie::time::Duration::try_from(age).unwrap_or_default()).build()
     }
 
     /// The state of a browser that comes back from the provider of identities.
     pub(super) fn provider_flow(&self, provider: &OidcProvider) -> Option<ProviderFlow> {
-        ProviderFlow::open(self, provider, &self.request.cookie(&flow_cookie(self.site))?)
+        ProviderFlow::open(self, provider, &self.request.cookie(&flow_cookie_name(self.site))?)
     }
 
     /// The identity of the signed-in user at the configured provider, if there is one.
@@ -149,6 +149,6 @@ impl PageContext<'_> {
 }
 
 /// The name of the cookie of a browser that is at the provider of identities.
-fn flow_cookie(site: &SiteOrigin) -> String {
+fn flow_cookie_name(site: &SiteOrigin) -> String {
     if site.is_secure() { "__Host-imagate-provider".to_owned() } else { format!("imagate_provider_{}", site.port()) }
 }

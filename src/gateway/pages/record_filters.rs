@@ -45,8 +45,8 @@ pub(super) struct RecordFilters {
     pub(super) folded_fields: Vec<(&'static str, &'static str)>,
     /// The filters in use, each with the link that removes it.
     pub(super) chips: Vec<FilterChip>,
-    /// True if a filter is in use that the form does not always show.
-    pub(super) has_more: bool,
+    /// True if a filter is in use whose field is in the fold.
+    pub(super) has_folded_filter: bool,
 }
 
 /// A filter in use.
@@ -74,9 +74,9 @@ impl RecordFilters {
             FIELDS.iter().enumerate().filter(|(_, (name, ..))| context.is_admin() || !ADMIN_FIELDS.contains(name));
         let folded_fields = offered.clone().skip(VISIBLE_FIELDS).map(|(_, (name, _, label))| (*name, *label)).collect();
         let used = offered.filter(|(_, (name, ..))| context.request.query_param(name).is_some());
-        let (mut chips, mut has_more) = (Vec::new(), false);
+        let (mut chips, mut has_folded_filter) = (Vec::new(), false);
         for (index, (name, label, _)) in used {
-            has_more |= index >= VISIBLE_FIELDS;
+            has_folded_filter |= index >= VISIBLE_FIELDS;
             let link = format!("/records?{}", fields.to_query_without(&[name, "before"]));
             let value = fields.get(name);
             chips.push(FilterChip {
@@ -92,7 +92,7 @@ impl RecordFilters {
             reasons: &types::RecordReason::ALL,
             folded_fields,
             chips,
-            has_more,
+            has_folded_filter,
         }
     }
 

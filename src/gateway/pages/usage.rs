@@ -102,7 +102,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
         undetailed_requests: grouped.undetailed_requests,
         overall: grouped.overall,
         cards,
-        download: format!("/usage.csv?{}", context.request.query.to_query_with("done", None)),
+        download: format!("/usage.csv?{}", context.request.query.to_query_without(&["done"])),
         record_filters,
         is_filtered: view.is_filtered,
         is_empty: usage.totals.requests == 0 && usage.totals.refused == 0,

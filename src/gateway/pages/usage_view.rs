@@ -95,7 +95,7 @@ impl UsageView {
         let days = (self.until - self.since).num_days() + 1;
         let problem = if self.grouping == UsageGrouping::Account && !context.is_admin() {
             Some("usage.unknown_grouping")
-        } else if self.query.end_user.is_some() && !self.grouping.is_of_days() {
+        } else if self.query.end_user.is_some() && !self.grouping.is_in_daily_counts() {
             Some("usage.not_of_end_user")
         } else if self.query.end_user.is_some() && is_detail(self.measure) {
             Some("usage.measure_not_of_end_user")
@@ -152,7 +152,7 @@ impl UsageView {
     pub(super) fn grouping_links(&self, context: &PageContext<'_>) -> Vec<ViewLink> {
         let offered = UsageGrouping::ALL.into_iter().filter(|grouping| {
             let is_allowed = context.is_admin() || !matches!(grouping, UsageGrouping::Account | UsageGrouping::User);
-            is_allowed && (self.query.end_user.is_none() || grouping.is_of_days())
+            is_allowed && (self.query.end_user.is_none() || grouping.is_in_daily_counts())
         });
         let link = |grouping: UsageGrouping| ViewLink {
             label: grouping_label(grouping),
@@ -187,7 +187,7 @@ impl UsageView {
 }
 
 fn path_with(context: &PageContext<'_>, name: &str, value: &str) -> String {
-    format!("/usage?{}", context.request.query.to_query_with(name, Some(value)))
+    format!("/usage?{}", context.request.query.to_query_with(name, value))
 }
 
 /// True if only the detailed counts have this measure.

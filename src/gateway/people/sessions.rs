@@ -238,8 +238,8 @@ impl IdentityService {
             network: network(origin.address).to_string(),
             agent: origin.agent.chars().filter(|character| !character.is_control()).take(AGENT_CHARS).collect(),
             proved_at: now,
-            idle_since: now - IDLE_TIMEOUT,
-            opened_since: now - SESSION_LIFETIME_MAX,
+            last_use_cutoff: now - IDLE_TIMEOUT,
+            opening_cutoff: now - SESSION_LIFETIME_MAX,
         };
         Ok((session, cookie))
     }

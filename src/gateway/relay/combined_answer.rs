@@ -109,8 +109,8 @@ pub(crate) fn combine_images(
     ProvenAnswer { source: Box::new(answer) }
 }
 
-/// Returns the number of images whose tokens, or those of whose text model, the upstream did not count although it
-/// counted those of others. The sum is too low then.
+/// Returns the number of images that the sum of the tokens lacks: the upstream did not count the tokens of the image, or
+/// not those of its text model although it counted them for other images.
 fn uncounted_calls(images: &[SpooledImage]) -> u32 {
     let usages = || images.iter().map(|image| image.summary.usage.clone().unwrap_or_default());
     let has_host = usages().any(|usage| usage.host.is_some());

@@ -37,8 +37,8 @@ const SKIPPED_ITEM_MEMBERS: [&str; 12] = [
 ];
 /// The most bytes of undocumented members that are kept for an item (our choice).
 const OTHER_MEMBERS_MAX: usize = 64 * 1024;
-/// The length in bytes from which on the name of an undocumented member is too long to be kept (our choice).
-const OTHER_NAME_MAX: usize = 64;
+/// The longest name, in bytes, of an undocumented member that is kept (our choice).
+const OTHER_NAME_MAX: usize = 63;
 /// The members of an event that are read.
 const EVENT_MEMBERS: [&str; 9] =
     ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
@@ -124,8 +124,9 @@ impl ImageToolContent {
         answer_members::model_name(&self.response).map(str::to_owned)
     }
 
-    /// True if an image is wanted: an intermediate one only before the final image, which ends only when the response
-    /// ends; of the others only the first, and only if its item does not state another type.
+    /// True if an image is wanted. An intermediate image is wanted only before the final image, because the event of the
+    /// final image ends only with the response. Of the final images only the first is wanted, and only if its item does not
+    /// state another type.
     pub(super) fn wants_image(&self, place: ImagePlace) -> bool {
         let is_image_call = || {
             let kind = self.item.get("type").and_then(Value::as_str);
@@ -169,6 +170,7 @@ impl ImageToolContent {
             RelayEvent::Member { scope, name, value } => self.add_member(scope, name, value),
             RelayEvent::ImageBytes { place, base64 } => {
                 self.begin_image(place, sink);
+                // For the receiver, every image is in an item of the image endpoints.
                 sink.push(RelayEvent::ImageBytes { place: ImagePlace::Item, base64 });
             }
             RelayEvent::ImageEnded { place } => self.end_image(place, sink),
@@ -329,7 +331,7 @@ impl ImageToolContent {
         let is_open =
             matches!(self.image, FinalImageState::None | FinalImageState::Receiving | FinalImageState::Complete(None));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        is_open && name.len() < OTHER_NAME_MAX && name.bytes().all(is_name) && !SKIPPED_ITEM_MEMBERS.contains(&name)
+        is_open && name.len() <= OTHER_NAME_MAX && name.bytes().all(is_name) && !SKIPPED_ITEM_MEMBERS.contains(&name)
     }
 
     /// Records a failure that the upstream states. An image that is already complete still counts.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::answer_store::KeepWindows;
-use super::disk_budget::{DiskBudget, DiskReservation, EvictableStorage, reserve_written, run_with_timeout};
+use super::disk_budget::{DiskBudget, DiskReservation, EvictableStorage, reserve_in_budget, run_with_timeout};
 use super::fingerprint::ReplayDigest;
 use super::sealed_file::{FileKey, SealedFile, remove};
 use super::{FOLDER, RUN_WINDOW};
@@ -153,7 +153,7 @@ impl AnswerFolder {
         }
         match contents {
             // The row in the store has the key of the file. A file without a row is never read, and expires.
-            StoredFile::Complete => match reserve_written(self, length) {
+            StoredFile::Complete => match reserve_in_budget(self, length) {
                 Ok(reservation) => self.add_finished(file, expires_at, Some(reservation)),
                 Err(_) => remove(&path),
             },

@@ -76,7 +76,7 @@ pub(super) async fn run_with_timeout<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// Returns an error if the space that no running answer uses, after the eviction of all finished answers, is too small.
+/// Returns an error if the space would be too small even after the eviction of all finished answers.
 pub(super) fn reserve_ahead(storage: &dyn EvictableStorage, bytes: u64, share: ByteShare) -> io::Result<AnswerSpace> {
     let budget = storage.budget();
     let _ahead_guard = budget.ahead_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,15 +107,16 @@ pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<
             return Err(storage_full());
         }
     }
-    reserve_written(storage, bytes)
+    reserve_in_budget(storage, bytes)
 }
 
-/// Reserves space in the budget, as for a file that exists already: does not check the free space of the disk.
+/// Reserves space in the budget alone, which is enough for a file that exists already: does not check the free space of
+/// the disk.
 ///
 /// # Errors
 ///
 /// Returns an error if no answer is left to evict.
-pub(super) fn reserve_written(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
+pub(super) fn reserve_in_budget(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
     loop {
         if let Some(reservation) = storage.budget().try_reserve_blocks(bytes) {
             return Ok(reservation);
@@ -261,12 +262,12 @@ mod tests {
     fn nothing_is_evicted_if_it_would_not_free_enough_space() {
         let budget = DiskBudget::new(u64::MAX);
         let files = evictable(&budget, u64::MAX / 4);
-        let reservation = reserve_written(&files, BLOCK).unwrap();
+        let reservation = reserve_in_budget(&files, BLOCK).unwrap();
         files.1.lock().unwrap().push(reservation);
         assert_eq!(reserve(&files, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(files.1.lock().unwrap().len(), 1);
         // The second file has the bytes that the disk lacks: only this file is evicted.
-        files.1.lock().unwrap().push(reserve_written(&files, u64::MAX / 2).unwrap());
+        files.1.lock().unwrap().push(reserve_in_budget(&files, u64::MAX / 2).unwrap());
         reserve(&files, 1).unwrap();
         assert_eq!((files.1.lock().unwrap().len(), budget.used()), (1, BLOCK));
     }

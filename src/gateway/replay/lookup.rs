@@ -20,9 +20,9 @@ use crate::gateway::store::{JobState, ReplayClaim, ReplayState, StoredReplay, Ti
 /// the gateway may be late to notice that the caller has left. Then the job is an orphan, and the retry gets its answer
 /// without sharing it.
 const CALLER_GRACE_PERIOD: Duration = Duration::from_secs(1);
-/// The longest time that a retry waits for the end of a record in state `running`, or for a claimed answer, of a job that
-/// this process does not know, and whose caller did not get
-/// [`Error::InProgress`](crate::error::Error::InProgress) (our choice).
+/// The longest time that a retry waits for a job that this process does not know, and whose caller did not get
+/// [`Error::InProgress`](crate::error::Error::InProgress): for the end of its record in state `running`, or for its
+/// claimed answer (our choice).
 pub(super) const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause between two reads of such a record or answer.
 const RUNNING_PAUSE: Duration = Duration::from_millis(50);

@@ -100,7 +100,7 @@ pub(crate) fn is_unserved(name: &str) -> bool {
     UNSERVED_FIELDS.contains(&name)
 }
 
-/// Removes the fields that this API does not serve and whose value is `null`, and a `model` that is `null`, which is
+/// Removes fields that are `null` and that this API does not serve, and also `model` if it is `null`, because it is
 /// optional for the provider.
 pub(super) fn remove_unserved_nulls(body: &mut Map<String, Value>) {
     body.retain(|name, value| !(value.is_null() && (is_unserved(name) || name == "model")));

@@ -21,7 +21,7 @@ pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
 pub(super) struct FittingKey {
     pub(super) master_key: MasterKey,
     pub(super) data_keys: DataKeys,
-    /// True if it is that of `master.key`, and false if it is that of `master.key.new`.
+    /// True if the master key is that of `master.key`, and false if it is that of `master.key.new`.
     pub(super) is_current: bool,
 }
 

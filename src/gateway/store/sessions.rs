@@ -82,9 +82,9 @@ pub(crate) struct NewSession {
     /// The time at which the user has entered their credentials.
     pub(crate) proved_at: Timestamp,
     /// Sessions that were last used before this time have expired. Opening this session deletes them.
-    pub(crate) idle_since: Timestamp,
+    pub(crate) last_use_cutoff: Timestamp,
     /// Sessions that were opened before this time have expired. Opening this session deletes them.
-    pub(crate) opened_since: Timestamp,
+    pub(crate) opening_cutoff: Timestamp,
 }
 
 /// A session.

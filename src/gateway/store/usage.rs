@@ -149,7 +149,7 @@ pub(crate) trait UsageStore: UsageDetailStore {
     /// Returns the keys with any usage, those with the most requests first.
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError>;
 
-    /// Returns the counts by one of the properties of [`UsageGrouping::is_of_days`]; nothing for any other.
+    /// Returns the counts by one of the properties of [`UsageGrouping::is_in_daily_counts`]; nothing for any other.
     async fn usage_by_column(
         &self,
         filter: &UsageFilter,

@@ -40,11 +40,14 @@ pub(crate) struct UsageDetails {
     pub(crate) host_output_tokens: u64,
     /// The sum of the known costs, in billionths of a dollar.
     pub(crate) cost_nano_usd: u64,
+    /// The number of requests whose cost is unknown.
     pub(crate) cost_unknown: u64,
-    /// Answers that were sent again without a new job, the images in them, and what their jobs had cost.
+    /// Answers that were sent again without a new job, and the images in them.
     pub(crate) replays: u64,
     pub(crate) replayed_images: u64,
+    /// The sum of the known costs of the jobs that made these answers, in billionths of a dollar.
     pub(crate) saved_nano_usd: u64,
+    /// The number of these answers whose cost is unknown.
     pub(crate) saved_unknown: u64,
     pub(crate) durations: DurationCounts,
 }
@@ -111,8 +114,8 @@ impl UsageGrouping {
         matches!(self, Self::Day | Self::Hour)
     }
 
-    /// True if the counts that are made when a record is closed have this property too.
-    pub(crate) const fn is_of_days(self) -> bool {
+    /// True if the counts by day, which are made when a record is closed, have this property too.
+    pub(crate) const fn is_in_daily_counts(self) -> bool {
         matches!(self, Self::Day | Self::Key | Self::User | Self::Group)
     }
 }

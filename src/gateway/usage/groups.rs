@@ -152,7 +152,7 @@ impl GroupingError {
     /// # Errors
     /// Returns the reason if it does not.
     pub(crate) fn check(grouping: UsageGrouping, filter: &UsageFilter) -> Result<(), Self> {
-        if filter.end_user.is_some() && !grouping.is_of_days() {
+        if filter.end_user.is_some() && !grouping.is_in_daily_counts() {
             return Err(Self::OfEndUser(grouping));
         }
         if grouping == UsageGrouping::Hour {
@@ -183,7 +183,7 @@ impl UsageReader {
         let has_details = filter.end_user.is_none();
         let mut groups = BTreeMap::<String, UsageGroup>::new();
         // The details are read after the other counts, so that a request that ends meanwhile is not one without details.
-        let total = if grouping.is_of_days() {
+        let total = if grouping.is_in_daily_counts() {
             let counts = self.store.usage_by_column(filter, grouping).await?;
             let total = counts.iter().fold(UsageCounters::default(), |sum, (_, counts)| sum.plus(counts));
             groups.extend(counts.into_iter().map(|(value, counts)| {
@@ -239,7 +239,7 @@ impl UsageReader {
                 let counts = counts_by_property(&read, *grouping);
                 by_key = Some((filter, read));
                 counts
-            } else if grouping.is_of_days() {
+            } else if grouping.is_in_daily_counts() {
                 self.store.usage_by_column(filter, *grouping).await?
             } else {
                 let read = self.store.usage_details(filter, &[*grouping]).await?;

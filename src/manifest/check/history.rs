@@ -87,6 +87,7 @@ fn check_release(previous: &LocatedNode<'_>, current: &[LocatedNode<'_>], findin
             .with_related(previous_location.span(), "the published value");
         return;
     }
+    // Two versions are equal if they differ only in build metadata, or in their spelling, such as a leading `v`.
     let release = |text: &str| parse_lenient_version(text).map(|version| release_of_version(&version.to_string()));
     let is_equal = |skill: &&LocatedNode<'_>| {
         version_of_skill(skill).is_some_and(|version| release(version).is_some() && release(version) == release(before))

@@ -66,7 +66,7 @@ fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, pla
             if let Some((path, _)) = skill.text_of("package").filter(|(path, _)| path_fault(path, &limits).is_none()) {
                 add_request(
                     address(base, path),
-                    FetchScope::Sum { limit: limits.archive_bytes },
+                    FetchScope::Checksum { limit: limits.archive_bytes },
                     FetchPurpose::Package(skill),
                 );
             }
@@ -127,7 +127,7 @@ impl FetchPurpose<'_> {
     ) {
         match (self, &reply.body) {
             (Self::Source(_), _) if !matches!(reply.status, 404 | 410 | 500..) => {}
-            (Self::Package(skill), FetchBody::Sum { size, sum }) => {
+            (Self::Package(skill), FetchBody::Checksum { size, sum }) => {
                 check_served_package(skill, address, *size, &sum.to_string(), findings);
             }
             (Self::Branch { branch, location, .. }, FetchBody::Bytes(bytes)) => match refs::has_branch(bytes, branch) {

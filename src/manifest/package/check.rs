@@ -122,8 +122,8 @@ impl<'a> RepositoryChecker<'a> {
 
 impl CheckWorker<'_, '_> {
     fn check_skill(&mut self, skill: &LocatedNode<'_>) -> Option<VerifiedPackage> {
-        let folder = if self.scope == CheckScope::Everything { self.skill_folder_files(skill) } else { None };
-        self.check_package(skill, folder.as_ref())
+        let folder_files = if self.scope == CheckScope::Everything { self.skill_folder_files(skill) } else { None };
+        self.check_package(skill, folder_files.as_ref())
     }
 
     /// Returns the path, kind and size of the entry that a field names, or reports why there is no such entry.
@@ -165,10 +165,10 @@ impl CheckWorker<'_, '_> {
             self.findings.report_at(&M070, &location, format!("`{path}` is not a folder"));
             return None;
         }
-        let mut folder = FolderFileSizes::new();
-        self.collect_files(&location, path, "", &mut folder)?;
-        if folder.contains_key(SKILL_FILE) {
-            return Some(folder);
+        let mut sizes = FolderFileSizes::new();
+        self.collect_files(&location, path, "", &mut sizes)?;
+        if sizes.contains_key(SKILL_FILE) {
+            return Some(sizes);
         }
         self.findings.report_at(&M070, &location, format!("there is no `{SKILL_FILE}` in `{path}`"));
         None

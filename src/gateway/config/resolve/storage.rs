@@ -12,6 +12,7 @@ impl ConfigResolver<'_> {
         let fault = match (scheme, path) {
             ("sqlite", "" | "//") => return None,
             ("sqlite", _) => "cannot move the SQLite database out of `data_dir`; set `data_dir` instead",
+            // `secret` shows that the setting is given, but not its value.
             ("postgres" | "postgresql", path) if path.starts_with("//") => return self.secret("", SETTING, Some(url)),
             _ => {
                 "must be an address such as postgres://user:password@host:5432/database; without this setting, the data is kept in SQLite in `data_dir`"

@@ -20,8 +20,8 @@ const CLOSING_ADDRESS_DIVISOR: usize = 4;
 // === impl ConnectionTable ===
 
 impl ConnectionTable {
-    /// A place for a connection that [`Self::admit`] has not admitted, in which its refusal is sent.
-    pub(in crate::gateway::front) fn refuse(self: &Arc<Self>, remote: SocketAddr) -> ConnectionSlot {
+    /// Returns a slot for a connection that [`Self::admit`] has not admitted, for the time in which its refusal is sent.
+    pub(in crate::gateway::front) fn slot_for_refusal(self: &Arc<Self>, remote: SocketAddr) -> ConnectionSlot {
         let is_exempt = self.exempt_proxies.read().unwrap_or_else(PoisonError::into_inner).trusts(remote.ip());
         let slot = self.new_slot(&mut self.lock(), network_of(remote.ip()), is_exempt);
         slot.begin_closing();
@@ -32,8 +32,8 @@ impl ConnectionTable {
 // === impl ConnectionTableState ===
 
 impl ConnectionTableState {
-    /// Evicts the oldest connection whose input is discarded, if there are as many as there may be with one more of this
-    /// address.
+    /// Evicts the oldest connection whose input is discarded, if one more from this address would exceed a maximum: the
+    /// oldest of this address, or else of the address that has most of them.
     fn evict_closing(&mut self, address: Option<IpAddr>, max: usize) {
         let count = |address: IpAddr| self.closing.iter().filter(|other| other.address == address).count();
         let max_per_address = max.div_ceil(CLOSING_ADDRESS_DIVISOR);
@@ -50,6 +50,7 @@ impl ConnectionTableState {
                 self.mark_evicted(oldest.id);
             }
         } else {
+            // A refused connection is not in the table, so its eviction changes no count.
             oldest.is_evicted.store(true, Ordering::Release);
             oldest.wake();
         }

@@ -33,7 +33,7 @@ pub(super) struct PictureText {
     text: Vec<u8>,
     /// True if the text does not begin like base64.
     is_prose: bool,
-    /// The place in the text from which on a data URL is searched for.
+    /// The place in the text at which the search for a data URL continues.
     searched: usize,
     is_cut: bool,
     escapes: TextDecoder,

@@ -20,7 +20,7 @@ const MAKER_IDS_MAX: usize = 64;
 pub(crate) struct BodyContents {
     pub(super) tools: ToolSummary,
     stored: Vec<StoredId>,
-    makers: VecDeque<StoredId>,
+    maker_ids: VecDeque<StoredId>,
     pub(super) inputs: InputFacts,
     pub(super) tool_conflicts: ToolConflicts,
     unjudged: Option<UnjudgedPart>,
@@ -110,8 +110,8 @@ impl BodyContents {
 
     /// Returns the ids of reasoning and compaction items, and the digests of ciphertexts, the last ones of the request.
     /// Only the account that made one can read it.
-    pub(crate) const fn makers(&self) -> &VecDeque<StoredId> {
-        &self.makers
+    pub(crate) const fn maker_ids(&self) -> &VecDeque<StoredId> {
+        &self.maker_ids
     }
 
     /// Returns the inputs that bounds and filters cannot see.
@@ -137,11 +137,11 @@ impl BodyContents {
     }
 
     /// Adds the id of something that its maker can read.
-    pub(super) fn add_maker(&mut self, kind: StoredKind, path: String, id: String) {
-        if self.makers.len() == MAKER_IDS_MAX {
-            self.makers.pop_front();
+    pub(super) fn add_maker_id(&mut self, kind: StoredKind, path: String, id: String) {
+        if self.maker_ids.len() == MAKER_IDS_MAX {
+            self.maker_ids.pop_front();
         }
-        self.makers.push_back(StoredId { kind, path, id });
+        self.maker_ids.push_back(StoredId { kind, path, id });
     }
 
     /// Notes a part that cannot be judged, unless there is one.

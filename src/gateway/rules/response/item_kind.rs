@@ -29,9 +29,9 @@ pub(super) enum ItemKind {
 // === impl ItemKind ===
 
 impl ItemKind {
-    /// Returns the kind of a type.
-    pub(super) fn of(kind: &str) -> Self {
-        match kind {
+    /// Returns the kind of an object whose member `type` is this text.
+    pub(super) fn of(type_text: &str) -> Self {
+        match type_text {
             "reasoning" => Self::Reasoning,
             "compaction" | "compaction_summary" => Self::Compaction,
             "compaction_trigger" => Self::CompactionTrigger,
@@ -43,8 +43,8 @@ impl ItemKind {
         }
     }
 
-    /// Returns the kind of the ids of such items, if only their maker can read them.
-    pub(super) const fn maker(self) -> Option<StoredKind> {
+    /// Returns the kind of the ids of such items, if only the account that made them can read them.
+    pub(super) const fn maker_id_kind(self) -> Option<StoredKind> {
         match self {
             Self::Reasoning => Some(StoredKind::Reasoning),
             Self::Compaction => Some(StoredKind::Compaction),

@@ -9,6 +9,9 @@ use super::text::TextPanel;
 /// The number of bytes of a pixel, one each for red, green and blue.
 pub(super) const BYTES_PER_PIXEL: usize = 3;
 
+/// The width of the margins around the text and beside and below the bars, in units.
+pub(super) const MARGIN_UNITS: usize = 12;
+
 /// The number of hues: red is 0, green 512, blue 1024, and 1536 would be red again.
 const HUES: usize = 1536;
 
@@ -54,7 +57,7 @@ impl RowRenderer {
         let hue = usize::try_from(image.seed() % HUES as u64).unwrap_or_default();
         let (first, last) = (colour_of_hue(hue, 70, 225), colour_of_hue(hue + CORNER_HUE_DISTANCE, 30, 130));
         let gradient = (0..width * 2).flat_map(|x| mix_colours(first, last, x, width * 2));
-        let inner_width = width.saturating_sub(24 * unit).max(1);
+        let inner_width = width.saturating_sub(2 * MARGIN_UNITS * unit).max(1);
         let bar = |x: usize| {
             [4, 2, 1].map(|bit| if BAR_COLOURS[x * BAR_COLOURS.len() / inner_width] & bit == 0 { 0 } else { 191 })
         };
@@ -66,6 +69,7 @@ impl RowRenderer {
             height,
             unit,
             grid_spacing: (short_side / image.quality.choose(8, 16, 32)).max(1),
+            // The first intermediate image has 4 squares along its short side, and each one after it twice as many.
             block_size: image.partial.map_or(1, |partial| (short_side >> partial.saturating_add(2).min(31)).max(2)),
             gradient: gradient.collect(),
             bars: [(0..inner_width).flat_map(bar).collect(), (0..inner_width).flat_map(grey).collect()],
@@ -88,10 +92,10 @@ impl RowRenderer {
             self.draw_lines(y, row);
         }
         let bar_height = self.height / 10;
-        let rows_above_margin = (self.height - y).saturating_sub(12 * self.unit);
+        let rows_above_margin = (self.height - y).saturating_sub(MARGIN_UNITS * self.unit);
         if (1..=bar_height).contains(&rows_above_margin) {
             let bars = if rows_above_margin * 3 > bar_height { &self.bars[0] } else { &self.bars[1] };
-            let inner_pixels = pixels(row, 12 * self.unit, self.width);
+            let inner_pixels = pixels(row, MARGIN_UNITS * self.unit, self.width);
             inner_pixels.iter_mut().zip(bars).for_each(|(byte, bar)| *byte = *bar);
         }
         self.panel.render(y, row);

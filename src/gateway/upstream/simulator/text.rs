@@ -5,7 +5,7 @@
 
 use super::TestImage;
 use super::bitmap_font::{ADVANCE_CELLS, HEIGHT_CELLS, cells};
-use super::render::{BYTES_PER_PIXEL, pixels};
+use super::render::{BYTES_PER_PIXEL, MARGIN_UNITS, pixels};
 
 /// The first line of every image.
 const LABEL: &str = "imagate simulator - not a model";
@@ -39,7 +39,7 @@ pub(super) struct TextPanel {
 impl TextPanel {
     pub(super) fn new(image: &TestImage<'_>, unit: usize) -> Self {
         let (width, height) = (image.width as usize, image.height as usize);
-        let (left, right) = (12 * unit, width.saturating_sub(12 * unit));
+        let (left, right) = (MARGIN_UNITS * unit, width.saturating_sub(MARGIN_UNITS * unit));
         let (small, pitch) = ((unit * 3).div_ceil(4), PITCH_CELLS * unit);
         let properties = image_properties(image);
         let fixed_height = pitch + properties.len() * PITCH_CELLS * small + 16 * unit;
@@ -48,7 +48,7 @@ impl TextPanel {
         let columns = right.saturating_sub(left + 12 * unit) / (ADVANCE_CELLS * unit);
         let prompt = wrap(image.prompt, columns.max(4), (available_height.saturating_sub(fixed_height) / pitch).max(1));
         let size = fixed_height + prompt.len() * pitch;
-        let top = 12 * unit + available_height.saturating_sub(size) / 2;
+        let top = MARGIN_UNITS * unit + available_height.saturating_sub(size) / 2;
         let mut panel = Self { left, right, top, bottom: top + size, lines: Vec::new() };
         let y = panel.write([LABEL.to_owned()], top + 6 * unit, unit, [255, 255, 255]);
         let y = panel.write(properties, y, small, [176, 190, 204]);
@@ -76,6 +76,7 @@ impl TextPanel {
             return;
         }
         for byte in pixels(row, self.left, self.right) {
+            // The image shows through at an eighth of its brightness.
             *byte = *byte / 8 + 12;
         }
         for line in &self.lines {

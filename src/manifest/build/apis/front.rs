@@ -92,6 +92,7 @@ impl FrontMatterReader<'_> {
         }
     }
 
+    /// Reports a missing field, and returns an empty text in its place, so that the other fields are read too.
     fn report_missing(&mut self, field: &str, description: &str) -> String {
         let start = self.source.full_range().start;
         self.add_error(format!("has no `{field}`; write `{field}:`, followed by {description}"), start..start);

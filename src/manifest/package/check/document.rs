@@ -22,14 +22,14 @@ impl CheckWorker<'_, '_> {
     pub(super) fn check_skill_files(
         &mut self,
         skill: &LocatedNode<'_>,
-        folder: Option<&FolderFileSizes>,
+        folder_files: Option<&FolderFileSizes>,
         package: Option<(&PackageContents, &str)>,
     ) {
         let packed = package.and_then(|(contents, root)| contents.skills.get(&format!("{root}{SKILL_FILE}")));
         let name = skill.text_of("path").map(|(path, _)| path).unwrap_or_default();
-        let checked_out = folder.and_then(|_| self.skill_file(name));
+        let checked_out = folder_files.and_then(|_| self.skill_file(name));
         if let Some(bytes) = &checked_out {
-            let names: Vec<&str> = folder.into_iter().flatten().map(|(file, _)| file.as_str()).collect();
+            let names: Vec<&str> = folder_files.into_iter().flatten().map(|(file, _)| file.as_str()).collect();
             self.check_skill_file(skill, &format!("{name}/{SKILL_FILE}"), bytes, &names);
         }
         if let (Some(bytes), Some((contents, root))) = (packed, package)

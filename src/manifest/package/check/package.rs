@@ -18,12 +18,12 @@ impl CheckWorker<'_, '_> {
     pub(super) fn check_package(
         &mut self,
         skill: &LocatedNode<'_>,
-        folder: Option<&FolderFileSizes>,
+        folder_files: Option<&FolderFileSizes>,
     ) -> Option<VerifiedPackage> {
         let errors_before = self.findings.count_errors();
         let Some((location, bytes, contents)) = self.read_package(skill) else {
             // The skill itself can be checked without its package.
-            self.check_skill_files(skill, folder, None);
+            self.check_skill_files(skill, folder_files, None);
             return None;
         };
         self.check_unwanted(&location, &contents);
@@ -33,7 +33,7 @@ impl CheckWorker<'_, '_> {
                 _ => "the package has more than one `SKILL.md`, or files outside of the folder of its skill",
             };
             self.findings.report_at(&M086, &location, message);
-            self.check_skill_files(skill, folder, None);
+            self.check_skill_files(skill, folder_files, None);
             return None;
         };
         if let Some((name, _)) = skill.text_of("name")
@@ -46,9 +46,9 @@ impl CheckWorker<'_, '_> {
                 format!("the folder in the package is `{inner_folder}`, but the skill is `{name}`"),
             );
         }
-        self.check_skill_files(skill, folder, Some((&contents, root)));
-        if let Some(folder) = folder {
-            self.compare_with_folder(skill, &location, (&contents, root), folder);
+        self.check_skill_files(skill, folder_files, Some((&contents, root)));
+        if let Some(folder_files) = folder_files {
+            self.compare_with_folder(skill, &location, (&contents, root), folder_files);
         }
         let root = root.to_owned();
         (self.findings.count_errors() == errors_before).then_some(VerifiedPackage { bytes, contents, root })
@@ -183,13 +183,13 @@ impl CheckWorker<'_, '_> {
         skill: &LocatedNode<'_>,
         location: &LocatedNode<'_>,
         package: (&PackageContents, &str),
-        folder: &FolderFileSizes,
+        folder_files: &FolderFileSizes,
     ) {
         let Some((path, _)) = skill.text_of("path") else { return };
         let (contents, root) = package;
         let packed_file = |file: &str| contents.files.get(&format!("{root}{file}"));
         let mut differences = Vec::new();
-        for (file, size) in folder {
+        for (file, size) in folder_files {
             match packed_file(file) {
                 None => differences.push(format!("`{file}` is not in the package")),
                 Some(content) if !self.is_same_file(&format!("{path}/{file}"), *size, content) => {
@@ -202,7 +202,7 @@ impl CheckWorker<'_, '_> {
             contents.files.keys().filter_map(|file| file.strip_prefix(root)).filter(|file| unwanted(file).is_none());
         differences.extend(
             packed_paths
-                .filter(|file| !folder.contains_key(*file))
+                .filter(|file| !folder_files.contains_key(*file))
                 .map(|file| format!("`{file}` is only in the package")),
         );
         for difference in differences.iter().take(MAX_LISTED) {

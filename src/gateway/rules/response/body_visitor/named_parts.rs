@@ -151,12 +151,10 @@ impl BodyVisitor<'_> {
         if kind == ItemKind::InputFile {
             self.contents.inputs.first_file.get_or_insert_with(|| self.path.write());
         }
-        let maker = kind.maker();
-        for (kind, id) in
-            [(maker, id.as_ref().filter(|_| maker.is_some())), (Some(StoredKind::Ciphertext), ciphertext.as_ref())]
-        {
+        let maker_id_kind = kind.maker_id_kind();
+        for (kind, id) in [(maker_id_kind, id.as_ref()), (Some(StoredKind::Ciphertext), ciphertext.as_ref())] {
             if let (Some(kind), Some(id)) = (kind, id) {
-                self.contents.add_maker(kind, self.path.write(), id.clone());
+                self.contents.add_maker_id(kind, self.path.write(), id.clone());
             }
         }
         let is_reference = match kind {

@@ -74,9 +74,9 @@ fn the_ids_of_stored_things_are_found_with_their_paths() {
             (StoredKind::Container, "tools[2].container", "cntr_1"),
         ]
     );
-    let makers: Vec<_> = job.contents().makers().iter().map(|id| (id.kind, id.id.as_str())).collect();
+    let maker_ids: Vec<_> = job.contents().maker_ids().iter().map(|id| (id.kind, id.id.as_str())).collect();
     assert_eq!(
-        makers,
+        maker_ids,
         [
             (StoredKind::Reasoning, "rs_1"),
             (StoredKind::Ciphertext, "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0"),

@@ -197,8 +197,8 @@ pub(super) async fn open(
 ) -> sqlx::Result<()> {
     let at = audit.at.to_string();
     sql("DELETE FROM sessions WHERE last_seen_at < $1 OR created_at < $2")
-        .bind(session.idle_since.to_string())
-        .bind(session.opened_since.to_string())
+        .bind(session.last_use_cutoff.to_string())
+        .bind(session.opening_cutoff.to_string())
         .execute(&mut *connection)
         .await?;
     sql("INSERT INTO sessions (id, hash, user_id, created_at, last_seen_at, proved_at, address, agent) \

@@ -90,8 +90,8 @@ fn session(byte: u8) -> NewSession {
         network: "192.0.2.1".to_owned(),
         agent: String::new(),
         proved_at: Timestamp::now(),
-        idle_since: long_ago,
-        opened_since: long_ago,
+        last_use_cutoff: long_ago,
+        opening_cutoff: long_ago,
     }
 }
 
