@@ -4,8 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -18,6 +18,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The most threads that may block on the disk at once (our choice), so that threads are left for other work.
 const DISK_THREADS: usize = 64;
 
+/// The time for which the file system is not asked again while much room is left, and the number of bytes that is much
+/// (our choices): other programs hardly fill the disk that fast.
+const ROOM_LIFETIME: Duration = Duration::from_millis(100);
+const MUCH_ROOM: u64 = 256 << 20;
+
 /// The free space of the file system that the database shares.
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
@@ -25,18 +30,21 @@ pub(crate) struct FreeSpace {
     /// The number of bytes that are reserved for the database.
     reserved_bytes: u64,
     threads: Arc<Semaphore>,
+    /// The time at which the file system was last asked, and the number of bytes above the reserved ones, less those that
+    /// were written since.
+    unreserved: Mutex<Option<(Instant, u64)>>,
 }
 
 // === impl FreeSpace ===
 
 impl FreeSpace {
     pub(crate) fn new(folder: PathBuf, reserved_bytes: u64) -> Self {
-        Self { folder, reserved_bytes, threads: Arc::new(Semaphore::new(DISK_THREADS)) }
+        Self { folder, reserved_bytes, threads: Arc::new(Semaphore::new(DISK_THREADS)), unreserved: Mutex::default() }
     }
 
     /// Returns the free space as seen from another folder of this disk. Both share the limit on blocking threads.
     pub(super) fn for_folder(&self, folder: PathBuf) -> Self {
-        Self { folder, reserved_bytes: self.reserved_bytes, threads: Arc::clone(&self.threads) }
+        Self { threads: Arc::clone(&self.threads), ..Self::new(folder, self.reserved_bytes) }
     }
 
     /// Runs work with files on a thread that may block.
@@ -59,9 +67,20 @@ impl FreeSpace {
     }
 
     /// True if the reserved space stays free after `bytes` more are written, or if the free space is unknown. Asks the
-    /// file system.
+    /// file system, unless much room was left a moment ago.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
-        self.available().is_none_or(|available| available >= self.reserved_bytes.saturating_add(bytes))
+        let mut unreserved = self.unreserved.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((asked_at, known)) = unreserved.as_mut()
+            && asked_at.elapsed() < ROOM_LIFETIME
+            && *known >= MUCH_ROOM.saturating_add(bytes)
+        {
+            *known -= bytes;
+            return true;
+        }
+        let Some(available) = self.available() else { return true };
+        let left = available.checked_sub(self.reserved_bytes).and_then(|left| left.checked_sub(bytes));
+        *unreserved = left.map(|left| (Instant::now(), left));
+        left.is_some()
     }
 
     /// True if less than half of the reserved space is free. Uploads and stored answers leave all of it free, so the
