@@ -70,14 +70,22 @@ pub(crate) trait ResponseCounter: ServerContext {
 }
 
 /// Runs a handler, and converts an error or a panic into an error answer.
-pub(crate) async fn run_handler<T, C: ResponseCounter>(
+pub(crate) fn run_handler<T, C: ResponseCounter>(
     head: &RequestHead<C>,
     handler: impl Future<Output = Result<HandlerResponse<T>, impl Into<HandlerError>>>,
+) -> impl Future<Output = TypedResponse<T>> {
+    // Every log line of the request has the request id, which is also sent to the caller. The state of a handler takes
+    // kilobytes: it is moved once, and not held by the futures around it.
+    let handler = Box::pin(handler.instrument(tracing::info_span!("request", id = head.request_id())));
+    finish_handler(head, handler)
+}
+
+async fn finish_handler<T, C: ResponseCounter>(
+    head: &RequestHead<C>,
+    handler: impl Future<Output = Result<HandlerResponse<T>, impl Into<HandlerError>>> + Unpin,
 ) -> TypedResponse<T> {
     let started_at = Instant::now();
-    // Every log line of the request has the request id, which is also sent to the caller.
-    let future = handler.instrument(tracing::info_span!("request", id = head.request_id()));
-    let result = match PanicCatcher(pin!(future)).await {
+    let result = match PanicCatcher(handler).await {
         Ok(result) => result.map_err(Into::into),
         Err(panic) => {
             tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
