@@ -109,6 +109,8 @@ fn an_answer_that_was_read_is_delivered() {
         let call = gateway.call(json!({"prompt": "a cube", "user": "a"})).header(RETRY.0, retries);
         call.send(gateway.address()).ok_json();
         assert_eq!(upstream.attempt_count(), attempts);
+        // After this time, the gateway knows that the connection was not reset.
+        crate::kit::pause(std::time::Duration::from_millis(1_200));
     }
 }
 
