@@ -137,13 +137,20 @@ impl ImageText {
         absent_padding(self.length)
     }
 
-    /// Checks the next bytes. The whole alphabet is not checked: the caller decodes it.
-    pub(super) fn check(&mut self, base64: &[u8]) -> Result<(), MalformedAnswer> {
+    /// Checks the next bytes, and returns them in the standard alphabet. The whole alphabet is not checked: the caller
+    /// decodes it.
+    pub(super) fn read(&mut self, base64: Bytes) -> Result<Bytes, MalformedAnswer> {
+        // Nearly all images are plain, so they are searched once.
+        let base64 = if is_plain(&base64) { Some(base64) } else { in_standard_alphabet(&base64).filter(is_plain) };
+        let base64 = base64.ok_or(MalformedAnswer::Base64)?;
         let beginning = &base64[..base64.len().min(BASE64_BYTES_CHECKED.saturating_sub(self.length))];
         self.length = self.length.saturating_add(base64.len());
-        let is_safe = beginning.iter().all(|byte| is_base64(*byte)) && plain_length(base64) == base64.len();
-        if is_safe { Ok(()) } else { Err(MalformedAnswer::Base64) }
+        if beginning.iter().all(|byte| is_base64(*byte)) { Ok(base64) } else { Err(MalformedAnswer::Base64) }
     }
+}
+
+fn is_plain(base64: &Bytes) -> bool {
+    plain_length(base64) == base64.len()
 }
 
 /// Returns the number of bytes before the first one that can end the text or its line, or that is not ASCII.

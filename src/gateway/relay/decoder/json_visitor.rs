@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::AnswerSchema;
 use super::ciphertext::CiphertextHash;
-use super::image_text::{ImageText, in_standard_alphabet, unescaped_byte};
+use super::image_text::{ImageText, unescaped_byte};
 use super::picture_search::PictureSearch;
 use crate::gateway::relay::event::{ImagePlace, MemberScope, RelayEvent, RelayEventSink};
 use crate::gateway::relay::relay_error::MalformedAnswer;
@@ -59,8 +59,7 @@ impl DecoderVisitor<'_> {
             self.push_image(place, base64);
             return Ok(());
         }
-        let base64 = in_standard_alphabet(&base64).unwrap_or(base64);
-        self.text.check(&base64)?;
+        let base64 = self.text.read(base64)?;
         self.push_image(place, base64);
         Ok(())
     }
