@@ -15,9 +15,9 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::connection::DatabaseUrl;
 use super::error_conversion::{during, is_connection_lost, may_succeed_again};
-use super::record_rows::{self, RecordStatement};
+use super::record_rows::{self, RecordWriteKind};
 use super::replay_writes;
-use crate::gateway::store::{JobRecord, NodeId, ReplayWrite, RowWrite, RowWriteOutcome, StoreError, Timestamp};
+use crate::gateway::store::{NodeId, ReplayWrite, RowWrite, RowWriteOutcome, StoreError, Timestamp};
 
 /// The longest time for one try of a batch, with the connection if there is none (our choice). It is shorter than the
 /// time that a job waits for its intent, so that a second try fits.
@@ -211,91 +211,75 @@ async fn write_all(
     writes: &[RowWrite<'_>],
     is_second_try: bool,
 ) -> sqlx::Result<Vec<RowWriteOutcome>> {
-    let mut transaction = connection.begin().await?;
-    lock_writes(&mut transaction, node).await?;
     let mut outcomes = vec![RowWriteOutcome::NoEffect; writes.len()];
-    let mut records = RecordPositions::of(writes);
-    for statement in record_rows::ALL_KINDS {
-        let positions = records.take_single_writes(statement);
-        write_records(&mut transaction, node, writes, (statement, &positions), &mut outcomes).await?;
+    let single_writes = single_writes(writes);
+    let bindings = record_rows::bindings_json(writes, Timestamp::now().into())?;
+    let is_outcome = |write: &RowWrite<'_>| matches!(write, RowWrite::Close(_));
+    if single_writes.len() == writes.len() && writes.iter().all(is_outcome) && bindings.is_none() {
+        // A single statement is a transaction by itself. Only an outcome may be written later than its writer believes,
+        // if the connection is lost: the row of a request is closed once.
+        write_records(connection, node, writes, &single_writes, &mut outcomes).await?;
+        return Ok(outcomes);
     }
+    let mut transaction = connection.begin().await?;
+    if single_writes.is_empty() {
+        lock_writes(&mut transaction, node).await?;
+    }
+    write_records(&mut transaction, node, writes, &single_writes, &mut outcomes).await?;
     // Several writes of one request must be made in their order.
     for (position, write) in writes.iter().enumerate() {
-        match (write, RecordStatement::of_write(write)) {
-            (RowWrite::Replay(write), _) => {
-                outcomes[position] = replay_writes::write(&mut transaction, write, is_second_try).await?;
-            }
-            (_, Some((statement, record))) if records.is_left(record) => {
-                write_records(&mut transaction, node, writes, (statement, &[position]), &mut outcomes).await?;
-            }
-            _ => {}
+        if let RowWrite::Replay(write) = write {
+            outcomes[position] = replay_writes::write(&mut transaction, write, is_second_try).await?;
+        } else if single_writes.binary_search(&position).is_err() {
+            write_records(&mut transaction, node, writes, &[position], &mut outcomes).await?;
         }
     }
     // The bindings are written last, so that other nodes wait for these rows only until the commit.
-    if let Some(rows) = record_rows::bindings_json(writes, Timestamp::now().into())? {
+    if let Some(rows) = bindings {
         sqlx::query(record_rows::BIND).bind(rows).execute(&mut *transaction).await?;
     }
     transaction.commit().await?;
     Ok(outcomes)
 }
 
-/// Makes the writes at these positions, which are of one kind, and of different requests.
+/// Returns the positions of the writes of records that are the only ones of their requests, in ascending order.
+fn single_writes(writes: &[RowWrite<'_>]) -> Vec<usize> {
+    let records = writes.iter().map(|write| RecordWriteKind::of_write(write).map(|(_, record)| record));
+    let requests: Vec<Option<&str>> =
+        records.map(|record| record.map(|record| record.document.request_id.as_str())).collect();
+    let mut counts = HashMap::<&str, usize>::new();
+    for request in requests.iter().copied().flatten() {
+        *counts.entry(request).or_default() += 1;
+    }
+    let is_single = |request: &Option<&str>| request.is_some_and(|request| counts.get(request) == Some(&1));
+    requests.iter().enumerate().filter(|(_, request)| is_single(request)).map(|(position, _)| position).collect()
+}
+
+/// Makes the writes at these positions, which are of different requests.
 async fn write_records(
     connection: &mut PgConnection,
     node: &NodeId,
     writes: &[RowWrite<'_>],
-    (statement, positions): (RecordStatement, &[usize]),
+    positions: &[usize],
     outcomes: &mut [RowWriteOutcome],
 ) -> sqlx::Result<()> {
     if positions.is_empty() {
         return Ok(());
     }
-    let record_at =
-        |position: usize| writes.get(position).and_then(RecordStatement::of_write).map(|(_, record)| record);
-    let records = positions.iter().filter_map(|position| record_at(*position));
-    let query = sqlx::query_scalar(statement.sql()).bind(record_rows::to_json_list(node, records)?);
+    let records = || positions.iter().filter_map(|position| RecordWriteKind::of_write(writes.get(*position)?));
+    let rows = |wanted| {
+        let of_kind = records().filter(move |(kind, _)| *kind == wanted).map(|(_, record)| record);
+        record_rows::to_json_list(node, of_kind)
+    };
+    let query = sqlx::query_scalar(record_rows::WRITE).bind(node.as_str());
+    let query = query.bind(rows(RecordWriteKind::Intent)?).bind(rows(RecordWriteKind::Change)?);
     let written: HashSet<String> = query.fetch_all(connection).await?.into_iter().collect();
-    for position in positions {
-        let is_written = record_at(*position).is_some_and(|record| written.contains(&record.document.request_id));
-        if let Some(outcome) = outcomes.get_mut(*position).filter(|_| is_written) {
+    for (position, (_, record)) in positions.iter().zip(records()) {
+        if written.contains(&record.document.request_id)
+            && let Some(outcome) = outcomes.get_mut(*position)
+        {
             *outcome = RowWriteOutcome::Done;
         }
     }
     Ok(())
-}
-
-/// The positions in a batch of the writes of each request.
-struct RecordPositions<'a>(HashMap<&'a str, Vec<(RecordStatement, usize)>>);
-
-// === impl RecordPositions ===
-
-impl<'a> RecordPositions<'a> {
-    fn of(writes: &[RowWrite<'a>]) -> Self {
-        let mut positions = HashMap::<_, Vec<_>>::new();
-        for (position, write) in writes.iter().enumerate() {
-            if let Some((statement, record)) = RecordStatement::of_write(write) {
-                positions.entry(record.document.request_id.as_str()).or_default().push((statement, position));
-            }
-        }
-        Self(positions)
-    }
-
-    /// Removes the only writes of their requests that are of this kind, and returns their positions in the order of the
-    /// batch.
-    fn take_single_writes(&mut self, statement: RecordStatement) -> Vec<usize> {
-        let mut taken = Vec::new();
-        self.0.retain(|_, writes| match writes.as_slice() {
-            [(kind, position)] if *kind == statement => {
-                taken.push(*position);
-                false
-            }
-            _ => true,
-        });
-        taken.sort_unstable();
-        taken
-    }
-
-    fn is_left(&self, record: &JobRecord) -> bool {
-        self.0.contains_key(record.document.request_id.as_str())
-    }
 }

@@ -1,7 +1,8 @@
 //! The statements that write records, each for any number of rows.
 //!
-//! The rows are sent as one JSON list, so a batch of any size is one statement of a kind that the server has prepared,
-//! and one journey over the network. A trigger of the database counts each record in the statement that closes it.
+//! The rows are sent as JSON lists to a function of the schema, so a batch of any size is one statement that the server
+//! has prepared, and one journey over the network. A trigger of the database counts each record in the statement that
+//! closes it.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +12,17 @@ use crate::gateway::money::Usd;
 use crate::gateway::store::record::to_sql_integer;
 use crate::gateway::store::{JobRecord, NodeId, RowWrite, Timestamp, UtcDay};
 
-/// The kinds of writes.
-pub(super) const ALL_KINDS: [RecordStatement; 2] = [RecordStatement::Open, RecordStatement::Update];
-
 /// A kind of write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RecordStatement {
-    Open,
-    Update,
+pub(super) enum RecordWriteKind {
+    Intent,
+    /// The attempts so far, or an outcome.
+    Change,
 }
 
-const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, state, model, account, group_name, \
-    user_id, key_id, end_user, fingerprint, max_cost_nano_usd, max_job_cost_nano_usd, document) \
-    SELECT request_id, node, created_at, operation, 'running', model, account, group_name, user_id, key_id, end_user, \
-    fingerprint, max_cost_nano_usd, max_job_cost_nano_usd, document \
-    FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) ON CONFLICT DO NOTHING RETURNING request_id";
-
-/// Another node may have closed the record of a job that still ran, because this node seemed to be dead. Such an outcome is
-/// provisional: it has no duration. Only the node that opened the record replaces it, once, and only with an outcome.
-const UPDATE: &str = "UPDATE records SET state = new.state, account = new.account, error_code = new.error_code, \
-    error_reason = new.error_reason, latency_ms = new.latency_ms, images = new.images, \
-    input_tokens = new.input_tokens, output_tokens = new.output_tokens, total_tokens = new.total_tokens, \
-    cost_nano_usd = new.cost_nano_usd, document = new.document \
-    FROM json_populate_recordset(NULL::records, CAST($1 AS JSON)) AS new \
-    WHERE records.request_id = new.request_id AND (records.state = 'running' OR (records.state = 'interrupted' \
-    AND records.latency_ms IS NULL AND records.node = new.node AND new.state <> 'running')) \
-    RETURNING records.request_id";
+/// The function of the schema that writes records. Its values are the node, the rows of intents and those of changes, of
+/// different requests; it returns the ids of the requests that it has written.
+pub(super) const WRITE: &str = "SELECT write_records($1, CAST($2 AS JSON), CAST($3 AS JSON))";
 
 /// Adds the values that belong to accounts. The only value is a list of rows, each with another digest or owner, in the
 /// order of the digests.
@@ -44,32 +30,32 @@ pub(super) const BIND: &str = "INSERT INTO account_bindings (digest, owner, acco
     SELECT digest, owner, account, used_on FROM json_populate_recordset(NULL::account_bindings, CAST($1 AS JSON)) \
     ON CONFLICT (digest, owner) DO UPDATE SET account = excluded.account, used_on = excluded.used_on";
 
-// === impl RecordStatement ===
+// === impl RecordWriteKind ===
 
-impl RecordStatement {
-    /// Returns the statement. Its only value is the list of rows; it returns the ids of the requests that it has written.
-    pub(super) const fn sql(self) -> &'static str {
-        match self {
-            Self::Open => OPEN,
-            Self::Update => UPDATE,
-        }
-    }
-
+impl RecordWriteKind {
     /// Returns the kind of a write and its record; `None` for a write of another table.
     pub(super) const fn of_write<'a>(write: &RowWrite<'a>) -> Option<(Self, &'a JobRecord)> {
         match write {
-            RowWrite::Open(record) => Some((Self::Open, record)),
-            RowWrite::RecordAttempts(record) | RowWrite::Close(record) => Some((Self::Update, record)),
+            RowWrite::Open(record) => Some((Self::Intent, record)),
+            RowWrite::RecordAttempts(record) | RowWrite::Close(record) => Some((Self::Change, record)),
             RowWrite::Replay(_) => None,
         }
     }
 }
 
-/// Returns the records as the value of a statement: a JSON list of objects, whose keys are the names of columns.
-pub(super) fn to_json_list<'a>(node: &NodeId, records: impl Iterator<Item = &'a JobRecord>) -> sqlx::Result<String> {
+/// Returns the records as the value of a statement: a JSON list of objects, whose keys are the names of columns. Returns
+/// `None` if there are none.
+pub(super) fn to_json_list<'a>(
+    node: &NodeId,
+    records: impl Iterator<Item = &'a JobRecord>,
+) -> sqlx::Result<Option<String>> {
     let rows = records.map(|record| to_row(node, record)).collect::<serde_json::Result<Vec<_>>>();
-    let json = rows.and_then(|rows| serde_json::to_string(&rows)).map_err(|error| sqlx::Error::Encode(error.into()))?;
-    Ok(replace_null_characters(json))
+    let rows = rows.map_err(|error| sqlx::Error::Encode(error.into()))?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    Ok(Some(replace_null_characters(json)))
 }
 
 /// Returns the values that the closed records bind to their accounts, as the value of [`BIND`]; `None` if there are none.
@@ -77,7 +63,7 @@ pub(super) fn to_json_list<'a>(node: &NodeId, records: impl Iterator<Item = &'a 
 pub(super) fn bindings_json(writes: &[RowWrite<'_>], today: UtcDay) -> sqlx::Result<Option<String>> {
     let mut rows = BTreeMap::new();
     for write in writes.iter().filter(|write| write.has_bindings()) {
-        let Some((_, record)) = RecordStatement::of_write(write) else { continue };
+        let Some((_, record)) = RecordWriteKind::of_write(write) else { continue };
         rows.extend(record.binding_rows(today).into_iter().map(|row| ((row.digest.clone(), row.owner.clone()), row)));
     }
     if rows.is_empty() {

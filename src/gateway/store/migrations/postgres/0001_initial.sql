@@ -605,6 +605,33 @@ CREATE FUNCTION json_list(texts TEXT[]) RETURNS TEXT LANGUAGE sql IMMUTABLE PARA
 
 CREATE AGGREGATE json_group_array(TEXT) (SFUNC = array_append, STYPE = TEXT[], INITCOND = '{}', FINALFUNC = json_list);
 
+-- Writes intents and later states of different requests in one journey over the network, and returns the ids of those that
+-- were written. The lock waits until no other session writes for the node; each statement after it sees what was committed
+-- before. Another node may have closed the record of a job that still ran, because its node seemed to be dead. Such an
+-- outcome is provisional: it has no duration. Only the node that opened the record replaces it, once, and only with an
+-- outcome.
+CREATE FUNCTION write_records(writer TEXT, intents JSON, changes JSON) RETURNS SETOF TEXT LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(writer, 0));
+    -- Without a value, no statement runs, and no trigger.
+    IF intents IS NOT NULL THEN RETURN QUERY INSERT INTO records AS opened (request_id, node, created_at, operation, state, model, account, group_name,
+            user_id, key_id, end_user, fingerprint, max_cost_nano_usd, max_job_cost_nano_usd, document)
+        SELECT new.request_id, new.node, new.created_at, new.operation, 'running', new.model, new.account, new.group_name,
+            new.user_id, new.key_id, new.end_user, new.fingerprint, new.max_cost_nano_usd, new.max_job_cost_nano_usd,
+            new.document
+        FROM json_populate_recordset(NULL::records, intents) AS new ON CONFLICT DO NOTHING RETURNING opened.request_id;
+    END IF;
+    IF changes IS NOT NULL THEN RETURN QUERY UPDATE records SET state = new.state, account = new.account, error_code = new.error_code,
+            error_reason = new.error_reason, latency_ms = new.latency_ms, images = new.images,
+            input_tokens = new.input_tokens, output_tokens = new.output_tokens, total_tokens = new.total_tokens,
+            cost_nano_usd = new.cost_nano_usd, document = new.document
+        FROM json_populate_recordset(NULL::records, changes) AS new
+        WHERE records.request_id = new.request_id AND (records.state = 'running' OR (records.state = 'interrupted'
+            AND records.latency_ms IS NULL AND records.node = new.node AND new.state <> 'running'))
+        RETURNING records.request_id;
+    END IF;
+END $$;
+
 -- Exactly once for each record, whatever closes it: in the statement that does, so one cannot happen without the other. An
 -- outcome that replaces a provisional one counts as the difference between both. The rows of all nodes are locked in the
 -- same order, so two batches cannot wait for each other.
