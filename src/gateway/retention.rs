@@ -146,7 +146,8 @@ mod tests {
             records.iter().map(|record| record! { state: JobState::Succeeded, ..record.clone() }).collect();
         store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
         // No record is removed before it is counted.
-        store.fold_records(i64::MAX, u32::MAX).await.unwrap();
+        let newest = store.newest_record().await.unwrap();
+        store.fold_records(newest, u32::MAX).await.unwrap();
     }
 
     async fn ids(store: &SqlStore) -> Vec<String> {

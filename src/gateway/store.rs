@@ -118,6 +118,8 @@ pub(crate) use crate::wire::admin::types::{
     Role as UserRole, UsageGrouping, UserSort,
 };
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 /// An open database with everything that the gateway keeps in it.
@@ -159,8 +161,14 @@ pub(crate) trait RecordStore: Send + Sync {
     /// Writes records and claims in the given order, all of them in one transaction.
     ///
     /// On success, returns one outcome for each write, in the same order. On failure, nothing has been written. May block
-    /// the calling thread until the writes are durable.
+    /// the calling thread until the writes are durable. An intent whose request id is taken, and an outcome of a record
+    /// that is not running, change nothing; a store that finds this out only later returns [`RowWriteOutcome::Done`] for
+    /// them.
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError>;
+
+    /// Moves the records of closed jobs to the rows that readers see, for about this time, where they are written to
+    /// another place first. Returns the number of those that are left. May block the calling thread.
+    async fn move_closed_records(&self, duration: Duration) -> Result<usize, StoreError>;
 
     /// Writes a row to find out whether the database accepts writes.
     async fn check_writable(&self) -> Result<(), StoreError>;

@@ -33,7 +33,7 @@ const MAX_BATCH_RECORDS: u32 = 10_000;
 
 /// The duration of a step to which the number of its records is adapted (our choice). The write of a record may have to
 /// wait for a step.
-const STEP: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(10);
 
 /// The pause after a step, as a multiple of its duration (our choice).
 const PAUSE_FACTOR: u32 = 2;

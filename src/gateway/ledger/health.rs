@@ -22,6 +22,8 @@ pub(super) struct WriteHealth(Mutex<WriteHealthState>);
 #[derive(Debug, Default)]
 struct WriteHealthState {
     failing: bool,
+    /// True if records cannot be moved to the tables that are read.
+    moves_failing: bool,
     committing_since: Option<Instant>,
 }
 
@@ -40,6 +42,11 @@ impl WriteHealth {
         state.failing = failed.unwrap_or(state.failing);
     }
 
+    /// Notes whether moves have failed for so long that the database counts as broken.
+    pub(super) fn set_moves_failing(&self, moves_failing: bool) {
+        self.lock().moves_failing = moves_failing;
+    }
+
     /// True if the last commit failed.
     pub(super) fn is_failing(&self) -> bool {
         self.lock().failing
@@ -49,7 +56,7 @@ impl WriteHealth {
     pub(super) fn trouble(&self, now: Instant) -> Option<WriteTrouble> {
         let state = self.lock();
         let slow = state.committing_since.is_some_and(|since| now.saturating_duration_since(since) > SLOW_COMMIT);
-        match (state.failing, slow) {
+        match (state.failing || state.moves_failing, slow) {
             (true, _) => Some(WriteTrouble::Failing),
             (false, true) => Some(WriteTrouble::Slow),
             (false, false) => None,

@@ -44,6 +44,16 @@ const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
 /// The idle time after which the database is checked while writes succeed (our choice).
 const CHECK_WHILE_IDLE: Duration = Duration::from_secs(10);
 
+/// The time after which the records of closed jobs are moved to the rows that readers see, and the longest time of a
+/// move, for which other messages wait (our choice). If more are left after it, the next move follows after a pause.
+const MOVE_DELAY: Duration = Duration::from_secs(1);
+const MOVE_DURATION: Duration = Duration::from_millis(2);
+const MOVE_PAUSE: Duration = Duration::from_millis(10);
+/// The number of closed records above which there is no pause, so that new requests wait for the moves (our choice).
+const MOVE_BACKLOG: usize = 2_000;
+/// The time after which failing moves count as a failure of the database (our choice).
+const MOVE_FAILURE: Duration = Duration::from_secs(60);
+
 /// The sender of the writer's reply to one message.
 pub(super) type CommitReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
 
@@ -104,6 +114,10 @@ pub(super) struct LedgerWriter {
     throttle: LogThrottle,
     /// The time at which the thread last waited, for a message or for other processes.
     last_pause: Instant,
+    /// The time of the next move of closed records; `None` if there is nothing to move.
+    next_move: Option<Instant>,
+    /// The time since which every move has failed.
+    moves_fail_since: Option<Instant>,
 }
 
 impl LedgerWriter {
@@ -116,22 +130,59 @@ impl LedgerWriter {
     ) -> Self {
         let (runtime, throttle) = (Handle::current(), LogThrottle::default());
         let (failed_outcomes, last_pause) = (Vec::new(), Instant::now());
-        Self { store, runtime, node, message_receiver, failed_outcomes, health, throttle, last_pause }
+        Self {
+            store,
+            runtime,
+            node,
+            message_receiver,
+            failed_outcomes,
+            health,
+            throttle,
+            last_pause,
+            next_move: None,
+            moves_fail_since: None,
+        }
     }
 
     /// Runs until all ledgers and open records are dropped and nothing remains to be written.
     pub(super) fn run(mut self) {
         while let Some(batch) = self.next_batch() {
-            if batch.is_empty() {
-                self.check_database();
-            } else {
+            let is_move_due = self.next_move.is_some_and(|at| at <= Instant::now());
+            if !batch.is_empty() {
                 self.commit_batch(batch);
+            } else if !is_move_due {
+                self.check_database();
+            }
+            if is_move_due {
+                self.move_closed_records();
             }
         }
     }
 
+    /// Moves records of closed jobs for a short time. If that fails for long, the node reports that it is not ready: its
+    /// records are durable, but nobody can read them, and the journal grows.
+    fn move_closed_records(&mut self) {
+        let result = self.runtime.block_on(self.store.move_closed_records(MOVE_DURATION));
+        let now = Instant::now();
+        let (failing_since, next_move) = match result {
+            Ok(0) => (None, None),
+            Ok(left) if left > MOVE_BACKLOG => (None, Some(now)),
+            Ok(_) => (None, Some(now + MOVE_PAUSE)),
+            Err(StoreError::Busy) => (self.moves_fail_since.or(Some(now)), Some(now + MOVE_PAUSE)),
+            Err(error) => {
+                if self.moves_fail_since.is_none() {
+                    tracing::error!(error = %display_chain(&error), "records could not be moved to the tables that are read");
+                }
+                self.check_database();
+                (self.moves_fail_since.or(Some(now)), Some(now + MOVE_DELAY))
+            }
+        };
+        (self.moves_fail_since, self.next_move) = (failing_since, next_move);
+        self.health.set_moves_failing(failing_since.is_some_and(|since| now - since > MOVE_FAILURE));
+    }
+
     /// Returns the waiting messages, or waits for the next one. The batch is empty if no message arrives before the
-    /// next check of the database is due; `None` means that the channel is closed and nothing remains to be written.
+    /// next check of the database or the next move is due; `None` means that the channel is closed and nothing remains to be written.
     fn next_batch(&mut self) -> Option<Vec<LedgerMessage>> {
         let mut batch: Vec<_> =
             self.failed_outcomes.drain(..self.failed_outcomes.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();
@@ -141,6 +192,7 @@ impl LedgerWriter {
             (true, true) => CHECK_WHILE_FAILING,
             (true, false) => CHECK_WHILE_IDLE,
         };
+        let wait = self.next_move.map_or(wait, |at| wait.min(at.saturating_duration_since(Instant::now())));
         match self.receive(wait) {
             Ok(message) => batch.push(message),
             Err(RecvTimeoutError::Disconnected) if batch.is_empty() => return None,
@@ -207,6 +259,9 @@ impl LedgerWriter {
         self.health.commit_started();
         let result = self.runtime.block_on(self.store.write_rows(&self.node, &writes));
         self.note_commit_result(result.as_ref().err());
+        if result.is_ok() && writes.iter().any(|write| matches!(write, RowWrite::Close(_))) {
+            self.next_move.get_or_insert_with(|| Instant::now() + MOVE_DELAY);
+        }
         result
     }
 

@@ -33,6 +33,7 @@ pub(super) mod usage_fold;
 pub(super) mod values;
 
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -118,6 +119,24 @@ impl SqlStore {
         Self { database, ..self }
     }
 
+    /// Moves all records into the tables that are read. Must be called before records or their counts are read.
+    pub(super) async fn move_all_records(&self) -> Result<(), StoreError> {
+        match &self.database {
+            SqlDatabase::Sqlite(database) => database.move_all().await,
+            SqlDatabase::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Returns the connections for showing records and their counts, after all records were moved. If they cannot be
+    /// moved, for example because the disk is full, the newest ones are missing: nothing may be decided by them.
+    pub(super) async fn display_readers(&self) -> &SqlPool {
+        if let Err(error) = self.move_all_records().await {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, "the newest records cannot be read yet");
+        }
+        &self.readers
+    }
+
     /// Returns what all nodes share; `None` if the database is a file, which no other node can use.
     pub(super) fn as_shared(&self) -> Option<&PostgresDatabase> {
         match &self.database {
@@ -149,6 +168,13 @@ impl RecordStore for SqlStore {
         }
     }
 
+    async fn move_closed_records(&self, duration: Duration) -> Result<usize, StoreError> {
+        match &self.database {
+            SqlDatabase::Sqlite(database) => database.move_closed(duration),
+            SqlDatabase::Postgres(_) => Ok(0),
+        }
+    }
+
     async fn check_writable(&self) -> Result<(), StoreError> {
         match &self.database {
             SqlDatabase::Sqlite(database) => database.check_writable().await,
@@ -158,7 +184,10 @@ impl RecordStore for SqlStore {
 
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
         let closed = match &self.database {
-            SqlDatabase::Sqlite(_) => records::interrupt_running(&self.writer, node).await,
+            SqlDatabase::Sqlite(database) => {
+                database.move_all().await?;
+                records::interrupt_running(&self.writer, node).await
+            }
             SqlDatabase::Postgres(database) => database.interrupt_running(node).await,
         };
         closed.map_err(during("closing records of an earlier run"))

@@ -1,7 +1,7 @@
 //! SQLite, for an installation that needs no other service: one file in write-ahead mode.
 //!
 //! One connection writes the records and claims, in batches; another one makes all other changes, one after the other;
-//! a few connections read. Every commit waits for the disk: a record that was reported durable survives a power failure.
+//! a few connections read. Records are first in a journal, which is moved before they are read. Every commit waits for the disk: a record that was reported durable survives a power failure.
 
 mod batch_writer;
 mod database_file;
@@ -9,6 +9,7 @@ mod error_conversion;
 pub(super) mod migrations;
 mod open;
 mod read_only;
+mod record_journal;
 mod record_writes;
 mod replay_writes;
 
@@ -16,6 +17,7 @@ mod replay_writes;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Sqlite, SqlitePool};
@@ -48,6 +50,19 @@ impl SqliteDatabase {
     ) -> Result<Vec<RowWriteOutcome>, StoreError> {
         let _turn = self.batch_turn().await?;
         self.batch_writer.write(node, writes)
+    }
+
+    /// Moves the records of closed jobs out of the journal, for about this time. Returns the number of those that are left.
+    /// Waits for nobody: if another write is under way, it fails with [`StoreError::Busy`].
+    pub(super) fn move_closed(&self, duration: Duration) -> Result<usize, StoreError> {
+        self.batch_writer.move_closed(duration)
+    }
+
+    /// Moves all records out of the journal.
+    pub(super) async fn move_all(&self) -> Result<(), StoreError> {
+        let batch_writer = Arc::clone(&self.batch_writer);
+        let moved = tokio::task::spawn_blocking(move || batch_writer.move_all()).await;
+        moved.unwrap_or_else(|error| Err(StoreError::Unavailable { doing: "moving records", source: error.into() }))
     }
 
     pub(super) async fn check_writable(&self) -> Result<(), StoreError> {

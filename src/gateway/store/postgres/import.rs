@@ -111,6 +111,7 @@ pub(crate) async fn import(
     let source_store = SqlStore::open_sqlite(data_dir, master_key).await?;
     // No record is written meanwhile.
     let lock = source_store.lock_for_serving()?;
+    source_store.move_all_records().await?;
     source_store.close().await;
     let source = Connection::open_with_flags(data_dir.join("imagate.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
     let source = source.map_err(read_error)?;

@@ -105,7 +105,7 @@ impl KeyStore for SqlStore {
     }
 
     async fn list_keys_page(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
-        page::page(&self.readers, filter, now).await.map_err(during("listing keys"))
+        page::page(self.display_readers().await, filter, now).await.map_err(during("listing keys"))
     }
 
     async fn change_key(

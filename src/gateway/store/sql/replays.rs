@@ -66,6 +66,7 @@ impl ReplayStore for SqlStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<RequestId>, StoreError> {
+        self.display_readers().await;
         let query = sql(IMAGE_REQUESTS).bind(user.as_str()).bind(since.to_string());
         let query = query.bind(LOOKED_AT).bind(i64::from(limit));
         self.fetch_all("listing the requests of a user", query, |row| text(row, "request_id")).await
@@ -101,12 +102,14 @@ impl ReplayStore for SqlStore {
         since: Timestamp,
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError> {
+        self.move_all_records().await?;
         let query = sql(STATES_BY_FINGERPRINT);
         let query = query.bind(fingerprint.as_slice()).bind(since.to_string()).bind(i64::from(limit));
         self.fetch_all("looking up a retried request", query, |row| parsed(row, "state")).await
     }
 
     async fn job_progress(&self, request_id: &RequestId) -> Result<Option<JobProgress>, StoreError> {
+        self.move_all_records().await?;
         let query = sql("SELECT state, created_at, latency_ms FROM records WHERE request_id = $1");
         let from_row = |row: &SqlRow| {
             let created_at: Timestamp = parsed(row, "created_at")?;

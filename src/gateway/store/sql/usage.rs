@@ -22,6 +22,8 @@ use crate::gateway::store::{
 };
 use crate::wire::admin::types;
 
+const READING: &str = "reading the usage counts";
+
 /// A sum that ends at the largest integer.
 macro_rules! sum {
     ($expression:literal) => {
@@ -74,17 +76,23 @@ impl UsageStore for SqlStore {
     }
 
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
-        Ok(self.fetch_rows(total_query(filter), counters_from_row).await?.pop().unwrap_or_default())
+        self.move_all_records().await?;
+        let total = self.fetch_optional(READING, total_query(filter).build(), counters_from_row).await?;
+        Ok(total.unwrap_or_default())
     }
 
     async fn budget_spending(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError> {
         let from_row = |row: &SqlRow| Ok(Usd::from_parts(count(row, "whole_usd")?, count(row, "nano_usd")?));
-        Ok(self.fetch_rows(spending_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
+        self.move_all_records().await?;
+        let spending = self.fetch_optional(READING, spending_query(kind, id, since).build(), from_row).await?;
+        Ok(spending.unwrap_or_default())
     }
 
     async fn dearest_excess(&self, kind: ReservationSubjectKind, id: &str, since: UtcDay) -> Result<Usd, StoreError> {
         let from_row = |row: &SqlRow| Ok(Usd::from_nanos(count(row, "dearest")?));
-        Ok(self.fetch_rows(excess_query(kind, id, since), from_row).await?.pop().unwrap_or_default())
+        self.move_all_records().await?;
+        let excess = self.fetch_optional(READING, excess_query(kind, id, since).build(), from_row).await?;
+        Ok(excess.unwrap_or_default())
     }
 
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
@@ -99,18 +107,20 @@ impl UsageStore for SqlStore {
             let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
             Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
         };
-        Ok(self.fetch_rows(names_query(json_list(keys)?), from_row).await?.into_iter().collect())
+        let names = self.fetch_all(READING, names_query(json_list(keys)?).build(), from_row).await?;
+        Ok(names.into_iter().collect())
     }
 
     async fn user_names(&self, users: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
         let mut query = StatementBuilder::new("SELECT id, name FROM users WHERE name <> '' AND id IN ");
         push_json_texts(&mut query, json_list(users)?);
-        let rows = self.fetch_rows(query, |row| Ok((text(row, "id")?, text(row, "name")?))).await?;
+        let rows = self.fetch_all(READING, query.build(), |row| Ok((text(row, "id")?, text(row, "name")?))).await?;
         Ok(rows.into_iter().collect())
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<types::Record>, StoreError> {
-        let newest_first = records::list(&self.readers, filter).await.map_err(during("listing records"))?;
+        let newest_first =
+            records::list(self.display_readers().await, filter).await.map_err(during("listing records"))?;
         Ok(newest_first.into_iter().rev().collect())
     }
 
@@ -126,6 +136,7 @@ impl UsageStore for SqlStore {
     }
 
     async fn running_jobs(&self) -> Result<Vec<RunningJob>, StoreError> {
+        self.move_all_records().await?;
         records::running_jobs(&self.readers).await.map_err(during("reading the running jobs"))
     }
 
@@ -134,7 +145,7 @@ impl UsageStore for SqlStore {
         request_id: &RequestId,
         owner: Option<&UserId>,
     ) -> Result<Option<types::Record>, StoreError> {
-        records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
+        records::find(self.display_readers().await, request_id, owner).await.map_err(during("looking up a record"))
     }
 }
 
@@ -146,7 +157,8 @@ impl SqlStore {
         query: StatementBuilder,
         from_row: impl Fn(&SqlRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        self.fetch_all("reading the usage counts", query.build(), from_row).await
+        self.display_readers().await;
+        self.fetch_all(READING, query.build(), from_row).await
     }
 }
 

@@ -110,6 +110,7 @@ fn add_statement(cells: &[String], table: &str, sum_of_two: impl Fn(&str, &str) 
 impl UsageDetailStore for SqlStore {
     async fn newest_record(&self) -> Result<i64, StoreError> {
         const DOING: &str = "reading the number of the newest record";
+        self.move_all_records().await?;
         let mut connection = self.readers.acquire().await.map_err(during(DOING))?;
         newest_seq(&mut *connection).await.map_err(during(DOING))
     }
@@ -132,6 +133,7 @@ impl UsageDetailStore for SqlStore {
     }
 
     async fn add_replays(&self, replays: &[ReplayCount]) -> Result<Vec<ReplayCount>, StoreError> {
+        self.move_all_records().await?;
         perform("counting replayed answers", async {
             let ids: Vec<&str> = replays.iter().map(|replay| replay.request_id.as_str()).collect();
             let mut query = StatementBuilder::new("SELECT ");
@@ -165,7 +167,9 @@ impl UsageDetailStore for SqlStore {
         filter: &UsageFilter,
         groupings: &[UsageGrouping],
     ) -> Result<UsageDetailRead, StoreError> {
-        usage_details::read(&self.readers, filter, groupings).await.map_err(during("reading the detailed usage counts"))
+        usage_details::read(self.display_readers().await, filter, groupings)
+            .await
+            .map_err(during("reading the detailed usage counts"))
     }
 }
 

@@ -2,16 +2,21 @@
 //!
 //! The connection is used on the thread of the caller. A driver with a thread for each connection would wake that thread
 //! and the caller once for each statement; here a batch of any size costs neither.
+//!
+//! Records are appended to their journal, and moved from there later: see [`super::record_journal`].
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::error_conversion::during_batch;
 use super::open::{BUSY_TIMEOUT, PRAGMAS};
-use super::{record_writes, replay_writes};
-use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError, Timestamp};
+use super::record_journal::{self, AppendedEntry, RecordJournal};
+use super::record_writes::{self, RecordRow};
+use super::replay_writes;
+use crate::gateway::store::{JobRecord, NodeId, RowWrite, RowWriteOutcome, StoreError, Timestamp};
 
 /// The further settings of this connection.
 ///
@@ -21,13 +26,30 @@ use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome, StoreError, Times
 ///   still within its size limit, costs fewer writes.
 const WRITER_PRAGMAS: [(&str, &str); 2] = [("ignore_check_constraints", "ON"), ("wal_autocheckpoint", "4000")];
 
+/// The most entries of the journal that one transaction moves for a reader (our choice): it takes about 10 ms, for which
+/// intents wait.
+const MOVED_FOR_READER: usize = 500;
+/// The pause between two such transactions, in which intents are written, and the time that such a transaction waits for
+/// another connection (our choices).
+const READER_PAUSE: Duration = Duration::from_millis(2);
+const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The number of prepared statements of this connection, above the number of those that it has.
+const STATEMENTS: usize = 32;
+
 /// The connection for records and claims. It is opened at the first write, because most commands write no record.
 #[derive(Debug)]
 pub(super) struct BatchWriter {
     database: PathBuf,
     /// True if each commit waits for the disk.
     syncs_commits: bool,
-    connection: Mutex<BatchConnection>,
+    state: Mutex<WriterState>,
+}
+
+#[derive(Debug, Default)]
+struct WriterState {
+    connection: BatchConnection,
+    journal: RecordJournal,
 }
 
 #[derive(Debug, Default)]
@@ -44,45 +66,110 @@ enum BatchConnection {
 
 impl BatchWriter {
     pub(super) fn new(database: PathBuf) -> Self {
-        Self { database, syncs_commits: true, connection: Mutex::default() }
+        Self { database, syncs_commits: true, state: Mutex::default() }
     }
 
     /// Makes commits that survive the end of the process, but perhaps not a power failure.
     pub(super) fn without_commit_sync(&self) -> Self {
-        Self { database: self.database.clone(), syncs_commits: false, connection: Mutex::default() }
+        Self { database: self.database.clone(), syncs_commits: false, state: Mutex::default() }
     }
 
     /// Commits the writes in one transaction. Blocks until they are durable. Returns one outcome for each write, in the
     /// same order.
     pub(super) fn write(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
-        self.with_connection("writing records and claims", |connection| write_all(connection, node, writes))
+        self.with_connection("writing records and claims", |connection, journal| {
+            let written = write_all(connection, journal, node, writes)?;
+            let note = |written| match written {
+                WrittenRow::Record(entry) => {
+                    journal.note(*entry);
+                    RowWriteOutcome::Done
+                }
+                WrittenRow::Other(outcome) => outcome,
+            };
+            Ok(written.into_iter().map(note).collect())
+        })
+    }
+
+    /// Moves the records of closed jobs out of the journal, for about this time. Returns the number of those that are left.
+    /// Fails with [`StoreError::Busy`] if another connection writes.
+    pub(super) fn move_closed(&self, duration: Duration) -> Result<usize, StoreError> {
+        self.with_connection("moving records", |connection, journal| {
+            if journal.closed_jobs() == 0 {
+                return Ok(0);
+            }
+            let moved =
+                self.move_with(connection, Duration::ZERO, |connection| journal.move_closed(connection, duration))?;
+            Ok(journal.forget_moved(moved))
+        })
+    }
+
+    /// Moves all records out of the journal that are in it now, whatever process has written them.
+    pub(super) fn move_all(&self) -> Result<(), StoreError> {
+        const DOING: &str = "moving records";
+        let newest = self.with_connection(DOING, |connection, _| record_journal::newest_entry(connection))?;
+        let Some(newest) = newest else { return Ok(()) };
+        loop {
+            let work = |connection: &Connection| record_journal::move_all(connection, newest, MOVED_FOR_READER);
+            let moved =
+                self.with_connection(DOING, |connection, _| self.move_with(connection, READER_BUSY_TIMEOUT, work))?;
+            if moved < MOVED_FOR_READER {
+                return Ok(());
+            }
+            let_others_write();
+        }
     }
 
     /// Makes a commit like that of a record.
     pub(super) fn check_writable(&self) -> Result<(), StoreError> {
-        self.with_connection("checking whether the database takes writes", |connection| {
+        self.with_connection("checking whether the database takes writes", |connection, _| {
             connection.execute("UPDATE write_check SET times = (times + 1) % 1000000", []).map(drop)
         })
     }
 
-    /// Closes the connection for good. Waits for a write that is running.
+    /// Closes the connection for good. Waits for a write that is running, and moves the records out of the journal.
     pub(super) fn close(&self) {
-        *self.lock() = BatchConnection::Closed;
+        if matches!(self.lock().connection, BatchConnection::Open(_))
+            && let Err(error) = self.move_all()
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the records of the journal could not be moved; the next start does it");
+        }
+        self.lock().connection = BatchConnection::Closed;
+    }
+
+    /// Runs a transaction that moves records, and waits for at most `busy_timeout` for another connection that writes. Its
+    /// commit does not wait for the disk: after a power failure, either it is there or the database is as before it, and
+    /// the next commit of a record makes it durable, too.
+    fn move_with<T>(
+        &self,
+        connection: &Connection,
+        busy_timeout: Duration,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.busy_timeout(busy_timeout)?;
+        let result = in_transaction(connection, work);
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        if self.syncs_commits {
+            connection.pragma_update(None, "synchronous", "FULL")?;
+        }
+        result
     }
 
     fn with_connection<T>(
         &self,
         doing: &'static str,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Connection, &mut RecordJournal) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let mut state = self.lock();
-        if matches!(*state, BatchConnection::Unopened) {
+        let WriterState { connection: state, journal } = &mut *state;
+        if matches!(state, BatchConnection::Unopened) {
             *state = BatchConnection::Open(self.connect().map_err(during_batch(doing))?);
         }
-        let BatchConnection::Open(connection) = &mut *state else {
+        let BatchConnection::Open(connection) = state else {
             return Err(StoreError::Unavailable { doing, source: "the store is closed".into() });
         };
-        let result = work(connection);
+        let result = work(connection, journal);
         if let Err(error) = &result
             && !(is_harmless(error) && connection.is_autocommit())
         {
@@ -92,14 +179,15 @@ impl BatchWriter {
         result.map_err(during_batch(doing))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BatchConnection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.database, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         for (name, value) in PRAGMAS.into_iter().chain(WRITER_PRAGMAS) {
             connection.pragma_update(None, name, value)?;
         }
@@ -112,14 +200,15 @@ impl BatchWriter {
 
     #[cfg(test)]
     pub(super) fn run_pragma(&self, name: &str, value: i64) {
-        self.with_connection("a test", |connection| connection.pragma_update(None, name, value)).unwrap();
+        self.with_connection("a test", |connection, _| connection.pragma_update(None, name, value)).unwrap();
     }
 
     #[cfg(test)]
     pub(super) fn pragma(&self, name: &str) -> String {
         use rusqlite::types::Value;
-        let query =
-            |connection: &mut Connection| connection.pragma_query_value(None, name, |row| row.get::<_, Value>(0));
+        let query = |connection: &Connection, _: &mut _| {
+            connection.pragma_query_value(None, name, |row| row.get::<_, Value>(0))
+        };
         match self.with_connection("a test", query).unwrap() {
             Value::Text(text) => text,
             Value::Integer(number) => number.to_string(),
@@ -133,22 +222,42 @@ fn is_harmless(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::ConstraintViolation))
 }
 
+#[expect(clippy::disallowed_methods, reason = "on a thread that may block")]
+fn let_others_write() {
+    std::thread::sleep(READER_PAUSE);
+}
+
+/// A row that was written in a transaction.
+enum WrittenRow {
+    Record(Box<AppendedEntry>),
+    Other(RowWriteOutcome),
+}
+
 fn write_all(
-    connection: &mut Connection,
+    connection: &Connection,
+    journal: &RecordJournal,
     node: &NodeId,
     writes: &[RowWrite<'_>],
-) -> rusqlite::Result<Vec<RowWriteOutcome>> {
+) -> rusqlite::Result<Vec<WrittenRow>> {
     // A single statement is a transaction by itself.
     if let [write] = writes
         && !write.has_bindings()
     {
-        return Ok(vec![write_one(connection, node, *write)?]);
+        return Ok(vec![write_one(connection, journal, node, *write)?]);
     }
-    // The statements are prepared once; a transaction of the driver would prepare them for each batch.
+    in_transaction(connection, |connection| {
+        writes.iter().map(|write| write_one(connection, journal, node, *write)).collect()
+    })
+}
+
+/// The statements are prepared once; a transaction of the driver would prepare them for each batch.
+pub(super) fn in_transaction<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let written = writes.iter().map(|write| write_one(connection, node, *write)).collect();
-    let committed = match written {
-        Ok(outcomes) => connection.prepare_cached("COMMIT")?.execute([]).map(|_| outcomes),
+    let committed = match work(connection) {
+        Ok(value) => connection.prepare_cached("COMMIT")?.execute([]).map(|_| value),
         Err(error) => Err(error),
     };
     if committed.is_err() && !connection.is_autocommit() {
@@ -157,15 +266,27 @@ fn write_all(
     committed
 }
 
-fn write_one(connection: &Connection, node: &NodeId, write: RowWrite<'_>) -> rusqlite::Result<RowWriteOutcome> {
-    let changed = match write {
-        RowWrite::Open(record) => record_writes::open(connection, node, record)?,
-        RowWrite::RecordAttempts(record) => record_writes::update(connection, record)?,
+fn write_one(
+    connection: &Connection,
+    journal: &RecordJournal,
+    node: &NodeId,
+    write: RowWrite<'_>,
+) -> rusqlite::Result<WrittenRow> {
+    match write {
+        RowWrite::Open(record) if journal.is_running(&record.document.request_id) => {
+            Ok(WrittenRow::Other(RowWriteOutcome::NoEffect))
+        }
+        RowWrite::Open(record) => append(connection, node, record, true),
+        RowWrite::RecordAttempts(record) => append(connection, node, record, false),
         RowWrite::Close(record) => {
             record_writes::bind(connection, record, Timestamp::now().into())?;
-            record_writes::update(connection, record)?
+            append(connection, node, record, false)
         }
-        RowWrite::Replay(write) => return replay_writes::write(connection, write),
-    };
-    Ok(RowWriteOutcome::of_changed_rows(changed))
+        RowWrite::Replay(write) => replay_writes::write(connection, write).map(WrittenRow::Other),
+    }
+}
+
+fn append(connection: &Connection, node: &NodeId, record: &JobRecord, is_intent: bool) -> rusqlite::Result<WrittenRow> {
+    let row = RecordRow::new(node, record).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    AppendedEntry::append(connection, is_intent, row).map(|entry| WrittenRow::Record(Box::new(entry)))
 }

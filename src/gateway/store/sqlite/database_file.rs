@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Params};
 
+use super::batch_writer::in_transaction;
 use super::error_conversion::during_batch;
 use super::migrations::newest_version;
 use super::open::{APPLICATION_ID, BUSY_TIMEOUT, check_not_lost};
+use super::record_journal;
 use crate::gateway::store::data_dir::DataDir;
 use crate::gateway::store::data_keys::{PEPPER, VAULT, WrappedDataKeys};
 use crate::gateway::store::installation::LISTED_TABLES;
@@ -90,7 +92,8 @@ impl DatabaseFile {
         Ok(if findings == ["ok"] { Vec::new() } else { findings })
     }
 
-    /// Writes a copy of one moment to a file that is missing or empty. Other processes go on reading and writing.
+    /// Writes a copy of one moment to a file that is missing or empty. Other processes go on reading and writing. With the
+    /// newest schema, the copy has no record in its journal: whoever counts or reads its rows finds all records.
     ///
     /// # Errors
     ///
@@ -101,7 +104,18 @@ impl DatabaseFile {
             doing: DOING,
             source: format!("{} is not valid text", copy.display()).into(),
         })?;
-        self.connection.execute("VACUUM INTO ?1", [target]).map(drop).map_err(during_batch(DOING))
+        let has_journal = self.schema_version()? == newest_version();
+        let copied = self.connection.execute("VACUUM INTO ?1", [target]).and_then(|_| {
+            if !has_journal {
+                return Ok(0);
+            }
+            let copy = Connection::open(copy)?;
+            in_transaction(&copy, |copy| match record_journal::newest_entry(copy)? {
+                Some(newest) => record_journal::move_all(copy, newest, usize::MAX),
+                None => Ok(0),
+            })
+        });
+        copied.map(drop).map_err(during_batch(DOING))
     }
 
     /// The number of rows of each table that people know of.

@@ -1,6 +1,7 @@
 //! Tests of the files of the store: permissions, locks, lost and damaged files, schema versions, a full disk, and
 //! several processes.
 
+mod journal;
 mod master_key;
 mod trail;
 mod usage;
@@ -9,6 +10,7 @@ use std::fs;
 use std::io::{Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::JoinSet;

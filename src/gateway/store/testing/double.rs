@@ -82,6 +82,10 @@ impl RecordStore for RecordStoreDouble {
         Ok(outcomes)
     }
 
+    async fn move_closed_records(&self, duration: Duration) -> Result<usize, StoreError> {
+        self.inner()?.move_closed_records(duration).await
+    }
+
     async fn check_writable(&self) -> Result<(), StoreError> {
         self.inner()?.check_writable().await
     }

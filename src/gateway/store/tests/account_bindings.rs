@@ -57,7 +57,7 @@ async fn unused_bindings_are_removed_in_batches() {
         let remove = async |before: Timestamp| {
             store.remove_expired_rows(RetentionClass::AccountBindings, before, 20).await.unwrap()
         };
-        let day = std::time::Duration::from_secs(24 * 3600);
+        let day = Duration::from_secs(24 * 3600);
         assert_eq!(remove(Timestamp::now() - day).await, 0, "they were used today");
         let later = Timestamp::now() + day * 2;
         assert_eq!((remove(later).await, remove(later).await), (20, 10));

@@ -366,7 +366,7 @@ async fn creating_and_deleting_keys_is_limited_for_each_day() {
         }
         let now = Timestamp::now();
         assert!(!store.insert_key(&context, &new_key(10, now), Some(1)).await.unwrap(), "ten keys were deleted today");
-        let tomorrow = now + std::time::Duration::from_secs(86_460);
+        let tomorrow = now + Duration::from_secs(86_460);
         assert!(store.insert_key(&context, &new_key(11, tomorrow), Some(1)).await.unwrap());
     }
 }

@@ -383,6 +383,16 @@ CREATE INDEX records_by_fingerprint ON records (fingerprint, created_at)
 CREATE INDEX records_above_ceiling ON records (created_at, key_id, user_id, group_name, cost_nano_usd)
     WHERE operation = 'create_response' AND state <> 'running' AND cost_nano_usd > max_job_cost_nano_usd;
 
+-- The records that the other tables do not have yet, one entry for each intent, attempt and outcome, in their order. A
+-- request waits for these rows, so the table has no index, no trigger and no check. The program moves them into `records`
+-- and counts them, and whoever reads records moves them first. `body` is a JSON object: the columns of the row, with the
+-- version of this form.
+CREATE TABLE record_journal (
+    seq        INTEGER PRIMARY KEY NOT NULL,
+    request_id TEXT NOT NULL,
+    body       TEXT NOT NULL
+) STRICT;
+
 -- A row that is written to find out whether the database accepts writes.
 CREATE TABLE write_check (
     only  INTEGER PRIMARY KEY NOT NULL CHECK (only = 1),
@@ -480,8 +490,9 @@ CREATE TABLE end_user_days (
 
 CREATE INDEX end_user_days_by_day ON end_user_days (day);
 
--- Exactly once for each record, whatever closes it: in the statement that does, so one cannot happen without the other. A
--- sum stops at the largest number: a larger one would be a real number, which this table refuses, and with it the outcome.
+-- Exactly once for each record, whatever closes it: in the statement that does, so one cannot happen without the other.
+-- Records that are closed when they are inserted are counted by the program, in the transaction that inserts them. A sum
+-- stops at the largest number: a larger one would be a real number, which this table refuses, and with it the outcome.
 CREATE TRIGGER records_are_counted AFTER UPDATE OF state ON records
 WHEN OLD.state = 'running' AND NEW.state <> 'running'
 BEGIN
