@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::gateway::money::Usd;
 use crate::gateway::store::record::to_sql_integer;
@@ -112,7 +112,7 @@ impl RecordRow {
             cost_nano_usd: columns.cost_nano_usd,
             max_cost_nano_usd: to_sql_integer(record.max_cost.map(Usd::nanos)),
             max_job_cost_nano_usd: to_sql_integer(record.max_job_cost.map(Usd::nanos)),
-            document: RawValue::from_string(record.to_json()?)?,
+            document: to_raw_value(document)?,
         })
     }
 
