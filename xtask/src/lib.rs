@@ -29,6 +29,7 @@ pub mod public_api;
 pub mod readme;
 mod record_columns;
 mod reference_pages;
+pub mod release;
 mod rules;
 mod schemas;
 mod sdk;
