@@ -123,8 +123,7 @@ fn display(text: &OsStr) -> String {
 /// Starts the program, and prints its version and size.
 fn describe(program: &Path) -> Result<()> {
     let version = ci::stdout_of(Command::new(program).arg("--version"))?;
-    #[expect(clippy::cast_precision_loss, reason = "megabytes")]
-    let megabytes = fs::metadata(program)?.len() as f64 / 1e6;
-    println!("{}: {}, {megabytes:.1} MB", program.display(), version.trim());
+    let megabytes = fs::metadata(program)?.len() / 1_000_000;
+    println!("{}: {}, {megabytes} MB", program.display(), version.trim());
     Ok(())
 }

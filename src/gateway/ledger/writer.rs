@@ -182,7 +182,8 @@ impl LedgerWriter {
     }
 
     /// Returns the waiting messages, or waits for the next one. The batch is empty if no message arrives before the
-    /// next check of the database or the next move is due; `None` means that the channel is closed and nothing remains to be written.
+    /// next check of the database or the next move is due; `None` means that the channel is closed and nothing remains to
+    /// be written.
     fn next_batch(&mut self) -> Option<Vec<LedgerMessage>> {
         let mut batch: Vec<_> =
             self.failed_outcomes.drain(..self.failed_outcomes.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();

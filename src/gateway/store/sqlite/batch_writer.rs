@@ -34,7 +34,7 @@ const MOVED_FOR_READER: usize = 500;
 const READER_PAUSE: Duration = Duration::from_millis(2);
 const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The number of prepared statements of this connection, above the number of those that it has.
+/// The most prepared statements that this connection keeps (our choice): more than there are.
 const STATEMENTS: usize = 32;
 
 /// The connection for records and claims. It is opened at the first write, because most commands write no record.
