@@ -237,8 +237,7 @@ impl PublishedDocument {
     /// Makes a document with the tag of its bytes.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
-        let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { bytes: bytes.into(), tag: EntityTag::new(&hex) }
+        Self { bytes: bytes.into(), tag: EntityTag::new(&hex::encode(&digest.as_ref()[..16])) }
     }
 }
 

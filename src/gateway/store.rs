@@ -29,6 +29,7 @@ mod people;
 mod postgres;
 mod prices;
 mod record;
+mod record_row;
 mod replay;
 mod replay_columns;
 mod reservations;

@@ -244,7 +244,7 @@ fn credentials_id(oauth: &OauthConfig) -> String {
         GrantConfig::ClientCredentials => "",
     };
     let named = format!("{}\0{id}\0{secret}", id.len());
-    digest(&SHA256, named.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest(&SHA256, named.as_bytes()))
 }
 
 /// True if a token that was fetched with the credentials of `before` may be used with those of `after`: both have the same

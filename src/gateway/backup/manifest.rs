@@ -125,7 +125,7 @@ impl<R: Read> HashingReader<R> {
     }
 
     fn finish(self) -> (u64, String) {
-        (self.bytes, hex(self.context.finish().as_ref()))
+        (self.bytes, hex::encode(self.context.finish().as_ref()))
     }
 }
 
@@ -140,9 +140,5 @@ impl<R: Read> Read for HashingReader<R> {
 
 /// Returns the SHA-256 digest of bytes, in hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    hex(aws_lc_rs::digest::digest(&SHA256, bytes).as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(aws_lc_rs::digest::digest(&SHA256, bytes).as_ref())
 }

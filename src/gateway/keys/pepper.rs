@@ -72,7 +72,6 @@ mod tests {
         let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
         let secret = BearerSecret::parse(BearerSecretKind::Key, text).unwrap();
         let hash = Pepper::new(&PepperKey::for_test(7)).hash(&secret);
-        let hash = hash.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!(hash, "2e4fa7b6f6b82a1d7d7a6a3ec19a0c7b061454fb12c1b59692996adf5825ec57");
+        assert_eq!(hex::encode(hash.0), "2e4fa7b6f6b82a1d7d7a6a3ec19a0c7b061454fb12c1b59692996adf5825ec57");
     }
 }

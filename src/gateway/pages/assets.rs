@@ -3,7 +3,6 @@
 //!
 //! The content of a file with a given name never changes, so a browser may cache it for ever.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -63,11 +62,7 @@ pub(super) fn serve_asset(request: &PageRequest, name: &str) -> Option<PageRespo
 
 impl StaticAsset {
     fn new(stem: &str, extension: &str, content_type: &'static str, bytes: &'static [u8]) -> Self {
-        let mut hex = String::new();
-        for byte in digest(&SHA256, bytes).as_ref().iter().take(8) {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-        }
+        let hex = hex::encode(&digest(&SHA256, bytes).as_ref()[..8]);
         Self { name: format!("{stem}-{hex}.{extension}"), entity_tag: format!("\"{hex}\""), content_type, bytes }
     }
 }

@@ -16,7 +16,7 @@ pub(super) const DIGEST_FIELD: &str = "shown";
 
 /// A digest that detects changes of stored values.
 pub(super) fn digest_of(stored: impl AsRef<[u8]>) -> String {
-    Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(stored))
 }
 
 /// True if the submitted form replaces stored values that were changed after its page was loaded. `digest` is that of

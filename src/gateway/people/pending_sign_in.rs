@@ -112,7 +112,7 @@ impl IdentityService {
         let (issuer, subject) = factor.identity.as_ref().map_or(("", ""), |(issuer, subject)| (issuer, subject));
         let text = format!("{signed} {} {password} {issuer} {subject}", origin.browser);
         let hash = self.pepper.hash_for_purpose("pending sign-in", text.as_bytes());
-        hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(hash.0)
     }
 }
 

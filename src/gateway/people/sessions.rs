@@ -222,7 +222,7 @@ impl IdentityService {
     /// Returns the CSRF token for the forms of a browser with this cookie.
     pub(crate) fn form_token(&self, cookie: &str) -> String {
         let hash = self.pepper.hash_for_purpose("form", cookie.as_bytes());
-        hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(hash.0)
     }
 
     pub(super) fn new_session(

@@ -120,8 +120,7 @@ fn version_of(price: &ModelPrice) -> String {
     let mut text: String = named.map(|(name, value)| format!("{name}={:?};", value.map(Usd::nanos))).collect();
     text.push_str(&format!("{:?}", price.terms));
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-    let hex: String = digest.as_ref()[..VERSION_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}@{}#{hex}", price.model, price.from)
+    format!("{}@{}#{}", price.model, price.from, hex::encode(&digest.as_ref()[..VERSION_BYTES]))
 }
 
 const fn dollars(whole: u64, cents: u64) -> Usd {

@@ -172,7 +172,7 @@ impl AnswerFolder {
 
     /// True if an earlier process was delivering the answer with this fingerprint when it died.
     pub(super) fn has_lost_answer(&self, fingerprint: &ReplayDigest, now: Timestamp) -> bool {
-        self.state().interrupted_answers.get(&hex(fingerprint)).is_some_and(|expires_at| *expires_at > now)
+        self.state().interrupted_answers.get(&hex::encode(fingerprint)).is_some_and(|expires_at| *expires_at > now)
     }
 
     fn state(&self) -> MutexGuard<'_, AnswerFolderState> {
@@ -208,7 +208,7 @@ impl AnswerFolder {
         let random = uuid::Uuid::new_v4().simple();
         let file = match fingerprint {
             None => format!("{owner}-{random}.{COMPLETE_EXTENSION}"),
-            Some(fingerprint) => format!("{owner}-{}-{random}.{COMPLETE_EXTENSION}", hex(fingerprint)),
+            Some(fingerprint) => format!("{owner}-{}-{random}.{COMPLETE_EXTENSION}", hex::encode(fingerprint)),
         };
         let (frames, key) = SealedFile::create(self.path(&file)?)?;
         Ok((file, frames, key))
@@ -411,8 +411,4 @@ impl AnswerFolderState {
 /// Returns the id of the API key in the name of a stored file.
 fn key_id_from_file_name(file: &str) -> &str {
     file.split_once('-').map_or(file, |(owner, _)| owner)
-}
-
-fn hex(digest: &ReplayDigest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -400,8 +400,7 @@ fn follow(answer: &Arc<StoredAnswer>, claim: &ReplayClaim) -> ClaimOutcome {
 /// Returns the context in which the key of a file is sealed: the scope and the length of the answer. It binds the key
 /// to its row.
 pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
-    let scope: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("replay {scope} {size}")
+    format!("replay {} {size}", hex::encode(scope))
 }
 
 // === impl LiveClaim ===

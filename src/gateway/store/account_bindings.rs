@@ -4,8 +4,6 @@
 //! A row is written in the transaction that closes the record of a request, and removed when it was not used for
 //! [`BINDING_DAYS`]. Only a digest of the value is stored.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha256};
 
 use super::{JobRecord, KeyId, UserId, UtcDay};
@@ -55,11 +53,7 @@ impl BindingDigest {
     /// Each part but the last must not contain a zero byte, so that no two lists of parts are the same bytes.
     fn of_parts(parts: &[&[u8]]) -> Self {
         let hash = Sha256::digest(parts.join(&0));
-        Self(hash.iter().take(DIGEST_BYTES).fold(String::new(), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        }))
+        Self(hex::encode(&hash[..DIGEST_BYTES]))
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -24,7 +24,7 @@ impl MasterKey {
     /// Returns [`StoreError::MasterKey`] if the text is neither. The error contains nothing of the text.
     pub(crate) fn from_text(text: &str) -> Result<Self, StoreError> {
         let text = text.trim();
-        let bytes = from_hex(text).or_else(|| from_base64(text));
+        let bytes = hex::FromHex::from_hex(text).ok().or_else(|| from_base64(text));
         bytes.map(|bytes| Self(SecretBytes::new(bytes))).ok_or(StoreError::MasterKey {
             detail: "it must be 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes it",
         })
@@ -60,19 +60,6 @@ impl MasterKey {
     pub(crate) fn for_test(byte: u8) -> Self {
         Self(SecretBytes::new([byte; KEY_LENGTH]))
     }
-}
-
-fn from_hex(text: &str) -> Option<[u8; KEY_LENGTH]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * KEY_LENGTH {
-        return None;
-    }
-    let mut bytes = [0; KEY_LENGTH];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |index: usize| char::from(pair[index]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        *byte = digit(0)? << 4 | digit(1)?;
-    }
-    Some(bytes)
 }
 
 fn from_base64(text: &str) -> Option<[u8; KEY_LENGTH]> {

@@ -69,8 +69,8 @@ impl PostgresDatabase {
         nodes::interrupt_dead_nodes(&self.pool).await.map_err(during("closing records of dead nodes"))
     }
 
-    pub(super) async fn interrupt_running(&self, node: &NodeId) -> sqlx::Result<u64> {
-        nodes::interrupt_running(&self.pool, node).await
+    pub(super) async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
+        nodes::interrupt_running(&self.pool, node).await.map_err(during("closing records of an earlier run"))
     }
 
     /// Begins a transaction that takes no turn with other changes.

@@ -73,19 +73,6 @@ pub(crate) struct CacheWrites {
     pub(crate) hour: u64,
 }
 
-/// The columns of a row that the outcome sets, in the order of the statements.
-pub(super) struct OutcomeColumns {
-    pub(super) state: &'static str,
-    pub(super) account: Option<String>,
-    pub(super) error_code: Option<String>,
-    pub(super) error_reason: Option<&'static str>,
-    pub(super) latency_ms: Option<i64>,
-    pub(super) images: i64,
-    /// The input, output and total tokens of both models together.
-    pub(super) tokens: [Option<i64>; 3],
-    pub(super) cost_nano_usd: Option<i64>,
-}
-
 // === impl JobRecord ===
 
 impl JobRecord {
@@ -141,25 +128,6 @@ impl JobRecord {
         });
         let basis = if cost.is_some() { CostBasis::Estimated } else { CostBasis::Unknown };
         self.set_cost(cost, basis, Some(CostReason::Interrupted));
-    }
-
-    pub(super) fn outcome_columns(&self) -> OutcomeColumns {
-        let document = &self.document;
-        OutcomeColumns {
-            state: document.state.as_str(),
-            account: document.account.clone(),
-            error_code: document.error_code.clone(),
-            error_reason: document.error_reason.map(types::RecordReason::as_str),
-            latency_ms: to_sql_integer(document.latency_ms),
-            images: i64::try_from(document.delivered.len()).unwrap_or(i64::MAX),
-            tokens: all_tokens(document).map(to_sql_integer),
-            cost_nano_usd: to_sql_integer(self.cost.map(Usd::nanos)),
-        }
-    }
-
-    /// Returns the JSON that is stored.
-    pub(super) fn to_json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(&self.document)
     }
 }
 

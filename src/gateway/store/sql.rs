@@ -183,14 +183,10 @@ impl RecordStore for SqlStore {
     }
 
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
-        let closed = match &self.database {
-            SqlDatabase::Sqlite(database) => {
-                database.move_all().await?;
-                records::interrupt_running(&self.writer, node).await
-            }
+        match &self.database {
+            SqlDatabase::Sqlite(database) => database.interrupt_running(node).await,
             SqlDatabase::Postgres(database) => database.interrupt_running(node).await,
-        };
-        closed.map_err(during("closing records of an earlier run"))
+        }
     }
 
     async fn remove_expired_rows(

@@ -1,7 +1,8 @@
 //! SQLite, for an installation that needs no other service: one file in write-ahead mode.
 //!
 //! One connection writes the records and claims, in batches; another one makes all other changes, one after the other;
-//! a few connections read. Records are first in a journal, which is moved before they are read. Every commit waits for the disk: a record that was reported durable survives a power failure.
+//! a few connections read. Records are first in a journal, which is moved before they are
+//! read. Every commit waits for the disk: a record that was reported durable survives a power failure.
 
 mod batch_writer;
 mod database_file;
@@ -22,7 +23,9 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::{Sqlite, SqlitePool};
 
+use super::sql::driver::SqlPool;
 use super::sql::error_conversion::during;
+use super::sql::records;
 use super::{NodeId, RowWrite, RowWriteOutcome, StoreError};
 use batch_writer::BatchWriter;
 pub(crate) use database_file::{DatabaseFile, newest_schema_version};
@@ -63,6 +66,19 @@ impl SqliteDatabase {
         let batch_writer = Arc::clone(&self.batch_writer);
         let moved = tokio::task::spawn_blocking(move || batch_writer.move_all()).await;
         moved.unwrap_or_else(|error| Err(StoreError::Unavailable { doing: "moving records", source: error.into() }))
+    }
+
+    /// Closes the running records of a node, and returns their number.
+    pub(super) async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
+        self.move_all().await?;
+        let interrupted = records::interrupted_records(&SqlPool::Sqlite(self.writer.clone()), node).await;
+        let interrupted = interrupted.map_err(during("closing records of an earlier run"))?;
+        if !interrupted.is_empty() {
+            let writes: Vec<_> = interrupted.iter().map(RowWrite::Close).collect();
+            self.write_rows(node, &writes).await?;
+            self.move_all().await?;
+        }
+        Ok(interrupted.len() as u64)
     }
 
     pub(super) async fn check_writable(&self) -> Result<(), StoreError> {

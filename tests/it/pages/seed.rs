@@ -149,9 +149,7 @@ fn send_call(gateway: &Gateway, secret: &str, user: Option<&str>, script: &str) 
     drop(Call::generation().key(secret).json(&body).send(gateway.address()));
 }
 
-/// Copies the records to the days before, some days with more and some with fewer.
-///
-/// Triggers count a record if it leaves the state `running`, so the copies start in this state and leave it.
+/// Copies the records to the days before, some days with more and some with fewer, and counts them there.
 const SPREAD_OVER_A_MONTH: &str = "
 BEGIN IMMEDIATE;
 CREATE TEMP TABLE month AS
@@ -169,10 +167,20 @@ UPDATE month SET document = json_set(document, '$.cost_basis', 'estimated', '$.c
 UPDATE month SET cost_nano_usd = NULL, document = json_set(json_remove(document, '$.cost_usd', '$.price_version'),
         '$.cost_basis', 'unknown', '$.cost_reason', 'no_price')
     WHERE state = 'succeeded' AND seq % 9 = 0;
-CREATE TEMP TABLE outcomes AS SELECT seq, state FROM month;
-UPDATE month SET state = 'running';
 INSERT INTO records SELECT * FROM month;
-UPDATE records SET state = (SELECT outcomes.state FROM outcomes WHERE outcomes.seq = records.seq) WHERE seq < 0;
+CREATE TEMP TABLE sums AS
+    SELECT end_user, substr(created_at, 1, 10) AS day, key_id, user_id, group_name, count(*) AS requests,
+        count(*) FILTER (WHERE state = 'succeeded') AS succeeded, count(*) FILTER (WHERE state <> 'succeeded') AS failed,
+        sum(images) AS images, total(input_tokens) AS input_tokens, total(output_tokens) AS output_tokens,
+        total(total_tokens) AS total_tokens, total(cost_nano_usd) AS cost_nano_usd,
+        count(*) - count(cost_nano_usd) AS cost_unknown
+    FROM month GROUP BY 1, 2, 3, 4, 5;
+INSERT INTO end_user_days SELECT * FROM sums WHERE end_user IS NOT NULL;
+INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, input_tokens, output_tokens,
+        total_tokens, cost_nano_usd, cost_unknown)
+    SELECT key_id, day, user_id, group_name, sum(requests), sum(succeeded), sum(failed), sum(images), sum(input_tokens),
+        sum(output_tokens), sum(total_tokens), sum(cost_nano_usd), sum(cost_unknown)
+    FROM sums GROUP BY 1, 2, 3, 4;
 UPDATE keys SET created_at = strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '-' || (70 - rowid * 3) || ' days');
 UPDATE keys SET expires_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-20 days') WHERE name = 'trial-of-march';
 UPDATE keys SET expires_at = strftime('%Y-%m-%dT00:00:00.000Z', 'now', '+90 days') WHERE name IN ('staging', 'print-shop');

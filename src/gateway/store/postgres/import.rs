@@ -20,7 +20,6 @@ use super::open::{check_own_database, lock_for_opening};
 use super::record_rows::replace_null_characters;
 use crate::gateway::store::installation::LISTED_TABLES;
 use crate::gateway::store::sql::error_conversion::during_migration;
-use crate::gateway::store::sql::records;
 use crate::gateway::store::{InstallationStore as _, MasterKey, NodeId, SqlStore, StoreError};
 
 /// The tables, in an order in which each row comes after the rows that it refers to, and the columns that identify a
@@ -135,7 +134,7 @@ async fn copy_all(source: &Connection, target: &mut PgConnection) -> Result<Impo
     let report = compare(source, &mut transaction).await?;
     // A job that was running belongs to no node any more. It is closed after the comparison, because this adds to the
     // usage.
-    records::interrupt_in_transaction(&mut *transaction, &NodeId::only()).await.map_err(during(WRITING))?;
+    super::nodes::interrupt_records(&mut transaction, &NodeId::only()).await.map_err(during(WRITING))?;
     transaction.commit().await.map_err(during(WRITING))?;
     Ok(report)
 }
@@ -243,10 +242,7 @@ fn to_json(row: &rusqlite::Row<'_>, columns: &[String]) -> rusqlite::Result<Valu
             ValueRef::Real(number) => number.into(),
             ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
             // The text form of bytes in PostgreSQL.
-            ValueRef::Blob(bytes) => {
-                let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("\\x{digits}").into()
-            }
+            ValueRef::Blob(bytes) => format!("\\x{}", hex::encode(bytes)).into(),
         };
         object.insert(column.clone(), value);
     }

@@ -1,9 +1,9 @@
 //! The nodes that share the database. All times are those of the server, so the clocks of the nodes do not matter.
 
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
-use super::reservations;
-use crate::gateway::store::sql::driver::SqlPool;
+use super::{record_rows, reservations};
+use crate::gateway::store::sql::driver::SqlConnection;
 use crate::gateway::store::sql::records;
 use crate::gateway::store::{NODE_TIMEOUT, NodeId};
 
@@ -20,11 +20,20 @@ pub(super) async fn write_heartbeat(pool: &PgPool, node: &NodeId) -> sqlx::Resul
     Ok(())
 }
 
-/// Closes the running records of a node, and removes what its jobs without a record have reserved.
+/// Closes the running records of a node, and removes what its jobs without a record have reserved. Returns the number of
+/// records.
 pub(super) async fn interrupt_running(pool: &PgPool, node: &NodeId) -> sqlx::Result<u64> {
-    let closed = records::interrupt_running(&SqlPool::Postgres(pool.clone()), node).await?;
+    let closed = interrupt_records(&mut *pool.acquire().await?, node).await?;
     reservations::remove_without_record(pool, node).await?;
     Ok(closed)
+}
+
+/// Closes the running records of a node, and returns their number.
+pub(super) async fn interrupt_records(connection: &mut PgConnection, node: &NodeId) -> sqlx::Result<u64> {
+    let interrupted = records::interrupted_records(&mut *connection as &mut SqlConnection, node).await?;
+    let Some(rows) = record_rows::to_json_list(node, interrupted.iter())? else { return Ok(0) };
+    let query = sqlx::query(record_rows::WRITE).bind(node.as_str()).bind(None::<String>).bind(rows);
+    Ok(query.fetch_all(connection).await?.len() as u64)
 }
 
 /// The condition for a node that has running records, or jobs that have reserved something and have no record.

@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::gateway::money::Usd;
-use crate::gateway::store::record::to_sql_integer;
-use crate::gateway::store::{JobRecord, NodeId, RowWrite, Timestamp, UtcDay};
+use crate::gateway::store::record_row::RecordRow;
+use crate::gateway::store::{JobRecord, NodeId, RowWrite, UtcDay};
 
 /// A kind of write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +48,7 @@ pub(super) fn to_json_list<'a>(
     node: &NodeId,
     records: impl Iterator<Item = &'a JobRecord>,
 ) -> sqlx::Result<Option<String>> {
-    let rows = records.map(|record| to_row(node, record)).collect::<serde_json::Result<Vec<_>>>();
+    let rows = records.map(|record| RecordRow::new(node, record)).collect::<serde_json::Result<Vec<_>>>();
     let rows = rows.map_err(|error| sqlx::Error::Encode(error.into()))?;
     if rows.is_empty() {
         return Ok(None);
@@ -76,43 +75,6 @@ pub(super) fn bindings_json(writes: &[RowWrite<'_>], today: UtcDay) -> sqlx::Res
         })
         .collect();
     serde_json::to_string(&rows).map(Some).map_err(|error| sqlx::Error::Encode(error.into()))
-}
-
-/// Returns the columns of a record.
-fn to_row(node: &NodeId, record: &JobRecord) -> serde_json::Result<Value> {
-    let (document, columns) = (&record.document, record.outcome_columns());
-    let [input, output, total] = columns.tokens;
-    let fingerprint = record.fingerprint.as_ref().map(|bytes| {
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        // The text form of bytes in PostgreSQL.
-        format!("\\x{digits}")
-    });
-    Ok(json!({
-        "request_id": document.request_id,
-        "node": node.as_str(),
-        "created_at": Timestamp::from(document.created_at).to_string(),
-        "operation": document.operation,
-        "state": columns.state,
-        "model": document.model,
-        "account": columns.account,
-        "group_name": document.group,
-        "user_id": document.user,
-        "key_id": document.key,
-        "end_user": document.end_user,
-        "error_code": columns.error_code,
-        "error_reason": columns.error_reason,
-        "fingerprint": fingerprint,
-        "latency_ms": columns.latency_ms,
-        "images": columns.images,
-        "input_tokens": input,
-        "output_tokens": output,
-        "total_tokens": total,
-        "cost_nano_usd": columns.cost_nano_usd,
-        "max_cost_nano_usd": to_sql_integer(record.max_cost.map(Usd::nanos)),
-        "max_job_cost_nano_usd": to_sql_integer(record.max_job_cost.map(Usd::nanos)),
-        // Operators of JSON refuse the character also within a text that is JSON itself.
-        "document": replace_null_characters(record.to_json()?),
-    }))
 }
 
 /// Replaces the characters U+0000 in a JSON text with U+FFFD: a text of PostgreSQL cannot contain them, and a record
@@ -151,7 +113,7 @@ mod tests {
     #[test]
     fn only_escapes_of_the_null_character_are_replaced() {
         let json = json!(["a\0b\0", "\\u0000", "\\\0", "\n\0"]).to_string();
-        let read: Value = serde_json::from_str(&replace_null_characters(json)).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&replace_null_characters(json)).unwrap();
         assert_eq!(read, json!(["a\u{fffd}b\u{fffd}", "\\u0000", "\\\u{fffd}", "\n\u{fffd}"]));
         assert_eq!(replace_null_characters("[\"plain\"]".to_owned()), "[\"plain\"]");
     }

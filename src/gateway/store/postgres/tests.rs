@@ -129,42 +129,6 @@ async fn a_node_keeps_its_id_and_closes_only_its_own_records() {
 }
 
 #[tokio::test]
-async fn the_counts_of_end_users_match_the_records_that_were_closed() {
-    let Some((_dir, _url, store)) = new_postgres_store().await else { return };
-    let insert = "INSERT INTO records (request_id, node, created_at, operation, state, images, input_tokens, cost_nano_usd, \
-         group_name, user_id, key_id, end_user, document) \
-         SELECT 'r' || number, 'only', '2026-11-0' || 1 + number % 3 || 'T12:00:00.000Z', 'create_image', 'running', \
-             2, number, CASE WHEN number % 2 = 0 THEN number END, 'default', 'usr_1', 'key_' || number % 2, \
-             CASE WHEN number % 5 > 0 THEN 'ada' END, $1 FROM generate_series(1, 60) AS number";
-    let close = "UPDATE records SET state = CASE seq % 3 WHEN 1 THEN 'succeeded' ELSE 'failed' END WHERE seq % 3 > 0";
-    let document = running_record("r").to_json().unwrap();
-    sqlx::query(insert).bind(document).execute(store.writer.postgres()).await.unwrap();
-    sqlx::query(close).execute(store.writer.postgres()).await.unwrap();
-    assert_eq!(assert_end_user_counts(&store).await, 32);
-    assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 20);
-    assert_eq!(assert_end_user_counts(&store).await, 48);
-}
-
-/// Compares the counts of end users with their records, and returns the number of requests.
-async fn assert_end_user_counts(store: &SqlStore) -> i64 {
-    let sums = "sum(CAST(state = 'succeeded' AS INTEGER)), sum(images), \
-        sum(coalesce(input_tokens, 0)), sum(coalesce(cost_nano_usd, 0)), \
-        sum(CAST(cost_nano_usd IS NULL AS INTEGER))";
-    let records = format!(
-        "SELECT end_user, substr(created_at, 1, 10), key_id, count(*), {sums} FROM records \
-         WHERE state <> 'running' AND end_user IS NOT NULL GROUP BY 1, 2, 3"
-    );
-    let counted = "SELECT end_user, day, key_id, requests, succeeded, images, input_tokens, cost_nano_usd, cost_unknown \
-        FROM end_user_days";
-    let differing = format!("SELECT count(*) FROM ({records} EXCEPT {counted}) AS differing");
-    let differing: i64 =
-        sqlx::query_scalar(sqlx::AssertSqlSafe(differing)).fetch_one(store.readers.postgres()).await.unwrap();
-    assert_eq!(differing, 0);
-    let requests = "SELECT CAST(sum(requests) AS BIGINT) FROM end_user_days";
-    sqlx::query_scalar(requests).fetch_one(store.readers.postgres()).await.unwrap()
-}
-
-#[tokio::test]
 async fn a_schema_of_another_program_is_not_touched() {
     let Some(url) = new_postgres_database().await else { return };
     let mut connection = url.connect_for_migration().await.unwrap();

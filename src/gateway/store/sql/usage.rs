@@ -1,5 +1,5 @@
-//! Reads the counts by day and key, and adds refused requests to them. A trigger of the database counts each job when
-//! its record is closed.
+//! Reads the counts by day and key, and adds refused requests to them. Each job is counted in the
+//! transaction that closes its record.
 
 use std::collections::BTreeMap;
 

@@ -14,8 +14,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::error_conversion::during_batch;
 use super::open::{BUSY_TIMEOUT, PRAGMAS};
 use super::record_journal::{self, AppendedEntry, RecordJournal};
-use super::record_writes::{self, RecordRow};
+use super::record_writes;
 use super::replay_writes;
+use crate::gateway::store::record_row::RecordRow;
 use crate::gateway::store::{JobRecord, NodeId, RowWrite, RowWriteOutcome, StoreError, Timestamp};
 
 /// The further settings of this connection.

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::record_writes::{DayCountRows, RecordRow};
+use super::record_writes::RecordWriter;
+use crate::gateway::store::record_row::RecordRow;
 
 /// The version of the form of an entry.
 const VERSION: u32 = 1;
@@ -89,15 +90,15 @@ impl RecordJournal {
     /// Moves the records of closed jobs, the first ones first, and begins no further record after `duration`. Returns
     /// their number. Must be called in a transaction, after whose commit [`RecordJournal::forget_moved`] is called.
     pub(super) fn move_closed(&self, connection: &Connection, duration: Duration) -> rusqlite::Result<usize> {
-        let (start, mut counts, mut moved) = (Instant::now(), DayCountRows::default(), 0);
+        let (start, mut writer, mut moved) = (Instant::now(), RecordWriter::new(connection), 0);
         for job in &self.closed {
-            job.move_to_tables(connection, &mut counts)?;
+            job.write(&mut writer)?;
             moved += 1;
             if moved % CLOCK_INTERVAL == 0 && start.elapsed() >= duration {
                 break;
             }
         }
-        counts.write(connection)?;
+        writer.finish()?;
         Ok(moved)
     }
 
@@ -121,8 +122,8 @@ impl RecordJournal {
 // === impl ClosedJob ===
 
 impl ClosedJob {
-    fn move_to_tables(&self, connection: &Connection, counts: &mut DayCountRows) -> rusqlite::Result<()> {
-        let remove = |seq: &i64| connection.prepare_cached(REMOVE)?.execute(params![seq, self.row.request_id]);
+    fn write(&self, writer: &mut RecordWriter<'_>) -> rusqlite::Result<()> {
+        let remove = |seq: &i64| remove(writer.connection(), *seq, &self.row);
         let Some((outcome, earlier)) = self.entries.split_last() else { return Ok(()) };
         // The outcome comes first: it can have the number that an earlier entry had, which a reader has moved. If it is
         // not there, somebody else has moved the record.
@@ -131,18 +132,24 @@ impl ClosedJob {
         }
         earlier.iter().try_for_each(|seq| remove(seq).map(drop))?;
         // Without an intent in memory, or if another process has moved it, the table has the running record.
-        if self.entries.len() > 1 && self.row.insert(connection)? {
-            counts.add(&self.row);
-        } else if !self.row.update(connection)? {
-            warn_of_closed_record(&self.row);
+        if self.entries.len() > 1 && writer.insert(&self.row)? {
+            return Ok(());
         }
-        Ok(())
+        update(writer, &self.row)
     }
 }
 
-/// An earlier write has succeeded although it reported an error.
-fn warn_of_closed_record(row: &RecordRow) {
-    tracing::warn!(request_id = %row.request_id, "the record was already closed");
+/// Removes an entry, and returns the number of those that were removed.
+fn remove(connection: &Connection, seq: i64, row: &RecordRow) -> rusqlite::Result<usize> {
+    connection.prepare_cached(REMOVE)?.execute(params![seq, row.request_id])
+}
+
+fn update(writer: &mut RecordWriter<'_>, row: &RecordRow) -> rusqlite::Result<()> {
+    if !writer.update(row)? {
+        // An earlier write has succeeded although it reported an error.
+        tracing::warn!(request_id = %row.request_id, "the record was already closed");
+    }
+    Ok(())
 }
 
 /// Returns the number of the newest entry, of whatever process; `None` if there is none.
@@ -158,18 +165,21 @@ pub(super) fn move_all(connection: &Connection, newest: i64, limit: usize) -> ru
         Ok((row.get(0)?, from_json(row.get_ref(1)?.as_str()?)?))
     })?;
     let entries = read.collect::<rusqlite::Result<Vec<(i64, JournalEntry<RecordRow>)>>>()?;
-    let (moved, mut added) = (entries.len(), AddedRecords::default());
+    let (moved, mut added, mut writer) = (entries.len(), AddedRecords::default(), RecordWriter::new(connection));
     for (seq, entry) in entries {
-        connection.prepare_cached(REMOVE)?.execute(params![seq, entry.row.request_id])?;
+        remove(connection, seq, &entry.row)?;
         if entry.is_intent {
             added.add(entry.row);
-        } else if let Some(row) = added.change(entry.row)
-            && !row.update(connection)?
-        {
-            warn_of_closed_record(&row);
+        } else if let Some(row) = added.change(entry.row) {
+            update(&mut writer, &row)?;
         }
     }
-    added.write(connection)?;
+    for row in &added.rows {
+        if !writer.insert(row)? {
+            update(&mut writer, row)?;
+        }
+    }
+    writer.finish()?;
     Ok(moved)
 }
 
@@ -201,18 +211,6 @@ impl AddedRecords {
             *added = row;
         }
         None
-    }
-
-    fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut counts = DayCountRows::default();
-        for row in &self.rows {
-            match (row.insert(connection)?, row.is_closed()) {
-                (true, true) => counts.add(row),
-                (false, _) if !row.update(connection)? => warn_of_closed_record(row),
-                (true, false) | (false, _) => {}
-            }
-        }
-        counts.write(connection)
     }
 }
 

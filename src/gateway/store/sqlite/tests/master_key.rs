@@ -40,10 +40,6 @@ fn key_file_bytes(dir: &TempDir) -> Vec<u8> {
     fs::read(dir.path().join(MASTER_KEY)).unwrap()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[tokio::test]
 async fn no_file_contains_a_sealed_secret_in_plain_form() {
     let (dir, store) = new_store().await;
@@ -154,7 +150,7 @@ async fn a_rotation_of_the_key_file_accepts_a_given_key() {
 async fn the_key_of_the_file_works_as_text_in_the_configuration() {
     let (dir, store) = new_store().await;
     let pepper = add_sealed_account(&store).await;
-    let key = MasterKey::from_text(&hex(&key_file_bytes(&dir))).unwrap();
+    let key = MasterKey::from_text(&hex::encode(key_file_bytes(&dir))).unwrap();
     assert_readable(&SqlStore::open_sqlite(dir.path(), Some(key)).await.unwrap(), &pepper).await;
 }
 
