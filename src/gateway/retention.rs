@@ -121,7 +121,7 @@ async fn remove_expired_of_class(
 mod tests {
     use super::*;
     use crate::gateway::money::Usd;
-    use crate::gateway::store::testing::{new_postgres_store, new_store, record, running_record};
+    use crate::gateway::store::testing::{fold_records, new_postgres_store, new_store, record, running_record};
     use crate::gateway::store::{
         AuditContext, AuditFilter, JobRecord, JobState, NodeId, RecordFilter, ReservationSubjectKind, RowWrite,
         SqlStore, Store, UsageFilter,
@@ -145,9 +145,10 @@ mod tests {
         let ended: Vec<_> =
             records.iter().map(|record| record! { state: JobState::Succeeded, ..record.clone() }).collect();
         store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
-        // No record is removed before it is counted.
+        // No record is removed before it is moved out of its journal and counted.
+        store.list_records(&RecordFilter::default()).await.unwrap();
         let newest = store.newest_record().await.unwrap();
-        store.fold_records(newest, u32::MAX).await.unwrap();
+        fold_records(store, newest, 1000).await.unwrap();
     }
 
     async fn ids(store: &SqlStore) -> Vec<String> {

@@ -25,17 +25,16 @@ const RUN_INTERVAL: Duration = Duration::from_secs(5);
 /// choice). A write that takes longer than some seconds is given up.
 const LATE_COMMITS: Duration = Duration::from_secs(60);
 
-/// The maximum number of records that the first transaction counts, and the bounds of that number (our choice). Larger
-/// batches have fewer rows of counts for each record.
-const FIRST_BATCH_RECORDS: u32 = 50;
-const MIN_BATCH_RECORDS: u32 = 10;
-const MAX_BATCH_RECORDS: u32 = 10_000;
+/// The maximum number of rows that the first transaction changes, and the bounds of that number (our choice).
+const FIRST_ROWS: usize = 100;
+const MIN_ROWS: usize = 20;
+const MAX_ROWS: usize = 5_000;
 
-/// The duration of a step to which the number of its records is adapted (our choice). The write of a record may have to
-/// wait for a step.
-const STEP: Duration = Duration::from_millis(10);
+/// The duration of a transaction to which the number of its rows is adapted (our choice). The write of a record may have
+/// to wait for it.
+const TRANSACTION: Duration = Duration::from_millis(10);
 
-/// The pause after a step, as a multiple of its duration (our choice).
+/// The pause after a transaction, as a multiple of its duration (our choice).
 const PAUSE_FACTOR: u32 = 2;
 
 /// The shortest pause (our choice).
@@ -66,7 +65,7 @@ impl UsageFoldTask {
         let task = Handle::current().spawn(async move {
             let mut ticks = interval(RUN_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let (mut visible, mut limit) = (VisibleRecords::default(), FIRST_BATCH_RECORDS);
+            let (mut visible, mut rows) = (VisibleRecords::default(), FIRST_ROWS);
             loop {
                 tokio::select! {
                     () = task_stop.cancelled() => return,
@@ -74,9 +73,9 @@ impl UsageFoldTask {
                 }
                 write_replays(&task_replays, &*task_store).await;
                 tokio::select! {
-                    // A step that is cut off is rolled back, and made again by the next process.
+                    // A transaction that is cut off is rolled back, and made again by the next process.
                     () = task_stop.cancelled() => return,
-                    result = fold(&*task_store, &mut visible, &mut limit) => result.unwrap_or_else(|error| log_failure(&error)),
+                    result = fold(&*task_store, &mut visible, &mut rows) => result.unwrap_or_else(|error| log_failure(&error)),
                 }
             }
         });
@@ -119,32 +118,36 @@ fn log_failure(error: &StoreError) {
     tracing::warn!(error, "records could not be counted in detail; the next run will try again");
 }
 
-/// Counts all records that may be counted, in steps of at most `limit` records, which is adapted to their duration.
-async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords, limit: &mut u32) -> Result<(), StoreError> {
+/// Counts all records that may be counted, in transactions of at most `rows` rows, which is adapted to their duration.
+async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords, rows: &mut usize) -> Result<(), StoreError> {
     let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
-    loop {
-        let start = Instant::now();
-        if store.fold_records(up_to, *limit).await? == 0 {
-            break;
+    while let Some(mut step) = store.read_fold_step(up_to, *rows).await? {
+        let mut has_rows = true;
+        while has_rows {
+            let start = Instant::now();
+            has_rows = store.write_fold_step(&mut step, *rows).await?;
+            let duration = start.elapsed();
+            *rows = adapt_rows(*rows, duration);
+            sleep((duration * PAUSE_FACTOR).max(MIN_PAUSE)).await;
         }
-        let duration = start.elapsed();
-        *limit = adapt_limit(*limit, duration);
-        sleep((duration * PAUSE_FACTOR).max(MIN_PAUSE)).await;
+    }
+    while store.count_replaced().await? > 0 {
+        sleep(MIN_PAUSE).await;
     }
     Ok(())
 }
 
-/// The number of records for the next step, after one of `limit` records that took so long.
-fn adapt_limit(limit: u32, duration: Duration) -> u32 {
-    let next = if duration > STEP {
-        limit / 2
-    } else if duration < STEP / 2 {
-        limit * 2
+/// The number of rows for the next transaction, after one of `rows` rows that took so long.
+fn adapt_rows(rows: usize, duration: Duration) -> usize {
+    let next = if duration > TRANSACTION {
+        rows / 2
+    } else if duration < TRANSACTION / 2 {
+        rows * 2
     } else {
-        limit
+        rows
     };
-    next.clamp(MIN_BATCH_RECORDS, MAX_BATCH_RECORDS)
+    next.clamp(MIN_ROWS, MAX_ROWS)
 }
 
 // === impl VisibleRecords ===
@@ -169,12 +172,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_step_is_followed_by_a_smaller_one() {
-        assert_eq!(adapt_limit(50, STEP * 2), 25);
-        assert_eq!(adapt_limit(50, STEP), 50);
-        assert_eq!(adapt_limit(50, Duration::ZERO), 100);
-        assert_eq!(adapt_limit(MIN_BATCH_RECORDS, STEP * 9), MIN_BATCH_RECORDS);
-        assert_eq!(adapt_limit(MAX_BATCH_RECORDS, Duration::ZERO), MAX_BATCH_RECORDS);
+    fn a_slow_transaction_is_followed_by_a_smaller_one() {
+        assert_eq!(adapt_rows(50, TRANSACTION * 2), 25);
+        assert_eq!(adapt_rows(50, TRANSACTION), 50);
+        assert_eq!(adapt_rows(50, Duration::ZERO), 100);
+        assert_eq!(adapt_rows(MIN_ROWS, TRANSACTION * 9), MIN_ROWS);
+        assert_eq!(adapt_rows(MAX_ROWS, Duration::ZERO), MAX_ROWS);
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! Detailed counts of usage: by account, model, size, quality, reason and hour, with durations and kinds of tokens.
 //!
 //! No request waits for them: a task counts records after they were closed, up to a sequence number that the database
-//! keeps ([`UsageDetailStore::fold_records`]). A read adds the records after that number, so it is exact at any time.
+//! keeps ([`UsageDetailStore::read_fold_step`]). A read adds the records after that number, so it is exact at any time.
 
 use async_trait::async_trait;
 
+use super::usage_fold::FoldStep;
 use super::{KeyId, RequestId, StoreError, UsageFilter, UsageGrouping, UserId};
 
 /// The lower bounds of all buckets of durations but the first, in milliseconds: 250 ms, and then three in each octave.
@@ -82,17 +83,24 @@ pub(crate) struct ReplayCount {
 /// The reads and writes of detailed counts.
 #[async_trait]
 pub(crate) trait UsageDetailStore: Send + Sync {
-    /// Returns the highest sequence number of a record.
+    /// Returns the highest sequence number of a record; the newest records may not have one yet.
     async fn newest_record(&self) -> Result<i64, StoreError>;
 
     /// True if a record can become visible after one with a higher number, for a moment.
     fn commits_out_of_order(&self) -> bool;
 
-    /// Counts at most `limit` records after those that are counted, up to this number and up to the first that is still
-    /// running. Returns the number of records that were counted; 0 also if another process counted the same at once.
+    /// Adds up the next records that are not counted, up to this number and up to the first that is still running. Returns
+    /// `None` if there are none. Where a step is one transaction, it has about this number of rows.
+    async fn read_fold_step(&self, up_to: i64, rows: usize) -> Result<Option<FoldStep>, StoreError>;
+
+    /// Writes rows of a step in one transaction, at most this number of them if others have to wait for it. Returns true
+    /// if rows are left; not if another process counted the same at once.
     ///
-    /// All of it is one transaction: however it ends, each record is counted once.
-    async fn fold_records(&self, up_to: i64, limit: u32) -> Result<u32, StoreError>;
+    /// However it ends, each record is counted once.
+    async fn write_fold_step(&self, step: &mut FoldStep, rows: usize) -> Result<bool, StoreError>;
+
+    /// Counts some of the outcomes anew that have replaced provisional ones, and returns their number.
+    async fn count_replaced(&self) -> Result<u32, StoreError>;
 
     /// Counts replays. Returns those whose job is still running, so that their cost is not known yet.
     async fn add_replays(&self, replays: &[ReplayCount]) -> Result<Vec<ReplayCount>, StoreError>;

@@ -41,11 +41,35 @@ pub(super) struct DetailRowKey {
 #[derive(Debug, Default)]
 pub(super) struct FoldedRows(pub(super) BTreeMap<DetailRowKey, UsageDetails>);
 
+/// The records and rows that are counted, as the database has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FoldPosition {
+    /// All records up to this number are counted in all rows.
+    pub(super) folded_seq: i64,
+    /// The number of the last record of a step whose rows are written in several transactions; 0 if there is none.
+    pub(super) step_end: i64,
+    /// The last row of that step that is written, with the columns of its key.
+    pub(super) last_row: [String; DetailRowKey::TEXTS],
+}
+
+/// Records that are counted together: those after the ones that are counted, up to the number `end`.
+#[derive(Debug)]
+pub(crate) struct FoldStep {
+    /// The position that the next transaction expects.
+    pub(super) position: FoldPosition,
+    pub(super) end: i64,
+    /// The rows that are not written yet.
+    pub(super) rows: FoldedRows,
+    /// The records whose outcome is provisional. They are not in the rows.
+    pub(super) provisional: Vec<i64>,
+}
+
 /// The dimension with one value, which stands for all records.
 pub(super) const ALL_RECORDS: &str = "all";
 
-/// The groupings whose values are stored, each as the dimension with its name.
-pub(super) const DIMENSIONS: [UsageGrouping; 6] = [
+/// A grouping for each dimension that is stored.
+const DIMENSIONS: [UsageGrouping; 7] = [
+    UsageGrouping::Day,
     UsageGrouping::Hour,
     UsageGrouping::Account,
     UsageGrouping::Model,
@@ -53,6 +77,52 @@ pub(super) const DIMENSIONS: [UsageGrouping; 6] = [
     UsageGrouping::Quality,
     UsageGrouping::Reason,
 ];
+
+// === impl DetailRowKey ===
+
+impl DetailRowKey {
+    /// The number of columns of the key.
+    pub(super) const TEXTS: usize = 6;
+
+    /// Returns the values of the columns, which have the order of the keys.
+    pub(super) fn texts(&self) -> [&str; Self::TEXTS] {
+        let [group, user, key] = &self.scope;
+        [group, user, key, self.dimension, &self.day, &self.value]
+    }
+}
+
+// === impl FoldPosition ===
+
+impl FoldPosition {
+    /// True if this row has the counts of the record with this number.
+    pub(super) fn includes(&self, seq: i64, row: &DetailRowKey) -> bool {
+        seq <= self.folded_seq || (seq <= self.step_end && self.has_written(row))
+    }
+
+    /// True if the step has written this row.
+    pub(super) fn has_written(&self, row: &DetailRowKey) -> bool {
+        row.texts() <= self.last_row.each_ref().map(String::as_str)
+    }
+}
+
+// === impl FoldStep ===
+
+impl FoldStep {
+    /// Takes the next rows, at most `limit`, and returns them with the position after them.
+    pub(super) fn next_rows(&mut self, limit: usize) -> (FoldedRows, FoldPosition) {
+        let mut rows = FoldedRows::default();
+        rows.0.extend(std::iter::from_fn(|| self.rows.0.pop_first()).take(limit));
+        let position = match rows.0.last_key_value() {
+            Some((last, _)) if !self.rows.0.is_empty() => FoldPosition {
+                folded_seq: self.position.folded_seq,
+                step_end: self.end,
+                last_row: last.texts().map(str::to_owned),
+            },
+            _ => FoldPosition { folded_seq: self.end, ..FoldPosition::default() },
+        };
+        (rows, position)
+    }
+}
 
 // === impl CountedRecord ===
 
@@ -120,6 +190,23 @@ impl CountedRecord {
         })
     }
 
+    /// Returns the row of a grouping that counts this record; `None` if it does not count in it. The row is that of all
+    /// records together, or that of the group, user and key of this record.
+    pub(super) fn row_key(&self, grouping: UsageGrouping, is_of_all: bool) -> Option<DetailRowKey> {
+        let value = match grouping {
+            // The day is a column of its own.
+            UsageGrouping::Hour => self.value(grouping)?.get(11..)?,
+            _ if dimension_of(grouping) == ALL_RECORDS => "",
+            _ => self.value(grouping)?,
+        };
+        Some(DetailRowKey {
+            scope: if is_of_all { Default::default() } else { [&self.group, &self.user, &self.key].map(String::clone) },
+            dimension: dimension_of(grouping),
+            day: self.created_at.get(..10)?.to_owned(),
+            value: value.to_owned(),
+        })
+    }
+
     /// Returns this record as it was counted before its provisional outcome was replaced: with this account and cost,
     /// and nothing delivered.
     pub(super) fn as_provisional(&self, account: String, cost_nano_usd: Option<u64>) -> Self {
@@ -154,19 +241,9 @@ impl CountedRecord {
 
 impl FoldedRows {
     pub(super) fn add_record(&mut self, record: &CountedRecord) {
-        let Some(day) = record.value(UsageGrouping::Day) else { return };
-        let own = [record.group.clone(), record.user.clone(), record.key.clone()];
-        // The day is a column of its own.
-        let value_of = |dimension: UsageGrouping| match dimension {
-            UsageGrouping::Hour => record.value(dimension).map(|hour| hour.get(11..).unwrap_or_default()),
-            _ => record.value(dimension),
-        };
-        let values = DIMENSIONS.iter().filter_map(|dimension| Some((dimension.as_str(), value_of(*dimension)?)));
-        let values: Vec<_> = std::iter::once((ALL_RECORDS, "")).chain(values).collect();
-        for scope in [<[String; 3]>::default(), own] {
-            for &(dimension, value) in &values {
-                let (scope, day, value) = (scope.clone(), day.to_owned(), value.to_owned());
-                self.0.entry(DetailRowKey { scope, dimension, day, value }).or_default().add(&record.counts);
+        for is_of_all in [true, false] {
+            for key in DIMENSIONS.into_iter().filter_map(|dimension| record.row_key(dimension, is_of_all)) {
+                self.0.entry(key).or_default().add(&record.counts);
             }
         }
     }
@@ -194,5 +271,13 @@ pub(super) fn counts_of_record(
         cost_unknown: u64::from(!has_cost),
         durations,
         ..counts
+    }
+}
+
+/// Returns the dimension whose rows have the counts of a grouping.
+pub(super) const fn dimension_of(grouping: UsageGrouping) -> &'static str {
+    match grouping {
+        UsageGrouping::Day | UsageGrouping::Key | UsageGrouping::User | UsageGrouping::Group => ALL_RECORDS,
+        _ => grouping.as_str(),
     }
 }

@@ -11,7 +11,7 @@ use super::statement::{StatementBuilder, sql};
 use super::transaction::transact;
 use super::usage::{push_day_conditions, push_scope_conditions};
 use crate::gateway::money::Usd;
-use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord};
+use crate::gateway::store::usage_fold::{ALL_RECORDS, CountedRecord, FoldPosition, dimension_of};
 use crate::gateway::store::{
     DetailsByValue, DurationCounts, UsageDetailRead, UsageDetails, UsageFilter, UsageGrouping,
 };
@@ -68,7 +68,7 @@ async fn read_at_once(
     filter: &UsageFilter,
     groupings: &[UsageGrouping],
 ) -> sqlx::Result<UsageDetailRead> {
-    let (mut groups, folded) = (Vec::new(), folded_seq(connection).await?);
+    let (mut groups, position) = (Vec::new(), fold_position(connection).await?);
     let durations = used_durations(connection, filter).await?;
     for grouping in groupings {
         let mut values = BTreeMap::<String, UsageDetails>::new();
@@ -77,19 +77,19 @@ async fn read_at_once(
         }
         groups.push(values);
     }
-    let uncounted = newest_seq(connection).await?.saturating_sub(folded);
+    let uncounted = newest_seq(connection).await?.saturating_sub(position.folded_seq);
     let mut pending_records = 0;
     if uncounted > UNCOUNTED_MAX {
         pending_records = uncounted.unsigned_abs();
     } else if uncounted > 0 {
-        let mut after = Some(folded);
+        let mut after = Some(position.folded_seq);
         while let Some(last) = after {
             let mut query = records_query(filter, last);
             query.push(" ORDER BY seq LIMIT ").push_bind(READ_BATCH);
             after = None;
             for row in query.build().fetch_all(&mut *connection).await? {
                 let record = record_from_row(&row)?;
-                add_record(&mut groups, groupings, &record);
+                add_record(&mut groups, groupings, filter, &record, &position);
                 after = Some(record.seq);
             }
         }
@@ -98,16 +98,32 @@ async fn read_at_once(
     Ok(UsageDetailRead { groups, pending_records })
 }
 
-fn add_record(groups: &mut [BTreeMap<String, UsageDetails>], groupings: &[UsageGrouping], record: &CountedRecord) {
+/// Adds a record to the counts that do not have it.
+fn add_record(
+    groups: &mut [BTreeMap<String, UsageDetails>],
+    groupings: &[UsageGrouping],
+    filter: &UsageFilter,
+    record: &CountedRecord,
+    position: &FoldPosition,
+) {
     for (values, grouping) in groups.iter_mut().zip(groupings) {
-        if let Some(value) = record.value(*grouping) {
+        let row = record.row_key(*grouping, reads_rows_of_all(filter, *grouping));
+        if let Some(value) = record.value(*grouping)
+            && row.is_some_and(|row| !position.includes(record.seq, &row))
+        {
             values.entry(value.to_owned()).or_default().add(&record.counts);
         }
     }
 }
 
-pub(super) async fn folded_seq(connection: &mut SqlConnection) -> sqlx::Result<i64> {
-    sql("SELECT folded_seq FROM usage_fold").fetch_value(connection).await
+pub(super) async fn fold_position(connection: &mut SqlConnection) -> sqlx::Result<FoldPosition> {
+    let row = sql("SELECT folded_seq, step_end, last_row FROM usage_fold").fetch_one(connection).await?;
+    let last_row: &str = row.try_get("last_row")?;
+    Ok(FoldPosition {
+        folded_seq: row.try_get("folded_seq")?,
+        step_end: row.try_get("step_end")?,
+        last_row: serde_json::from_str(last_row).map_err(|error| sqlx::Error::Decode(error.into()))?,
+    })
 }
 
 pub(super) async fn newest_seq(connection: &mut SqlConnection) -> sqlx::Result<i64> {
@@ -146,13 +162,13 @@ pub(in super::super) fn counts_query(
     grouping: UsageGrouping,
     durations: &Range<usize>,
 ) -> StatementBuilder {
-    let (dimension, label) = match grouping {
-        UsageGrouping::Day => (ALL_RECORDS, "day"),
-        UsageGrouping::Key => (ALL_RECORDS, "key_id"),
-        UsageGrouping::User => (ALL_RECORDS, "user_id"),
-        UsageGrouping::Group => (ALL_RECORDS, "group_name"),
-        UsageGrouping::Hour => (grouping.as_str(), "day || 'T' || value"),
-        _ => (grouping.as_str(), "value"),
+    let label = match grouping {
+        UsageGrouping::Day => "day",
+        UsageGrouping::Key => "key_id",
+        UsageGrouping::User => "user_id",
+        UsageGrouping::Group => "group_name",
+        UsageGrouping::Hour => "day || 'T' || value",
+        _ => "value",
     };
     let mut query = StatementBuilder::new("SELECT ");
     query.push(label).push(" AS label, ").push(SUMS.as_str());
@@ -160,10 +176,8 @@ pub(in super::super) fn counts_query(
         query.push(format!(", {} AS {column}", sum_of(&column)));
     }
     push_counts_source(&mut query);
-    query.push(dimension).push("'");
-    let UsageFilter { owner, key, user, group, .. } = filter;
-    let is_of_all = owner.is_none() && key.is_none() && user.is_none() && group.is_none();
-    if is_of_all && !matches!(grouping, UsageGrouping::Key | UsageGrouping::User | UsageGrouping::Group) {
+    query.push(dimension_of(grouping)).push("'");
+    if reads_rows_of_all(filter, grouping) {
         query.push(OF_EVERYBODY);
     } else {
         query.push(" AND key_id <> ''");
@@ -174,7 +188,14 @@ pub(in super::super) fn counts_query(
     query
 }
 
-/// The records that are not counted yet, which SQLite must find by their number and by no index.
+/// True if the counts are read from the rows of all records together.
+fn reads_rows_of_all(filter: &UsageFilter, grouping: UsageGrouping) -> bool {
+    let UsageFilter { owner, key, user, group, .. } = filter;
+    let is_of_all = owner.is_none() && key.is_none() && user.is_none() && group.is_none();
+    is_of_all && !matches!(grouping, UsageGrouping::Key | UsageGrouping::User | UsageGrouping::Group)
+}
+
+/// The records that may not be counted yet, which SQLite must find by their number and by no index.
 pub(in super::super) fn records_query(filter: &UsageFilter, folded_seq: i64) -> StatementBuilder {
     let mut query = StatementBuilder::new("SELECT ");
     query.push(RECORD_COLUMNS).push(" FROM records").push_by_database(" NOT INDEXED", "");

@@ -5,6 +5,10 @@
 //! themselves are read outside of that transaction, because a closed record never changes, with one exception: a
 //! provisional outcome is replaced if the node of the job comes back. Such a record is read again in the transaction, and
 //! one that is replaced later is taken back and counted anew.
+//!
+//! Many records together have few rows, so they are counted in large steps. In SQLite, where other writes wait for a
+//! transaction, the rows of a step are written in several, in the order of their keys, and each states the last row that is
+//! written. Whoever goes on adds the same records up again, and finds the same rows.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -19,8 +23,8 @@ use super::error_conversion::during;
 use super::paging::push_json_texts;
 use super::statement::{SqlStatement, SqlText, StatementBuilder, sql, with_json_cells};
 use super::transaction::{perform, rollback, transact};
-use super::usage_details::{self, RECORD_COLUMNS, duration_columns, folded_seq, newest_seq, record_from_row};
-use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldedRows};
+use super::usage_details::{self, RECORD_COLUMNS, duration_columns, fold_position, newest_seq, record_from_row};
+use crate::gateway::store::usage_fold::{CountedRecord, DetailRowKey, FoldStep, FoldedRows};
 use crate::gateway::store::{
     DurationCounts, ReplayCount, StoreError, UsageDetailRead, UsageDetailStore, UsageDetails, UsageFilter,
     UsageGrouping,
@@ -30,18 +34,20 @@ use crate::gateway::store::{
 pub(in super::super) const FIRST_RUNNING: &str = "WITH running AS MATERIALIZED \
     (SELECT seq FROM records WHERE state = 'running') SELECT min(seq) FROM running";
 
-/// The most rows of counts in a step, for each record that it may count (our choice): of many keys, a record has more
-/// rows of its own.
-const ROWS_PER_RECORD: usize = 8;
+/// The most records that a step counts, and about the most rows that it changes (our choices): the more records, the fewer
+/// rows for each of them. The rows are in memory, with about 1 KB each.
+const RECORDS_MAX: u32 = 10_000;
+const ROWS_MAX: usize = 5_000;
 
-/// The most rows that a step changes (our choice). They are in memory, with about 1 KB each.
-const ROWS_MAX: usize = 10_000;
+/// The number of records that are in memory at the same time while they are added up (our choice).
+const READ_BATCH: i64 = 500;
+
+/// Moves the position, if it is the one that was read.
+const MOVE_POSITION: &str = "UPDATE usage_fold SET folded_seq = $1, step_end = $2, last_row = $3 \
+    WHERE folded_seq = $4 AND step_end = $5 AND last_row = $6";
 
 /// The most replaced outcomes in one transaction (our choice).
 const REPLACED_MAX: i64 = 500;
-
-/// The number of texts before the counts in a row of [`to_json_rows`].
-const ROW_TEXTS: usize = 6;
 
 /// The numbers of rows of [`ADD_VALUES`], the largest first (our choice). Each statement is an errand of another thread.
 const ROWS_PER_STATEMENT: [usize; 3] = [32, 4, 1];
@@ -55,8 +61,8 @@ const ADD_SCOPES: SqlText = with_json_cells!(
 
 /// Adds the rows of a JSON list to those that are stored, in PostgreSQL, where each statement is a journey.
 static ADD_ROWS: LazyLock<String> = LazyLock::new(|| {
-    let cells = (0..ROW_TEXTS).map(|index| format!("cells.value ->> {index}"));
-    let counts = (ROW_TEXTS..row_cells()).map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"));
+    let cells = (0..DetailRowKey::TEXTS).map(|index| format!("cells.value ->> {index}"));
+    let counts = (DetailRowKey::TEXTS..row_cells()).map(|index| format!("CAST(cells.value ->> {index} AS BIGINT)"));
     let sum = |one: &str, other: &str| format!("capped(CAST({one} AS NUMERIC) + {other})");
     let table = "jsonb_array_elements(CAST($1 AS JSONB)) AS cells (value)";
     add_statement(&cells.chain(counts).collect::<Vec<_>>(), table, sum)
@@ -76,7 +82,7 @@ static ADD_VALUES: LazyLock<[(usize, String); 3]> = LazyLock::new(|| {
 
 /// The number of cells of a row.
 fn row_cells() -> usize {
-    ROW_TEXTS + UsageDetails::COUNTS + DurationCounts::BUCKETS
+    DetailRowKey::TEXTS + UsageDetails::COUNTS + DurationCounts::BUCKETS
 }
 
 fn count_columns() -> Vec<String> {
@@ -110,7 +116,6 @@ fn add_statement(cells: &[String], table: &str, sum_of_two: impl Fn(&str, &str) 
 impl UsageDetailStore for SqlStore {
     async fn newest_record(&self) -> Result<i64, StoreError> {
         const DOING: &str = "reading the number of the newest record";
-        self.move_all_records().await?;
         let mut connection = self.readers.acquire().await.map_err(during(DOING))?;
         newest_seq(&mut *connection).await.map_err(during(DOING))
     }
@@ -120,16 +125,19 @@ impl UsageDetailStore for SqlStore {
         self.writer.is_postgres()
     }
 
-    async fn fold_records(&self, up_to: i64, limit: u32) -> Result<u32, StoreError> {
-        let Some(step) = read_step(&self.readers, up_to, limit).await.map_err(during("reading records to count"))?
-        else {
-            if !self.commits_out_of_order() {
-                // A node alone closes its own records.
-                return Ok(0);
-            }
-            return count_replaced(&self.writer).await.map_err(during("counting replaced outcomes"));
-        };
-        add_step(&self.writer, step).await.map_err(during("counting records"))
+    async fn read_fold_step(&self, up_to: i64, rows: usize) -> Result<Option<FoldStep>, StoreError> {
+        read_step(&self.readers, up_to, rows).await.map_err(during("reading records to count"))
+    }
+
+    async fn write_fold_step(&self, step: &mut FoldStep, rows: usize) -> Result<bool, StoreError> {
+        write_rows(&self.writer, step, rows).await.map_err(during("counting records"))
+    }
+
+    async fn count_replaced(&self) -> Result<u32, StoreError> {
+        if !self.commits_out_of_order() {
+            return Ok(0);
+        }
+        count_replaced(&self.writer).await.map_err(during("counting replaced outcomes"))
     }
 
     async fn add_replays(&self, replays: &[ReplayCount]) -> Result<Vec<ReplayCount>, StoreError> {
@@ -173,62 +181,75 @@ impl UsageDetailStore for SqlStore {
     }
 }
 
-/// Records that are to be counted: those after the number `after`, up to the number `end`.
-struct FoldStep {
-    after: i64,
-    end: i64,
-    records: u32,
-    rows: FoldedRows,
-    /// The records whose outcome is provisional. They are not in the rows.
-    provisional: Vec<i64>,
-}
-
-/// Reads the next records to count; `None` if there are none.
-async fn read_step(pool: &SqlPool, up_to: i64, limit: u32) -> sqlx::Result<Option<FoldStep>> {
+/// Reads the next records to count, or those of a step that was begun; `None` if there are none.
+async fn read_step(pool: &SqlPool, up_to: i64, max_rows: usize) -> sqlx::Result<Option<FoldStep>> {
     let mut connection = pool.acquire().await?;
-    let after = folded_seq(&mut *connection).await?;
-    let first_running: Option<i64> = sql(FIRST_RUNNING).fetch_value(&mut *connection).await?;
-    // The records that were opened since then have higher numbers than these.
-    let up_to = up_to.min(newest_seq(&mut *connection).await?);
-    let end = first_running.map_or(up_to, |first| up_to.min(first - 1));
-    if end <= after {
+    let position = fold_position(&mut *connection).await?;
+    let is_begun = position.step_end > 0;
+    let mut end = position.step_end;
+    if !is_begun {
+        let first_running: Option<i64> = sql(FIRST_RUNNING).fetch_value(&mut *connection).await?;
+        // The records that were opened since then have higher numbers than these.
+        let up_to = up_to.min(newest_seq(&mut *connection).await?);
+        end = first_running.map_or(up_to, |first| up_to.min(first - 1));
+    }
+    if end <= position.folded_seq {
         return Ok(None);
     }
-    let mut query = StatementBuilder::new("SELECT ");
-    query.push(RECORD_COLUMNS).push(" FROM records WHERE seq > ").push_bind(after).push(" AND seq <= ").push_bind(end);
-    query.push(" ORDER BY seq LIMIT ").push_bind(i64::from(limit));
-    let (mut rows, mut last, mut records, mut is_cut) = (FoldedRows::default(), after, 0, false);
-    let mut provisional = Vec::new();
-    for row in query.build().fetch_all(&mut *connection).await? {
-        let record = record_from_row(&row)?;
-        if record.is_provisional {
-            provisional.push(record.seq);
-        } else {
-            rows.add_record(&record);
+    let max_rows = if pool.is_postgres() { max_rows.min(ROWS_MAX) } else { ROWS_MAX };
+    let (mut rows, mut provisional, mut records, mut last) =
+        (FoldedRows::default(), Vec::new(), 0, position.folded_seq);
+    while last < end && (is_begun || (records < RECORDS_MAX && rows.0.len() < max_rows)) {
+        let mut query = StatementBuilder::new("SELECT ");
+        query
+            .push(RECORD_COLUMNS)
+            .push(" FROM records WHERE seq > ")
+            .push_bind(last)
+            .push(" AND seq <= ")
+            .push_bind(end);
+        query.push(" ORDER BY seq LIMIT ").push_bind(READ_BATCH);
+        let batch = query.build().fetch_all(&mut *connection).await?;
+        if batch.is_empty() {
+            last = end;
         }
-        (last, records) = (record.seq, records + 1);
-        is_cut = rows.0.len() >= (limit as usize).saturating_mul(ROWS_PER_RECORD).min(ROWS_MAX);
-        if is_cut {
-            break;
+        for row in batch {
+            let record = record_from_row(&row)?;
+            // In SQLite, a node alone closes its own records.
+            if record.is_provisional && pool.is_postgres() {
+                provisional.push(record.seq);
+            } else {
+                rows.add_record(&record);
+            }
+            (last, records) = (record.seq, records + 1);
+            if !is_begun && rows.0.len() >= max_rows {
+                break;
+            }
         }
     }
-    let end = if records < limit && !is_cut { end } else { last };
-    Ok(Some(FoldStep { after, end, records, rows, provisional }))
+    rows.0.retain(|row, _| !is_begun || !position.has_written(row));
+    Ok(Some(FoldStep { position, end: last, rows, provisional }))
 }
 
-async fn add_step(pool: &SqlPool, step: FoldStep) -> sqlx::Result<u32> {
-    let FoldStep { after, end, records, mut rows, provisional } = step;
-    transact!(pool.begin_change(), |transaction| {
-        let moved = sql("UPDATE usage_fold SET folded_seq = $1 WHERE folded_seq = $2").bind(end).bind(after);
+/// Writes the next rows of a step, in one transaction. Returns true if rows are left.
+async fn write_rows(pool: &SqlPool, step: &mut FoldStep, max_rows: usize) -> sqlx::Result<bool> {
+    // In PostgreSQL no other write waits for this transaction, and an outcome may be replaced meanwhile.
+    let (mut rows, position) = step.next_rows(if pool.is_postgres() { usize::MAX } else { max_rows });
+    let is_moved = transact!(pool.begin_change(), |transaction| {
+        let moved =
+            sql(MOVE_POSITION).bind(position.folded_seq).bind(position.step_end).bind(to_json(&position.last_row)?);
+        let before = &step.position;
+        let moved = moved.bind(before.folded_seq).bind(before.step_end).bind(to_json(&before.last_row)?);
         if moved.execute(&mut *transaction).await? == 0 {
             // Another process has counted them.
-            return Ok(rollback(0));
+            return Ok(rollback(false));
         }
         // From here on, an outcome that replaces a provisional one waits for this transaction.
-        records_of(transaction, &provisional).await?.iter().for_each(|record| rows.add_record(record));
+        records_of(transaction, &step.provisional).await?.iter().for_each(|record| rows.add_record(record));
         add_rows(transaction, &rows, 1).await?;
-        records
-    })
+        true
+    })?;
+    step.position = position;
+    Ok(is_moved && !step.rows.0.is_empty())
 }
 
 /// Reads these records.
@@ -293,7 +314,7 @@ async fn add_rows(connection: &mut SqlConnection, rows: &FoldedRows, sign: i64) 
 }
 
 fn bind_row(mut query: SqlStatement, key: &DetailRowKey, details: &UsageDetails, sign: i64) -> SqlStatement {
-    for text in key.scope.iter().map(String::as_str).chain([key.dimension, &key.day, &key.value]) {
+    for text in key.texts() {
         query = query.bind(text);
     }
     for count in details.counts() {
@@ -308,8 +329,7 @@ fn bind_row(mut query: SqlStatement, key: &DetailRowKey, details: &UsageDetails,
 /// Returns the rows as the value of a statement: a JSON list of lists. The statement is the same for any number of rows.
 fn to_json_rows(rows: &FoldedRows, sign: i64) -> sqlx::Result<String> {
     let row = |(key, details): (&DetailRowKey, &UsageDetails)| {
-        let mut cells: Vec<Value> = key.scope.iter().map(|text| Value::from(text.as_str())).collect();
-        cells.extend([key.dimension, &key.day, &key.value].map(Value::from));
+        let mut cells: Vec<Value> = key.texts().map(Value::from).to_vec();
         cells.extend(details.counts().map(|count| Value::from(count.cast_signed() * sign)));
         let durations = details.durations.0.iter();
         cells.extend(

@@ -164,18 +164,19 @@ impl BatchWriter {
     ) -> Result<T, StoreError> {
         let mut state = self.lock();
         let WriterState { connection: state, journal } = &mut *state;
-        if matches!(state, BatchConnection::Unopened) {
-            *state = BatchConnection::Open(self.connect().map_err(during_batch(doing))?);
-        }
-        let BatchConnection::Open(connection) = state else {
-            return Err(StoreError::Unavailable { doing, source: "the store is closed".into() });
+        // Meanwhile the next write would open a connection: after a panic, this one may be in a transaction.
+        let connection = match std::mem::take(state) {
+            BatchConnection::Open(connection) => connection,
+            BatchConnection::Unopened => self.connect().map_err(during_batch(doing))?,
+            BatchConnection::Closed => {
+                *state = BatchConnection::Closed;
+                return Err(StoreError::Unavailable { doing, source: "the store is closed".into() });
+            }
         };
-        let result = work(connection, journal);
-        if let Err(error) = &result
-            && !(is_harmless(error) && connection.is_autocommit())
-        {
-            // A failed connection is replaced: if the disk is full, SQLite may have ended the transaction by itself.
-            *state = BatchConnection::Unopened;
+        let result = work(&connection, journal);
+        // A failed connection is replaced: if the disk is full, SQLite may have ended the transaction by itself.
+        if result.as_ref().err().is_none_or(is_harmless) && connection.is_autocommit() {
+            *state = BatchConnection::Open(connection);
         }
         result.map_err(during_batch(doing))
     }

@@ -141,7 +141,7 @@ fn fill(home: &Path, keys: u64, records: u64) -> Result<()> {
     }
     let end = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     RecordGenerator { records, seed: 1, end }.fill(&database)?;
-    // The gateway would count these records in detail for half an hour, as after an upgrade, and beside the measurement.
+    // The gateway would count these records in detail beside the measurement.
     database.execute("UPDATE usage_fold SET folded_seq = (SELECT max(seq) FROM records)")
 }
 

@@ -785,10 +785,13 @@ CREATE TABLE usage_details_reason PARTITION OF usage_details FOR VALUES IN ('rea
 
 CREATE INDEX usage_details_by_day ON usage_details (day);
 
--- All records up to this sequence number are counted in `usage_details`, each of them once.
+-- All records up to the sequence number `folded_seq` are counted in `usage_details`, each of them once. The other columns
+-- are those of SQLite, for a step that an import has found.
 CREATE TABLE usage_fold (
     "only"     BIGINT PRIMARY KEY CHECK ("only" = 1),
-    folded_seq BIGINT NOT NULL
+    folded_seq BIGINT NOT NULL,
+    step_end   BIGINT NOT NULL DEFAULT 0,
+    last_row   TEXT NOT NULL DEFAULT '["","","","","",""]'
 );
 
 INSERT INTO usage_fold ("only", folded_seq) VALUES (1, 0);

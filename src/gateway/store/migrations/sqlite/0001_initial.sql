@@ -550,10 +550,13 @@ CREATE TABLE usage_details (
 
 CREATE INDEX usage_details_by_day ON usage_details (day);
 
--- All records up to this sequence number are counted in `usage_details`, each of them once.
+-- All records up to the sequence number `folded_seq` are counted in `usage_details`, each of them once. Those up to
+-- `step_end` are counted in the rows up to `last_row`, a JSON list with the group, user, key, dimension, day and value.
 CREATE TABLE usage_fold (
     "only"     INTEGER PRIMARY KEY CHECK ("only" = 1),
-    folded_seq INTEGER NOT NULL
+    folded_seq INTEGER NOT NULL,
+    step_end   INTEGER NOT NULL DEFAULT 0,
+    last_row   TEXT NOT NULL DEFAULT '["","","","","",""]'
 ) STRICT;
 
 INSERT INTO usage_fold ("only", folded_seq) VALUES (1, 0);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::money::Usd;
-use crate::gateway::store::testing::record;
+use crate::gateway::store::testing::{fold_records, record};
 use crate::gateway::store::{CostBasis, UsageDetails};
 
 /// Two nodes with one database.
@@ -52,7 +52,7 @@ async fn counted(store: &SqlStore) -> [u64; 5] {
 
 /// Counts in detail until nothing is left, and returns the counts of each account.
 async fn details(store: &SqlStore) -> Vec<(String, UsageDetails)> {
-    while store.fold_records(i64::MAX, 10).await.unwrap() > 0 {}
+    while fold_records(store, i64::MAX, 50).await.unwrap() {}
     let read = store.usage_details(&UsageFilter::default(), &[UsageGrouping::Account]).await.unwrap();
     read.groups.into_iter().flatten().filter(|(_, counts)| counts.requests > 0).collect()
 }
@@ -134,7 +134,7 @@ async fn close_all(store: &SqlStore, ids: &[String]) {
 
 async fn fold_four_times(store: &SqlStore) {
     for _ in 0..4 {
-        store.fold_records(i64::MAX, 2).await.unwrap();
+        fold_records(store, i64::MAX, 20).await.unwrap();
     }
 }
 
