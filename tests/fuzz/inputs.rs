@@ -258,3 +258,26 @@ fn every_stored_input_belongs_to_a_target() {
         }
     }
 }
+
+/// HTTP/1.1 answers with every framing, some of them invalid.
+pub(crate) fn http_answers() -> Vec<Vec<u8>> {
+    const BODIES: [&str; 12] = [
+        "content-length: 4\r\n\r\ndata",
+        "content-length: 4\r\n\r\ndatamore",
+        "content-length: 4\r\nContent-Length: 4\r\n\r\nda",
+        "content-length: 4, 5\r\n\r\ndata",
+        "\r\nup to the end",
+        "transfer-encoding: chunked\r\n\r\n4\r\ndata\r\n0\r\n\r\n",
+        "transfer-encoding: gzip, Chunked\r\ncontent-length: 4\r\n\r\n4;a=b\r\ndata\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n00A \t;a\r\n0123456789\r\n1\r\nx\r\n0\r\nt: 1\r\nu: 2\r\n\r\nmore",
+        "transfer-encoding: chunked, gzip\r\n\r\n4\r\ndata\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\nfffffffffffffff0\r\ndata",
+        "transfer-encoding: chunked\r\n\r\n4\r\ndata\r\n0\r\nno trailer\r\n\r\n",
+        "connection: close\r\na: \u{e4}\r\ncontent-length: 0\r\n\r\n",
+    ];
+    let statuses = ["1.1 200 OK", "1.1 204", "1.1 304 Not Modified", "1.1 101 Other", "1.0 200 OK", "1.1 413 Large"];
+    let interim = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    let heads =
+        statuses.into_iter().flat_map(|status| ["", interim].map(|before| format!("{before}HTTP/{status}\r\n")));
+    heads.flat_map(|head| BODIES.map(|body| [&head, body].concat().into_bytes())).collect()
+}

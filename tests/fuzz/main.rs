@@ -16,6 +16,14 @@ mod checkout;
 #[expect(dead_code, reason = "the tests of the archive reader use the other items")]
 #[path = "../skills/hostile.rs"]
 mod hostile;
+#[expect(dead_code, reason = "the transport uses the other items")]
+#[path = "../../src/gateway/upstream/transport"]
+mod http1 {
+    mod answer_framing;
+    mod answer_head;
+    #[path = "../../../../tests/fuzz/http_answers.rs"]
+    pub(crate) mod http_answers;
+}
 mod inputs;
 mod install;
 mod memory;
@@ -129,4 +137,10 @@ fn no_package_is_written_outside_its_folder_or_in_part() {
 #[test]
 fn json_in_pieces_is_read_as_serde_json_reads_it_whole() {
     run("json", &inputs::json(), SHORT_RUN, pieces::json);
+}
+
+/// Each input is read up to some dozen times, cut at another byte each time.
+#[test]
+fn an_http_answer_in_pieces_is_read_as_hyper_reads_it_whole() {
+    run("http", &inputs::http_answers(), SHORT_RUN, http1::http_answers::http);
 }

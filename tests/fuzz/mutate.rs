@@ -50,6 +50,12 @@ const WORDS: &[&[u8]] = &[
     b"99999999999999999999",
     b"77777777777\0",
     b"30 path=../x\n",
+    b"\r\n",
+    b"\r\n\r\n",
+    b"0\r\n\r\n",
+    b"content-length: ",
+    b"transfer-encoding: chunked\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
 ];
 
 /// A pseudorandom generator (xorshift64*) and the mutations that it chooses.

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 /// The targets of cargo-fuzz.
-pub const TARGETS: [&str; 7] = ["archive", "front", "install", "json", "manifest", "tar", "zip"];
+pub const TARGETS: [&str; 8] = ["archive", "front", "http", "install", "json", "manifest", "tar", "zip"];
 
 /// The folder of the archives.
 const STORED: &str = "tests/fuzz/corpus";

@@ -5,9 +5,11 @@
 //! redirect is followed (U27), every step before the head ends by a deadline (U01 to U03, U09), and no task is started
 //! for a connection: the task that waits for the head or reads the body polls the connection.
 //!
-//! The HTTP/1.1 reader, hyper, was chosen by measurement. `exchange` is the interface behind which it can be replaced;
-//! apart from it, only `body` and `error` use types of hyper.
+//! The HTTP/1.1 reader is our own: a library reads each answer into new buffers that begin small, and makes its state anew
+//! for each request. `answer_head` and `answer_framing` are pure, and compared with a library by a test.
 
+mod answer_framing;
+mod answer_head;
 mod body;
 mod buffer_budget;
 mod dialer;
@@ -15,6 +17,8 @@ mod error;
 mod exchange;
 mod origin;
 mod pool;
+mod read_buffers;
+mod request_writer;
 mod resolver;
 mod socket;
 mod transport_stream;
@@ -41,8 +45,9 @@ use dialer::Dialer;
 use exchange::{ExchangeContext, exchange};
 use origin::UpstreamOrigin;
 use pool::ConnectionPool;
+use read_buffers::ReadBuffers;
 
-/// The smallest value that hyper accepts for the size of its read buffer, in bytes.
+/// The smallest read, in bytes (our choice).
 const MIN_READ: usize = 8 * 1024;
 
 /// The limits of every call.
@@ -59,8 +64,7 @@ pub(crate) struct TransportSettings {
     pub(crate) idle_timeout: Duration,
     /// The most idle connections for one upstream.
     pub(crate) max_idle_per_origin: usize,
-    /// The number of bytes up to which the reader lets its buffer grow. The memory that is allocated for it can be
-    /// twice as large, and so can a frame.
+    /// The size of a buffer into which answers are read, in bytes, and of the largest frame.
     pub(crate) read_chunk: usize,
     /// The limit, in bytes, of what waits for callers in all answers together. At and above it, reads are small.
     pub(crate) buffer_budget: usize,
@@ -85,6 +89,7 @@ struct TransportState {
     settings: TransportSettings,
     budget: Arc<BufferBudget>,
     pool: Arc<ConnectionPool>,
+    buffers: Arc<ReadBuffers>,
     dialer: Dialer,
 }
 
@@ -122,8 +127,8 @@ impl Transport {
         }
         let budget = Arc::new(BufferBudget::new(settings.buffer_budget, settings.small_read));
         let pool = Arc::new(ConnectionPool::new(settings.idle_timeout, settings.max_idle_per_origin));
-        let dialer = Dialer::new(settings.clone());
-        Ok(Self(Arc::new(TransportState { settings, budget, pool, dialer })))
+        let (buffers, dialer) = (ReadBuffers::new(settings.read_chunk), Dialer::new(settings.clone()));
+        Ok(Self(Arc::new(TransportState { settings, budget, pool, buffers, dialer })))
     }
 
     /// Reads the machine's trusted certificates now, so that an error is known before the first https call.
@@ -146,7 +151,7 @@ impl Transport {
             origin,
             pool: Arc::clone(&self.0.pool),
             exchange_state: Arc::clone(&exchange_state),
-            read_chunk: self.0.settings.read_chunk,
+            buffers: Arc::clone(&self.0.buffers),
             max_head: self.0.settings.max_head,
             budgets: Arc::clone(&self.0.settings.budgets),
         };

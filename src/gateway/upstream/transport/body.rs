@@ -9,12 +9,12 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
+use super::answer_framing::AnswerFraming;
 use super::buffer_budget::ExchangeState;
 use super::error::BodyError;
 use super::exchange::ActiveConnection;
@@ -36,7 +36,7 @@ pub(crate) enum RequestBody {
 /// answer that has too many such bytes is read further only after some of its frames were dropped, so a reader that
 /// keeps bytes while it waits for more must copy them.
 pub(crate) struct ResponseBody {
-    incoming: Incoming,
+    framing: AnswerFraming,
     exchange_state: Arc<ExchangeState>,
     connection: Option<ActiveConnection>,
     ended: bool,
@@ -91,14 +91,14 @@ impl Body for RequestBody {
 
 impl ResponseBody {
     pub(super) fn new(
-        incoming: Incoming,
+        framing: AnswerFraming,
         exchange_state: Arc<ExchangeState>,
         connection: Option<ActiveConnection>,
         decoder: Result<Option<AnswerDecoder>, UnknownCoding>,
     ) -> Self {
         let decoder = decoder.map(|decoder| decoder.map(Box::new));
-        let mut body = Self { incoming, exchange_state, connection, ended: false, decoder };
-        if body.incoming.is_end_stream() {
+        let mut body = Self { framing, exchange_state, connection, ended: false, decoder };
+        if body.framing.is_end() {
             body.release_connection();
         }
         body
@@ -112,46 +112,26 @@ impl ResponseBody {
     /// Releases the connection after a complete body.
     fn release_connection(&mut self) {
         self.ended = true;
-        self.exchange_state.mark_complete();
         if let Some(connection) = self.connection.take() {
             connection.release();
         }
     }
 
-    /// Returns the frame or error to pass on; `None` for trailers and at the end of the body.
-    fn handle_frame(
-        &mut self,
-        item: Option<Result<Frame<Bytes>, BodyError>>,
-    ) -> Option<Result<Frame<Bytes>, BodyError>> {
-        match item {
-            Some(Ok(frame)) => {
-                // Trailers are specific to the upstream, and no later code needs them.
-                let data = frame.into_data().ok()?;
-                if self.incoming.is_end_stream() {
-                    self.release_connection();
-                }
-                Some(Ok(Frame::data(self.exchange_state.count_frame(data))))
-            }
-            Some(Err(error)) => {
-                (self.ended, self.connection) = (true, None);
-                Some(Err(error))
-            }
-            None => {
-                self.release_connection();
-                None
-            }
-        }
-    }
-
     /// Returns the next frame as it was received.
     fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        while !self.ended {
-            let item = ready!(self.poll_incoming(cx));
-            if let Some(item) = self.handle_frame(item) {
-                return Poll::Ready(Some(item));
+        let Some(connection) = self.connection.as_mut().filter(|_| !self.ended) else { return Poll::Ready(None) };
+        match ready!(connection.poll_data(&mut self.framing, cx)) {
+            Ok(data) => {
+                if data.is_empty() || self.framing.is_end() {
+                    self.release_connection();
+                }
+                Poll::Ready((!data.is_empty()).then(|| Ok(Frame::data(data))))
+            }
+            Err(error) => {
+                (self.ended, self.connection) = (true, None);
+                Poll::Ready(Some(Err(error)))
             }
         }
-        Poll::Ready(None)
     }
 
     /// Returns the next decoded frame. After an error or the end, the decoder is gone.
@@ -193,25 +173,6 @@ impl ResponseBody {
             None => decoder.end_source(),
         }
     }
-
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Frames arrive only while the connection is polled, which happens here: a real waker would only wake this task
-        // again.
-        let mut noop_context = Context::from_waker(Waker::noop());
-        let mut polled = Pin::new(&mut self.incoming).poll_frame(&mut noop_context);
-        if polled.is_pending() {
-            let Some(connection) = &mut self.connection else { return Poll::Ready(Some(Err(BodyError::truncated()))) };
-            if connection.poll(cx).is_ready() {
-                self.connection = None;
-            }
-            polled = Pin::new(&mut self.incoming).poll_frame(&mut noop_context);
-        }
-        match ready!(polled) {
-            Some(frame) => Poll::Ready(Some(frame.map_err(BodyError::from_hyper))),
-            None if self.incoming.size_hint().lower() > 0 => Poll::Ready(Some(Err(BodyError::truncated()))),
-            None => Poll::Ready(None),
-        }
-    }
 }
 
 impl Body for ResponseBody {
@@ -232,7 +193,10 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        if let Ok(None) = self.decoder { self.incoming.size_hint() } else { SizeHint::default() }
+        match (&self.decoder, self.framing.length()) {
+            (Ok(None), Some(length)) => SizeHint::with_exact(length),
+            _ => SizeHint::default(),
+        }
     }
 }
 

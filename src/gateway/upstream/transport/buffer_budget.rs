@@ -2,7 +2,7 @@
 //!
 //! The module decides how many bytes a connection may read now. This depends on the number of bytes that wait for
 //! callers, of all answers and of the answer on this connection. It must not know sockets or HTTP. Rules: a frame
-//! counts from the moment it is passed on until its last copy is dropped; below the budget, reads are as large as their
+//! counts from the moment it is received until its last copy is dropped; below the budget, reads are as large as their
 //! buffer; at and above it, each answer reads and holds few bytes, so that many slow callers need little memory. An
 //! answer that waits for space always holds bytes of its own, and their drop wakes it: no answer waits for another.
 
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::error::SendProgress;
 
-/// Counts the bytes of all answers that were passed on and not yet written to a caller.
+/// Counts the bytes of all answers that were received and not yet written to a caller.
 #[derive(Debug)]
 pub(super) struct BufferBudget {
     limit: usize,
@@ -28,7 +28,6 @@ pub(super) struct ExchangeState {
     budget: Arc<BufferBudget>,
     unwritten: AtomicUsize,
     waker: Mutex<Option<Waker>>,
-    is_complete: AtomicBool,
     has_written: AtomicBool,
 }
 
@@ -58,7 +57,6 @@ impl ExchangeState {
             budget: Arc::clone(budget),
             unwritten: AtomicUsize::new(0),
             waker: Mutex::new(None),
-            is_complete: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
         })
     }
@@ -75,18 +73,12 @@ impl ExchangeState {
     }
 
     fn read_allowance(&self) -> Option<usize> {
-        if self.budget.unwritten() < self.budget.limit || self.is_complete.load(Ordering::Acquire) {
+        if self.budget.unwritten() < self.budget.limit {
             return Some(usize::MAX);
         }
         let allowance = self.budget.small_read.saturating_sub(self.unwritten.load(Ordering::Acquire));
         // Each read costs a system call, so more than a quarter of a small read must be free.
         (allowance > self.budget.small_read / 4).then_some(allowance)
-    }
-
-    /// Marks the answer as complete. Bytes that are read from now on are not part of it, so the budget does not limit
-    /// them.
-    pub(super) fn mark_complete(&self) {
-        self.is_complete.store(true, Ordering::Release);
     }
 
     /// Counts a frame until it is dropped.
@@ -106,8 +98,12 @@ impl ExchangeState {
         self.has_written.store(false, Ordering::Release);
     }
 
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Acquire)
+    }
+
     pub(super) fn send_progress(&self) -> SendProgress {
-        if self.has_written.load(Ordering::Acquire) { SendProgress::Maybe } else { SendProgress::Nothing }
+        if self.has_written() { SendProgress::Maybe } else { SendProgress::Nothing }
     }
 
     fn lock_waker(&self) -> MutexGuard<'_, Option<Waker>> {
@@ -187,14 +183,5 @@ mod tests {
         assert_eq!(budget.unwritten(), 10);
         drop(slice);
         assert_eq!(budget.unwritten(), 0);
-    }
-
-    #[test]
-    fn a_complete_answer_may_read_without_limit() {
-        let exchange_state = ExchangeState::new(&Arc::new(BufferBudget::new(1, 1)));
-        let _frame = exchange_state.count_frame(Bytes::from_static(b"wait"));
-        assert_eq!(poll_allowance(&exchange_state), Poll::Pending);
-        exchange_state.mark_complete();
-        assert_eq!(poll_allowance(&exchange_state), Poll::Ready(usize::MAX));
     }
 }

@@ -9,6 +9,8 @@ use std::{fmt, io};
 
 use tokio_rustls::rustls;
 
+use super::answer_head::HeadError;
+
 /// A cause for the log.
 pub(crate) type ErrorSource = Box<dyn StdError + Send + Sync>;
 
@@ -51,6 +53,17 @@ pub(crate) enum SendErrorKind {
     Protocol,
     /// The head has too many headers or bytes.
     HeadTooLarge,
+}
+
+/// The failure of an exchange that received no head.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExchangeError {
+    #[error("the connection failed")]
+    Io(#[from] io::Error),
+    #[error("the connection ended before the head of the answer")]
+    Ended,
+    #[error("the head of the answer is invalid")]
+    Head(#[from] HeadError),
 }
 
 /// The error of an answer that broke off inside its body.
@@ -101,9 +114,9 @@ impl SendError {
         Self { sent, kind: SendErrorKind::Timeout, source: None }
     }
 
-    /// Returns the error for a failure of the HTTP reader, which writes the request and reads the head.
-    pub(super) fn during_exchange(sent: SendProgress, error: hyper::Error) -> Self {
-        Self { sent, kind: SendErrorKind::from_hyper(&error), source: Some(error.into()) }
+    /// Returns the error for a failure while the request was written and the head was read.
+    pub(super) fn during_exchange(sent: SendProgress, error: ExchangeError) -> Self {
+        Self { sent, kind: SendErrorKind::of_exchange(&error), source: Some(error.into()) }
     }
 }
 
@@ -120,12 +133,16 @@ impl BodyError {
         Self { kind: BodyErrorKind::Undecodable, source: Some(source.into()) }
     }
 
-    pub(super) fn from_hyper(error: hyper::Error) -> Self {
-        let kind = match io_cause(&error).map(io::Error::kind) {
-            Some(io::ErrorKind::UnexpectedEof) => BodyErrorKind::Truncated,
-            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => BodyErrorKind::Malformed,
-            None if error.is_incomplete_message() => BodyErrorKind::Truncated,
-            Some(_) | None => BodyErrorKind::Reset,
+    /// Returns an error for a body that does not follow its framing.
+    pub(super) fn malformed(source: impl Into<ErrorSource>) -> Self {
+        Self { kind: BodyErrorKind::Malformed, source: Some(source.into()) }
+    }
+
+    pub(super) fn from_io(error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::UnexpectedEof => BodyErrorKind::Truncated,
+            io::ErrorKind::InvalidData => BodyErrorKind::Malformed,
+            _ => BodyErrorKind::Reset,
         };
         Self { kind, source: Some(error.into()) }
     }
@@ -134,14 +151,16 @@ impl BodyError {
 // === impl SendErrorKind ===
 
 impl SendErrorKind {
-    fn from_hyper(error: &hyper::Error) -> Self {
-        match io_cause(error).map(io::Error::kind) {
-            Some(io::ErrorKind::TimedOut) => Self::Timeout,
-            Some(io::ErrorKind::InvalidData) => Self::Protocol,
-            Some(_) => Self::Closed,
-            None if error.is_parse_too_large() => Self::HeadTooLarge,
-            None if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => Self::Closed,
-            None => Self::Protocol,
+    fn of_exchange(error: &ExchangeError) -> Self {
+        match error {
+            ExchangeError::Io(error) => match error.kind() {
+                io::ErrorKind::TimedOut => Self::Timeout,
+                io::ErrorKind::InvalidData => Self::Protocol,
+                _ => Self::Closed,
+            },
+            ExchangeError::Ended => Self::Closed,
+            ExchangeError::Head(HeadError::TooLarge) => Self::HeadTooLarge,
+            ExchangeError::Head(HeadError::Syntax(_) | HeadError::Invalid(_)) => Self::Protocol,
         }
     }
 }
@@ -169,16 +188,4 @@ impl fmt::Display for BodyErrorKind {
             Self::Undecodable => "the upstream's answer cannot be decoded",
         })
     }
-}
-
-/// Returns the first I/O error among the sources of an error.
-fn io_cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
-    let mut next = error.source();
-    while let Some(cause) = next {
-        if let Some(found) = cause.downcast_ref() {
-            return Some(found);
-        }
-        next = cause.source();
-    }
-    None
 }

@@ -30,7 +30,7 @@ impl UpstreamOrigin {
             HeaderValue::from_str(origin.authority.as_str()).map_err(|error| invalid_uri_error(error.to_string()))?;
         let headers = request.headers_mut();
         headers.entry(HOST).or_insert(host);
-        // hyper states the length of the body; a second statement would allow request smuggling.
+        // The writer states the length of the body; a second statement would allow request smuggling.
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
         Ok(origin)

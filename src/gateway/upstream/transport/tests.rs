@@ -190,7 +190,7 @@ async fn a_request_is_given_back_if_its_connection_ended_before_it() {
         origin,
         pool,
         exchange_state: ExchangeState::new(&transport.0.budget),
-        read_chunk: 8192,
+        buffers: ReadBuffers::new(8192),
         max_head: 8192,
         budgets: RequestBudgets::default_for_test(),
     };

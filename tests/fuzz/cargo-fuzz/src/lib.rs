@@ -8,6 +8,14 @@ mod checkout;
 #[allow(dead_code, reason = "the tests of the archive reader use the other items")]
 #[path = "../../../skills/hostile.rs"]
 mod hostile;
+#[allow(dead_code, reason = "the transport uses the other items")]
+#[path = "../../../../src/gateway/upstream/transport"]
+mod http1 {
+    mod answer_framing;
+    mod answer_head;
+    #[path = "../../../../tests/fuzz/http_answers.rs"]
+    pub(crate) mod http_answers;
+}
 #[path = "../../install.rs"]
 mod install;
 #[path = "../../memory.rs"]
@@ -41,6 +49,7 @@ use imagate::manifest;
 /// Each function panics if the input violates an invariant, and returns whether the code under test accepts the input.
 pub const ARCHIVE: fn(&[u8]) -> bool = targets::archive;
 pub const FRONT: fn(&[u8]) -> bool = targets::front;
+pub const HTTP: fn(&[u8]) -> bool = http1::http_answers::http;
 pub const INSTALL: fn(&[u8]) -> bool = install::install;
 pub const JSON: fn(&[u8]) -> bool = pieces::json;
 pub const MANIFEST: fn(&[u8]) -> bool = targets::manifest;
