@@ -1,4 +1,5 @@
-//! Mutated inputs for everything that reads bytes of unknown origin: archives, front matter, manifests, JSON in pieces.
+//! Mutated inputs for everything that reads bytes of unknown origin: archives, front matter, manifests, JSON in pieces,
+//! and HTTP answers.
 //!
 //! Each target mutates seed inputs, with a random generator, and asserts the invariants of any input: no panic, no path
 //! outside the folder, no more bytes and no more memory than the limits allow. A run is short and always the same by

@@ -1,15 +1,15 @@
 //! The row of a record in the database: its document, and beside it the values that are searched, sorted or summed.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::record::{all_tokens, to_sql_integer};
 use super::{JobRecord, JobState, NodeId, Timestamp};
 use crate::gateway::money::Usd;
 
-/// The values of a row of `records`. As JSON, it is an object with the names of the columns: in the journal of SQLite, and
-/// in the values of the statements of PostgreSQL.
-#[derive(Debug, Serialize, Deserialize)]
+/// The values of a row of `records`. The values of a statement of PostgreSQL have it as a JSON object with the names of the
+/// columns.
+#[derive(Debug, Serialize)]
 pub(super) struct RecordRow {
     pub(super) request_id: String,
     pub(super) node: String,

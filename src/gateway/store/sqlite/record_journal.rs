@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::record_writes::RecordWriter;
 use crate::gateway::store::record_row::RecordRow;
+use crate::gateway::store::{JobRecord, NodeId};
+use crate::wire::admin::types;
 
 /// The version of the form of an entry.
 const VERSION: u32 = 1;
@@ -29,13 +31,23 @@ const READ: &str = "SELECT seq, body FROM record_journal WHERE seq <= ?1 ORDER B
 /// With the request id: if another process has removed the entry, a later one may have its number.
 const REMOVE: &str = "DELETE FROM record_journal WHERE seq = ?1 AND request_id = ?2";
 
-/// An entry of the journal, as it is stored.
+/// An entry of the journal, as it is stored: the document of a record, and what its row has beside it. The other values
+/// of the row are those of the document, and an entry of half the size changes fewer pages.
 #[derive(Debug, Serialize, Deserialize)]
-struct JournalEntry<R> {
+struct JournalEntry<D> {
     version: u32,
     /// True for an intent, which adds a record. Other entries change it.
     is_intent: bool,
-    row: R,
+    node: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_nano_usd: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_cost_nano_usd: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_job_cost_nano_usd: Option<i64>,
+    document: D,
 }
 
 /// An entry that was appended in a transaction which is not committed yet.
@@ -66,7 +78,16 @@ struct ClosedJob {
 impl AppendedEntry {
     /// Appends a row to the journal. The entry is noted with [`RecordJournal::note`] after the commit.
     pub(super) fn append(connection: &Connection, is_intent: bool, row: RecordRow) -> rusqlite::Result<Self> {
-        let entry = JournalEntry { version: VERSION, is_intent, row: &row };
+        let entry = JournalEntry {
+            version: VERSION,
+            is_intent,
+            node: row.node.clone(),
+            fingerprint: row.fingerprint.clone(),
+            cost_nano_usd: row.cost_nano_usd,
+            max_cost_nano_usd: row.max_cost_nano_usd,
+            max_job_cost_nano_usd: row.max_job_cost_nano_usd,
+            document: &row.document,
+        };
         connection.prepare_cached(APPEND)?.execute(params![row.request_id, to_json(&entry)?])?;
         Ok(Self { seq: connection.last_insert_rowid(), row })
     }
@@ -164,13 +185,13 @@ pub(super) fn move_all(connection: &Connection, newest: i64, limit: usize) -> ru
     let read = statement.query_map([newest, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
         Ok((row.get(0)?, from_json(row.get_ref(1)?.as_str()?)?))
     })?;
-    let entries = read.collect::<rusqlite::Result<Vec<(i64, JournalEntry<RecordRow>)>>>()?;
+    let entries = read.collect::<rusqlite::Result<Vec<(i64, (bool, RecordRow))>>>()?;
     let (moved, mut added, mut writer) = (entries.len(), AddedRecords::default(), RecordWriter::new(connection));
-    for (seq, entry) in entries {
-        remove(connection, seq, &entry.row)?;
-        if entry.is_intent {
-            added.add(entry.row);
-        } else if let Some(row) = added.change(entry.row) {
+    for (seq, (is_intent, row)) in entries {
+        remove(connection, seq, &row)?;
+        if is_intent {
+            added.add(row);
+        } else if let Some(row) = added.change(row) {
             update(&mut writer, &row)?;
         }
     }
@@ -218,14 +239,26 @@ fn to_json(entry: &impl Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(entry).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
-fn from_json(body: &str) -> rusqlite::Result<JournalEntry<RecordRow>> {
+/// Reads the row of an entry, and true if it is an intent.
+fn from_json(body: &str) -> rusqlite::Result<(bool, RecordRow)> {
     let unreadable = |error: Box<dyn std::error::Error + Send + Sync>| {
         rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error)
     };
-    let entry: JournalEntry<RecordRow> = serde_json::from_str(body).map_err(|error| unreadable(error.into()))?;
-    if entry.version == VERSION {
-        Ok(entry)
-    } else {
-        Err(unreadable(format!("an entry of the journal has version {}, and not {VERSION}", entry.version).into()))
+    let entry: JournalEntry<types::Record> = serde_json::from_str(body).map_err(|error| unreadable(error.into()))?;
+    if entry.version != VERSION {
+        let found = format!("an entry of the journal has version {}, and not {VERSION}", entry.version);
+        return Err(unreadable(found.into()));
     }
+    let record = JobRecord { document: entry.document, ..JobRecord::default() };
+    let row = RecordRow::new(&NodeId::from(entry.node), &record).map_err(|error| unreadable(error.into()))?;
+    Ok((
+        entry.is_intent,
+        RecordRow {
+            fingerprint: entry.fingerprint,
+            cost_nano_usd: entry.cost_nano_usd,
+            max_cost_nano_usd: entry.max_cost_nano_usd,
+            max_job_cost_nano_usd: entry.max_job_cost_nano_usd,
+            ..row
+        },
+    ))
 }

@@ -27,7 +27,7 @@ mod pieces;
 #[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../../../src/cli/skills/install/skills_folder.rs"]
 mod skills_folder;
-#[allow(dead_code, reason = "the gateway uses the other items")]
+#[allow(dead_code, unused_imports, reason = "the gateway uses the other items")]
 #[path = "../../../../src/stream"]
 mod stream {
     pub(crate) mod json;

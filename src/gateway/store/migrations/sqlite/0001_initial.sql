@@ -385,8 +385,8 @@ CREATE INDEX records_above_ceiling ON records (created_at, key_id, user_id, grou
 
 -- The records that the other tables do not have yet, one entry for each intent, attempt and outcome, in their order. A
 -- request waits for these rows, so the table has no index, no trigger and no check. The program moves them into `records`
--- and counts them, and whoever reads records moves them first. `body` is a JSON object: the columns of the row, with the
--- version of this form.
+-- and counts them, and whoever reads records moves them first. `body` is a JSON object: the document of the record and what
+-- its row has beside it, with the version of this form.
 CREATE TABLE record_journal (
     seq        INTEGER PRIMARY KEY NOT NULL,
     request_id TEXT NOT NULL,
