@@ -27,9 +27,11 @@ const DATA_PART: usize = 12;
 pub(crate) const DATA_MIN: usize = 256;
 /// The number of bytes of a gram, by which a text is searched.
 const GRAM: usize = 4;
-/// The bits of the table of grams for each gram, and the limits of the table (our choice): few other grams are found in it,
-/// and it stays small beside the caches of a processor.
-const BITS_PER_GRAM: usize = 64;
+/// The bits of the table of grams for each gram, of the parts that are searched for and of those that are only looked up at
+/// the end of a piece, and the limits of a table (our choices). A gram of an image that is in the table by chance costs more
+/// than the look-up of a hundred others, and the table must stay small beside the caches of a processor.
+const BITS_PER_GRAM: usize = 256;
+const BITS_PER_DATA_GRAM: usize = 64;
 const MIN_BITS: usize = 1 << 13;
 const MAX_BITS: usize = 1 << 21;
 
@@ -67,8 +69,8 @@ impl SecretMask {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let secrets: Vec<_> =
             secrets.into_iter().map(str::as_bytes).filter(|secret| secret.len() >= TEXT_PART).collect();
-        let parts = |length| SecretParts::new(&secrets, length);
-        Self { parts: parts(TEXT_PART), data_parts: parts(DATA_PART) }
+        let parts = |length, bits| SecretParts::new(&secrets, length, bits);
+        Self { parts: parts(TEXT_PART, BITS_PER_GRAM), data_parts: parts(DATA_PART, BITS_PER_DATA_GRAM) }
     }
 
     /// Prepares the search for the credentials in the sensitive headers of a call.
@@ -153,7 +155,7 @@ impl SecretMask {
 impl SecretParts {
     /// Prepares the search for the parts of these secrets that have this number of characters. A shorter secret has no part
     /// but itself.
-    fn new(secrets: &[&[u8]], length: usize) -> Self {
+    fn new(secrets: &[&[u8]], length: usize, bits_per_gram: usize) -> Self {
         let mut patterns: Vec<Box<[u8]>> = Vec::new();
         for secret in secrets {
             add_patterns(secret, length.min(secret.len()), &mut patterns);
@@ -162,7 +164,7 @@ impl SecretParts {
         patterns.dedup_by(|later, earlier| later.starts_with(earlier));
         let lengths = || patterns.iter().map(|pattern| pattern.len());
         let (stride, longest) = (lengths().min().unwrap_or(GRAM) - GRAM + 1, lengths().max().unwrap_or_default());
-        let bits = (patterns.len() * stride * BITS_PER_GRAM).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        let bits = (patterns.len() * stride * bits_per_gram).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
         let mut parts = Self { patterns, grams: vec![0; bits / 64], stride, longest };
         for gram in parts.patterns.iter().flat_map(|pattern| pattern.windows(GRAM).take(stride)) {
             let bit = gram_bit([gram[0], gram[1], gram[2], gram[3]], parts.grams.len());
