@@ -25,10 +25,14 @@ const RUN_INTERVAL: Duration = Duration::from_secs(5);
 /// choice). A write that takes longer than some seconds is given up.
 const LATE_COMMITS: Duration = Duration::from_secs(60);
 
-/// The maximum number of rows that the first transaction changes, and the bounds of that number (our choice).
+/// About the number of rows of a step (our choice). They are in memory, with about 1 KB each.
+const STEP_ROWS: usize = 5_000;
+
+/// The maximum number of rows that the first transaction changes where others have to wait for it, and the bounds of that
+/// number (our choice).
 const FIRST_ROWS: usize = 100;
 const MIN_ROWS: usize = 20;
-const MAX_ROWS: usize = 5_000;
+const MAX_ROWS: usize = STEP_ROWS;
 
 /// The duration of a transaction to which the number of its rows is adapted (our choice). The write of a record may have
 /// to wait for it.
@@ -122,7 +126,7 @@ fn log_failure(error: &StoreError) {
 async fn fold(store: &dyn UsageDetailStore, visible: &mut VisibleRecords, rows: &mut usize) -> Result<(), StoreError> {
     let delay = if store.commits_out_of_order() { LATE_COMMITS } else { Duration::ZERO };
     let Some(up_to) = visible.advance(Instant::now(), store.newest_record().await?, delay) else { return Ok(()) };
-    while let Some(mut step) = store.read_fold_step(up_to, *rows).await? {
+    while let Some(mut step) = store.read_fold_step(up_to, STEP_ROWS).await? {
         let mut has_rows = true;
         while has_rows {
             let start = Instant::now();

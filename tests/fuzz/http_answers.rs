@@ -27,7 +27,7 @@ const CUTS_MAX: usize = 64;
 
 /// The status and the data that were read before the end or an error, and true if the answer is complete. `None` if there
 /// is no head.
-type Reading = Option<(u16, Vec<u8>, bool)>;
+type AnswerOutcome = Option<(u16, Vec<u8>, bool)>;
 
 /// The bytes of an answer, which arrive in pieces after the request, and then the end of the connection.
 struct AnswerStream {
@@ -52,7 +52,7 @@ pub(crate) fn http(input: &[u8]) -> bool {
 }
 
 /// Reads an answer as the gateway does. Fails if it has the difference that is meant.
-fn read_pieces(pieces: &[&[u8]]) -> Result<Reading, ()> {
+fn read_pieces(pieces: &[&[u8]]) -> Result<AnswerOutcome, ()> {
     let mut received = Bytes::new();
     let mut pieces = pieces.iter();
     let head = loop {
@@ -79,7 +79,7 @@ fn read_pieces(pieces: &[&[u8]]) -> Result<Reading, ()> {
     }
 }
 
-fn read_by_hyper(pieces: &[&[u8]]) -> Reading {
+fn read_by_hyper(pieces: &[&[u8]]) -> AnswerOutcome {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| tokio::runtime::Builder::new_current_thread().build().expect("a runtime"));
     let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
@@ -90,7 +90,7 @@ fn read_by_hyper(pieces: &[&[u8]]) -> Reading {
     })
 }
 
-async fn read_answer(mut sender: http1::SendRequest<Empty<Bytes>>) -> Reading {
+async fn read_answer(mut sender: http1::SendRequest<Empty<Bytes>>) -> AnswerOutcome {
     let response = sender.send_request(http::Request::new(Empty::new())).await.ok()?;
     let (status, mut body, mut data) = (response.status().as_u16(), response.into_body(), Vec::new());
     while let Some(frame) = body.frame().await {

@@ -31,14 +31,16 @@ pub(crate) async fn execute(dir: &TempDir, statements: &'static str) {
     pool.close().await;
 }
 
-/// Counts records in detail in one step, in transactions of at most this number of rows, or if there are none to count,
+/// Counts records in detail in one step, in transactions of at most this number of rows where others wait for them, or if there are none to count,
 /// replaced outcomes. Returns false if there was nothing to count.
 pub(crate) async fn fold_records(
     store: &(impl UsageDetailStore + ?Sized),
     up_to: i64,
     rows: usize,
 ) -> Result<bool, StoreError> {
-    let Some(mut step) = store.read_fold_step(up_to, rows).await? else { return Ok(store.count_replaced().await? > 0) };
+    let Some(mut step) = store.read_fold_step(up_to, rows.saturating_mul(20)).await? else {
+        return Ok(store.count_replaced().await? > 0);
+    };
     while store.write_fold_step(&mut step, rows).await? {}
     Ok(true)
 }

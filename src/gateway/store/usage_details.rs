@@ -90,7 +90,7 @@ pub(crate) trait UsageDetailStore: Send + Sync {
     fn commits_out_of_order(&self) -> bool;
 
     /// Adds up the next records that are not counted, up to this number and up to the first that is still running. Returns
-    /// `None` if there are none. Where a step is one transaction, it has about this number of rows.
+    /// `None` if there are none. A step has about this number of rows: the more, the fewer are changed for each record.
     async fn read_fold_step(&self, up_to: i64, rows: usize) -> Result<Option<FoldStep>, StoreError>;
 
     /// Writes rows of a step in one transaction, at most this number of them if others have to wait for it. Returns true

@@ -34,10 +34,8 @@ use crate::gateway::store::{
 pub(in super::super) const FIRST_RUNNING: &str = "WITH running AS MATERIALIZED \
     (SELECT seq FROM records WHERE state = 'running') SELECT min(seq) FROM running";
 
-/// The most records that a step counts, and about the most rows that it changes (our choices): the more records, the fewer
-/// rows for each of them. The rows are in memory, with about 1 KB each.
+/// The most records that a step counts (our choice).
 const RECORDS_MAX: u32 = 10_000;
-const ROWS_MAX: usize = 5_000;
 
 /// The number of records that are in memory at the same time while they are added up (our choice).
 const READ_BATCH: i64 = 500;
@@ -196,7 +194,6 @@ async fn read_step(pool: &SqlPool, up_to: i64, max_rows: usize) -> sqlx::Result<
     if end <= position.folded_seq {
         return Ok(None);
     }
-    let max_rows = if pool.is_postgres() { max_rows.min(ROWS_MAX) } else { ROWS_MAX };
     let (mut rows, mut provisional, mut records, mut last) =
         (FoldedRows::default(), Vec::new(), 0, position.folded_seq);
     while last < end && (is_begun || (records < RECORDS_MAX && rows.0.len() < max_rows)) {
@@ -245,6 +242,8 @@ async fn write_rows(pool: &SqlPool, step: &mut FoldStep, max_rows: usize) -> sql
         }
         // From here on, an outcome that replaces a provisional one waits for this transaction.
         records_of(transaction, &step.provisional).await?.iter().for_each(|record| rows.add_record(record));
+        // An import may have found a step that SQLite had begun, with these records in its rows.
+        rows.0.retain(|row, _| !before.has_written(row));
         add_rows(transaction, &rows, 1).await?;
         true
     })?;

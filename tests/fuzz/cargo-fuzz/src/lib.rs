@@ -8,7 +8,7 @@ mod checkout;
 #[allow(dead_code, reason = "the tests of the archive reader use the other items")]
 #[path = "../../../skills/hostile.rs"]
 mod hostile;
-#[allow(dead_code, reason = "the transport uses the other items")]
+#[expect(dead_code, reason = "the transport uses the other items")]
 #[path = "../../../../src/gateway/upstream/transport"]
 mod http1 {
     mod answer_framing;
@@ -27,7 +27,7 @@ mod pieces;
 #[expect(dead_code, reason = "other commands use the other items")]
 #[path = "../../../../src/cli/skills/install/skills_folder.rs"]
 mod skills_folder;
-#[allow(dead_code, unused_imports, reason = "the gateway uses the other items")]
+#[expect(dead_code, unused_imports, reason = "the gateway uses the other items")]
 #[path = "../../../../src/stream"]
 mod stream {
     pub(crate) mod json;
