@@ -3,9 +3,9 @@
 //! The first request with an idempotency key has the [`ClaimGuard`] and runs the job; later requests read its answer.
 //! The row in the store is the claim, and is durable before anything is spent. The map in memory has the claims that
 //! this process holds or is about to make. If a row of this node is in state `Running` but has no entry in the map, the
-//! process that ran the job died, or the answer was not stored, or the row could not be deleted after a failure: the
-//! answer counts as lost, and the job is not run again until the row has expired or is deleted. The same applies to a
-//! row of another node whose job has ended, by its record, and whose answer has not been stored since.
+//! process that ran the job died, or the answer was not stored: the answer counts as lost, and the job is not run again
+//! until the row has expired or is deleted. The same applies to a row of another node whose job has ended, by its record,
+//! and whose answer has not been stored since. A row that this process failed to delete counts as deleted.
 //!
 //! The answers of jobs without an idempotency key have rows too (`jobs`).
 
@@ -306,11 +306,11 @@ impl AnswerStore {
     }
 
     /// Returns the outcome for a claim that is already in the store; `None` if the claim belongs to another node, which
-    /// may still store the answer.
+    /// may still store the answer, or if the claim could not be deleted before and now is.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read.
+    /// Returns an error if the store cannot be read, or if the claim still cannot be deleted.
     pub(super) async fn outcome_of_stored_claim(
         &self,
         stored_claim: &StoredReplay,
@@ -324,6 +324,10 @@ impl AnswerStore {
             ReplayState::Stored(row) => Some(self.reopen(claim, row).await),
             ReplayState::Running => match self.unstored.find(claim) {
                 Some(answer) => Some(follow(&answer, claim)),
+                None if self.is_unreleased(claim) => {
+                    self.write_release(&claim.into()).await?;
+                    None
+                }
                 None => self.is_answer_lost(claim).await?.then_some(ClaimOutcome::AnswerUnavailable),
             },
         })
@@ -347,6 +351,9 @@ impl AnswerStore {
     /// Returns the request whose claim has this scope, and its answer.
     pub(super) async fn find_answer(&self, scope: &ReplayDigest) -> Result<Option<AnswerView>, ReplayError> {
         let Some(StoredReplay { claim, state }) = self.store.find_replay(scope).await? else { return Ok(None) };
+        if state == ReplayState::Running && self.is_unreleased(&claim) {
+            return Ok(None);
+        }
         let stored = match &state {
             ReplayState::Stored(row) => self.load_answer(&claim, row).await.map(Arc::new),
             ReplayState::Running => self.unstored.find(&claim),
@@ -381,6 +388,11 @@ impl AnswerStore {
             self.unreleased_claims().push(id.clone());
         }
         result.is_ok()
+    }
+
+    /// True if the row of this claim counts as deleted: only the store failed to delete it.
+    fn is_unreleased(&self, claim: &ReplayClaim) -> bool {
+        self.unreleased_claims().contains(&claim.into())
     }
 
     async fn write_release(&self, id: &AnswerId) -> Result<(), LedgerError> {

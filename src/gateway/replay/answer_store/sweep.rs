@@ -60,12 +60,10 @@ impl AnswerStore {
         let folder = Arc::clone(&self.folder);
         tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
         self.remove_of_deleted_keys().await?;
-        let mut remaining = std::mem::take(&mut *self.unreleased_claims()).into_iter();
-        while let Some(id) = remaining.next() {
-            if let Err(error) = self.write_release(&id).await {
-                self.unreleased_claims().extend(std::iter::once(id).chain(remaining));
-                return Err(error.into());
-            }
+        let unreleased = self.unreleased_claims().clone();
+        for id in unreleased {
+            self.write_release(&id).await?;
+            self.unreleased_claims().retain(|known| *known != id);
             self.forget_ended(&id);
         }
         let mut removed_count = SWEEP_BATCH_SIZE;

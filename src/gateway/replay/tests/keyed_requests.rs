@@ -360,18 +360,32 @@ async fn a_store_failure_costs_nothing_before_and_no_answer_after() {
     fixture.wait_until_no_files().await;
 }
 
+async fn fail_to_release_claim(fixture: &ReplayFixture, replay: &Arc<AnswerStore>, job: &Arc<Job>) {
+    let first = claim(replay, &fixture.ada, job).await;
+    fixture.double.failure.set(Some(store_error));
+    first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
+    fixture.double.failure.set(None);
+}
+
+#[tokio::test]
+async fn a_claim_without_cost_that_the_store_kept_is_claimed_again() {
+    let fixture = ReplayFixture::new().await;
+    let (replay, job) = (fixture.open().await, job("red"));
+    fail_to_release_claim(&fixture, &replay, &job).await;
+    assert!(replay.find_request(&fixture.ada, job.operation_id(), KEY).await.unwrap().is_none());
+    check(&replay, &fixture.ada, &job, "claimed").await;
+}
+
 #[tokio::test]
 async fn a_claim_without_cost_is_released_when_the_store_recovers() {
     let fixture = ReplayFixture::new().await;
     let (replay, job) = (fixture.open().await, job("red"));
-    let first = claim(&replay, &fixture.ada, &job).await;
+    fail_to_release_claim(&fixture, &replay, &job).await;
     fixture.double.failure.set(Some(store_error));
-    first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
     assert!(replay.sweep().await.is_err());
     fixture.double.failure.set(None);
-    check(&replay, &fixture.ada, &job, "lost").await;
     replay.sweep().await.unwrap();
-    check(&replay, &fixture.ada, &job, "claimed").await;
+    assert_eq!(fixture.store.list_replays().await.unwrap(), []);
 }
 
 #[tokio::test]
