@@ -7,15 +7,18 @@
 //! does not count, because it may be words. In an image in base64, short parts occur by chance, so a part has at least
 //! [`DATA_PART`] characters there. The module is pure, and does not know where a text comes from or where it goes.
 
-use std::borrow::Cow;
+mod parts;
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use std::borrow::Cow;
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use memchr::memchr3;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
+
+use self::parts::SecretParts;
 
 /// The characters of the shortest part of a secret that counts (our choice): fewer occur by chance.
 const TEXT_PART: usize = 8;
@@ -23,17 +26,9 @@ const TEXT_PART: usize = 8;
 /// with eight characters, one of them would occur by chance in one of 3,000 images of 15 MB in base64, and with twelve in
 /// one of fifty billion.
 const DATA_PART: usize = 12;
-/// The characters in a row from which a text in the alphabets of base64 counts as data (our choice): more than an id has.
+/// The characters of base64 in a row, at the end of a text without spaces, quotation marks and backslashes, from which that
+/// text counts as data (our choice): more than an id has.
 pub(crate) const DATA_MIN: usize = 256;
-/// The number of bytes of a gram, by which a text is searched.
-const GRAM: usize = 4;
-/// The bits of the table of grams for each gram, of the parts that are searched for and of those that are only looked up at
-/// the end of a piece, and the limits of a table (our choices). A gram of an image that is in the table by chance costs more
-/// than the look-up of a hundred others, and the table must stay small beside the caches of a processor.
-const BITS_PER_GRAM: usize = 256;
-const BITS_PER_DATA_GRAM: usize = 64;
-const MIN_BITS: usize = 1 << 13;
-const MAX_BITS: usize = 1 << 21;
 
 /// The secrets of one account.
 #[derive(Default)]
@@ -42,22 +37,6 @@ pub(crate) struct SecretMask {
     /// The parts that count in data.
     data_parts: SecretParts,
 }
-
-/// The parts of secrets that have a given number of characters.
-#[derive(Default)]
-struct SecretParts {
-    /// The parts in all spellings, sorted; none begins with another.
-    patterns: Vec<Box<[u8]>>,
-    /// A bit for each gram that occurs near the beginning of a pattern.
-    grams: Vec<u64>,
-    /// Each place at which a pattern can begin has a gram at one of this number of offsets, so only one place of that many
-    /// is looked at.
-    stride: usize,
-    longest: usize,
-}
-
-/// A part of a secret in one spelling, character by character.
-type Spelling = Vec<Vec<u8>>;
 
 // === impl SecretMask ===
 
@@ -69,8 +48,7 @@ impl SecretMask {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let secrets: Vec<_> =
             secrets.into_iter().map(str::as_bytes).filter(|secret| secret.len() >= TEXT_PART).collect();
-        let parts = |length, bits| SecretParts::new(&secrets, length, bits);
-        Self { parts: parts(TEXT_PART, BITS_PER_GRAM), data_parts: parts(DATA_PART, BITS_PER_DATA_GRAM) }
+        Self { parts: SecretParts::new(&secrets, TEXT_PART), data_parts: SecretParts::new(&secrets, DATA_PART) }
     }
 
     /// Prepares the search for the credentials in the sensitive headers of a call.
@@ -112,13 +90,17 @@ impl SecretMask {
     /// Returns bytes of an upstream with each part of a secret masked. They are copied only if they have one.
     pub(crate) fn mask_bytes(&self, bytes: Bytes) -> Bytes {
         let mut masked: Option<BytesMut> = None;
-        self.parts.for_each_match(&bytes, |start, length| {
-            let is_chance = is_in_data(&bytes, start) && !self.data_parts.covers(&bytes, start);
-            if !is_chance {
-                masked.get_or_insert_with(|| BytesMut::from(&bytes[..]))[start..start + length].fill(Self::MASK);
-            }
+        let mut mask = |start: usize, length: usize| {
+            masked.get_or_insert_with(|| BytesMut::from(&bytes[..]))[start..start + length].fill(Self::MASK);
             true
-        });
+        };
+        let mut text_start = 0;
+        for data in data_runs(&bytes) {
+            self.parts.for_each_match(&bytes, text_start..data.start, &mut mask);
+            text_start = data.end;
+            self.data_parts.for_each_match(&bytes, data, &mut mask);
+        }
+        self.parts.for_each_match(&bytes, text_start..bytes.len(), &mut mask);
         masked.map_or(bytes, BytesMut::freeze)
     }
 
@@ -150,152 +132,33 @@ impl SecretMask {
     }
 }
 
-// === impl SecretParts ===
-
-impl SecretParts {
-    /// Prepares the search for the parts of these secrets that have this number of characters. A shorter secret has no part
-    /// but itself.
-    fn new(secrets: &[&[u8]], length: usize, bits_per_gram: usize) -> Self {
-        let mut patterns: Vec<Box<[u8]>> = Vec::new();
-        for secret in secrets {
-            add_patterns(secret, length.min(secret.len()), &mut patterns);
-        }
-        patterns.sort_unstable();
-        patterns.dedup_by(|later, earlier| later.starts_with(earlier));
-        let lengths = || patterns.iter().map(|pattern| pattern.len());
-        let (stride, longest) = (lengths().min().unwrap_or(GRAM) - GRAM + 1, lengths().max().unwrap_or_default());
-        let bits = (patterns.len() * stride * bits_per_gram).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
-        let mut parts = Self { patterns, grams: vec![0; bits / 64], stride, longest };
-        for gram in parts.patterns.iter().flat_map(|pattern| pattern.windows(GRAM).take(stride)) {
-            let bit = gram_bit([gram[0], gram[1], gram[2], gram[3]], parts.grams.len());
-            parts.grams[bit / 64] |= 1 << (bit % 64);
-        }
-        parts
-    }
-
-    /// True if a part has the byte at this place near its beginning.
-    fn covers(&self, bytes: &[u8], place: usize) -> bool {
-        let first = place.saturating_sub(DATA_PART - TEXT_PART);
-        (first..=place).any(|start| self.match_at(&bytes[start..]).is_some())
-    }
-
-    /// Returns the length of the longest beginning of a pattern with which the bytes end.
-    fn unfinished_length(&self, bytes: &[u8]) -> usize {
-        let begins_pattern = |length: &usize| {
-            let end = &bytes[bytes.len() - length..];
-            if end.first_chunk().is_some_and(|gram| !self.has_gram(*gram)) {
-                return false;
-            }
-            let at = self.patterns.partition_point(|pattern| pattern.as_ref() < end);
-            self.patterns.get(at).is_some_and(|pattern| pattern.starts_with(end))
-        };
-        (1..self.longest.min(bytes.len() + 1)).rev().find(begins_pattern).unwrap_or_default()
-    }
-
-    fn has_match(&self, bytes: &[u8]) -> bool {
-        let mut found = false;
-        self.for_each_match(bytes, |_, _| {
-            found = true;
-            false
-        });
-        found
-    }
-
-    /// Calls `visit` with the start and the length of each match, until it returns `false`.
-    fn for_each_match(&self, bytes: &[u8], mut visit: impl FnMut(usize, usize) -> bool) {
-        if self.patterns.is_empty() {
-            return;
-        }
-        let mut place = 0;
-        while let Some(gram) = bytes.get(place..).and_then(<[u8]>::first_chunk) {
-            let starts = place.saturating_sub(self.stride - 1)..=place;
-            let mut matches = starts.filter_map(|start| Some((start, self.match_at(&bytes[start..])?)));
-            if self.has_gram(*gram) && !matches.all(|(start, length)| visit(start, length)) {
-                return;
-            }
-            place += self.stride;
-        }
-    }
-
-    /// True if a pattern may have this gram near its beginning.
-    fn has_gram(&self, gram: [u8; GRAM]) -> bool {
-        let bit = gram_bit(gram, self.grams.len());
-        self.grams[bit / 64] & (1 << (bit % 64)) != 0
-    }
-
-    /// Returns the length of the pattern with which the bytes begin. It is the last that does not come after them, because no
-    /// pattern begins with another.
-    fn match_at(&self, bytes: &[u8]) -> Option<usize> {
-        let at = self.patterns.partition_point(|pattern| pattern.as_ref() <= bytes);
-        let pattern = self.patterns.get(at.checked_sub(1)?)?;
-        bytes.starts_with(pattern).then_some(pattern.len())
-    }
-}
-
 impl std::fmt::Debug for SecretMask {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SecretMask").finish_non_exhaustive()
     }
 }
 
-/// True if the byte at this place belongs to a long text in the alphabets of base64.
-fn is_in_data(bytes: &[u8], place: usize) -> bool {
-    let is_data = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(*byte);
-    let before = bytes[..place].iter().rev().take(DATA_MIN).take_while(is_data).count();
-    before + bytes[place..].iter().take(DATA_MIN).take_while(is_data).count() >= DATA_MIN
-}
-
-/// Returns the bit of a gram in a table of this number of words, which is a power of two (Fibonacci hashing).
-fn gram_bit(gram: [u8; GRAM], words: usize) -> usize {
-    let hash = u64::from(u32::from_le_bytes(gram)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    hash as usize & (words * 64 - 1)
-}
-
-/// Adds each part of a secret of this number of characters in each spelling.
-fn add_patterns(secret: &[u8], length: usize, patterns: &mut Vec<Box<[u8]>>) {
-    for spelling in spellings(secret) {
-        for (part, characters) in secret.windows(length).zip(spelling.windows(length)) {
-            if !may_be_word(part) {
-                patterns.push(characters.concat().into());
+/// Returns the runs of bytes that count as data.
+fn data_runs(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        while start + DATA_MIN <= bytes.len() {
+            let length = memchr3(b'"', b'\\', b' ', &bytes[start..]).unwrap_or(bytes.len() - start);
+            let run = start..start + length;
+            start = run.end + 1;
+            if ends_with_data(&bytes[run.clone()]) {
+                return Some(run);
             }
         }
-    }
-    for engine in [&alphabet::STANDARD, &alphabet::URL_SAFE].map(|alphabet| GeneralPurpose::new(alphabet, NO_PAD)) {
-        for skipped in 0..3 {
-            // Three bytes are four characters, so there is one text for each place in a group of three. The group of bytes at
-            // either end of the secret also has bits of its neighbours.
-            let Some(aligned) = secret.get(skipped..) else { continue };
-            let whole_groups = aligned.len() / 3 * 3;
-            let encoded = engine.encode(&aligned[..whole_groups]).into_bytes();
-            patterns.extend(encoded.windows(length).step_by(4).map(Box::from));
-        }
-    }
+        None
+    })
 }
 
-/// The spellings that change characters one by one.
-fn spellings(secret: &[u8]) -> [Spelling; 6] {
-    let each = |spell: &dyn Fn(u8) -> Vec<u8>| secret.iter().map(|byte| spell(*byte)).collect();
-    let with_slash = |byte: u8| if byte == b'/' { b"\\/".to_vec() } else { vec![byte] };
-    let as_url = |byte: u8| match std::str::from_utf8(&[byte]) {
-        Ok(text) => utf8_percent_encode(text, NON_ALPHANUMERIC).to_string().into_bytes(),
-        Err(_) => format!("%{byte:02X}").into_bytes(),
-    };
-    [
-        each(&|byte| vec![byte]),
-        each(&with_slash),
-        each(&as_url),
-        each(&|byte| format!("%{byte:02x}").into_bytes()),
-        each(&|byte| format!("\\u{byte:04x}").into_bytes()),
-        each(&|byte| format!("\\u{byte:04X}").into_bytes()),
-    ]
-}
-
-/// True if a part of a secret may be words, such as the prefix that all keys of a provider have: it has letters of one case
-/// and separators, and no digit.
-fn may_be_word(part: &[u8]) -> bool {
-    let is_any = |test: fn(&u8) -> bool| part.iter().any(test);
-    part.iter().all(|byte| byte.is_ascii_alphabetic() || b"-_.".contains(byte))
-        && !(is_any(u8::is_ascii_lowercase) && is_any(u8::is_ascii_uppercase))
+/// True if a run ends with enough characters of base64, which padding may follow.
+fn ends_with_data(run: &[u8]) -> bool {
+    let unpadded = run.strip_suffix(b"==").or_else(|| run.strip_suffix(b"=")).unwrap_or(run);
+    let is_data = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
+    unpadded.last_chunk::<DATA_MIN>().is_some_and(|end| end.iter().all(is_data))
 }
 
 /// Returns a text with those JSON escapes resolved that a secret can have: of ASCII characters.
@@ -319,7 +182,9 @@ fn unescaped_json(text: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
     use super::*;
 
@@ -382,6 +247,39 @@ mod tests {
             assert_eq!(masked(&text), text.replace(part, &"*".repeat(part.len())), "{part}");
             let is_data_part = part.len() >= DATA_PART || part == "k3y_of_9x";
             assert_eq!(masked(&in_data) != in_data, is_data_part, "{part}");
+        }
+    }
+
+    /// Masks each part that begins at one of the places, without a table.
+    fn mask_by_comparison(secret: &str, text: &str) -> String {
+        let mut masked = text.as_bytes().to_vec();
+        let data: Vec<Range<usize>> = data_runs(text.as_bytes()).collect();
+        for start in 0..text.len() {
+            let length = if data.iter().any(|run| run.contains(&start)) { DATA_PART } else { TEXT_PART };
+            let parts = secret.as_bytes().windows(length);
+            if parts.into_iter().any(|part| text.as_bytes()[start..].starts_with(part)) {
+                masked[start..start + length].fill(SecretMask::MASK);
+            }
+        }
+        String::from_utf8(masked).unwrap()
+    }
+
+    #[test]
+    fn the_search_finds_the_parts_that_a_comparison_finds() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..400 {
+            let length = random.usize(TEXT_PART..50);
+            let secret: String = (0..length).map(|_| random.alphanumeric()).chain("9Z".chars()).collect();
+            let mut text = String::new();
+            while text.len() < 3000 {
+                let filler = random.usize(..600);
+                text.extend((0..filler).map(|_| random.alphanumeric()));
+                let start = random.usize(..length);
+                let part = &secret[start..random.usize(start..=secret.len())];
+                text += [part, part, "=", " ", "\""][random.usize(..5)];
+            }
+            let masked = SecretMask::new([secret.as_str()]).mask_bytes(text.clone().into());
+            assert_eq!(String::from_utf8_lossy(&masked), mask_by_comparison(&secret, &text), "{secret}");
         }
     }
 
