@@ -389,16 +389,11 @@ pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
 
 /// Writes `,"key":value` for each member.
 pub(super) fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
-    for (key, value) in members {
+    // A map of values does not fail to be serialized.
+    let json = escape_line_ends(serde_json::to_string(members).unwrap_or_default());
+    let without_braces = json.strip_prefix('{').and_then(|json| json.strip_suffix('}'));
+    if let Some(written) = without_braces.filter(|written| !written.is_empty()) {
         out.push(b',');
-        write_json(out, key);
-        out.push(b':');
-        write_json(out, value);
+        out.extend_from_slice(written.as_bytes());
     }
-}
-
-fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // Neither texts nor values of JSON fail to be serialized.
-    let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
-    out.extend_from_slice(escape_line_ends(json).as_bytes());
 }
