@@ -77,7 +77,7 @@ impl SqlStore {
     /// Returns [`StoreError::Damaged`] if one of its files is missing or broken: old data is never
     /// replaced with a new file.
     pub(crate) async fn open_sqlite(data_dir: &Path, master_key: Option<MasterKey>) -> Result<Self, StoreError> {
-        sqlite::open(data_dir, master_key).await
+        Box::pin(sqlite::open(data_dir, master_key)).await
     }
 
     /// Opens a data directory for reading only. Nothing in it is changed, not even by a migration, and every write fails.
@@ -106,7 +106,7 @@ impl SqlStore {
         url: &DatabaseUrl,
         master_key: Option<MasterKey>,
     ) -> Result<Self, StoreError> {
-        postgres::open(data_dir, url, master_key).await
+        Box::pin(postgres::open(data_dir, url, master_key)).await
     }
 
     /// Writes records and claims without waiting for the disk: they survive the end of the process, but perhaps not a
@@ -164,7 +164,7 @@ impl RecordStore for SqlStore {
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         match &self.database {
             SqlDatabase::Sqlite(database) => database.write_rows(node, writes).await,
-            SqlDatabase::Postgres(database) => database.batch_writer.write(node, writes).await,
+            SqlDatabase::Postgres(database) => Box::pin(database.batch_writer.write(node, writes)).await,
         }
     }
 
@@ -178,7 +178,7 @@ impl RecordStore for SqlStore {
     async fn check_writable(&self) -> Result<(), StoreError> {
         match &self.database {
             SqlDatabase::Sqlite(database) => database.check_writable().await,
-            SqlDatabase::Postgres(database) => database.batch_writer.check_writable(&self.node).await,
+            SqlDatabase::Postgres(database) => Box::pin(database.batch_writer.check_writable(&self.node)).await,
         }
     }
 

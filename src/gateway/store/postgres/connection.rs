@@ -85,7 +85,7 @@ impl DatabaseUrl {
     /// Connects without limits on the time of a statement, for migrations.
     pub(super) async fn connect_for_migration(&self) -> sqlx::Result<PgConnection> {
         within_connect_timeout(async {
-            let mut connection = PgConnection::connect_with(&self.0).await?;
+            let mut connection = Box::pin(PgConnection::connect_with(&self.0)).await?;
             // The driver creates its table of migrations at each start, and the server sends a notice each time that it exists.
             connection.execute("SET client_min_messages = warning").await?;
             Ok(connection)
@@ -96,7 +96,7 @@ impl DatabaseUrl {
     /// Connects for the writes of records. Each commit waits for the disk of the server if `syncs_commits` is true.
     pub(super) async fn connect_for_writes(&self, syncs_commits: bool) -> sqlx::Result<PgConnection> {
         within_connect_timeout(async {
-            let mut connection = PgConnection::connect_with(&self.0).await?;
+            let mut connection = Box::pin(PgConnection::connect_with(&self.0)).await?;
             connection.execute(SESSION_SETTINGS).await?;
             if !syncs_commits {
                 connection.execute("SET synchronous_commit = off").await?;

@@ -174,7 +174,7 @@ impl DerefMut for SqlPoolConnection {
 
 impl<D: Database<Connection: DriverConnection>> PooledConnection<D> {
     pub(in super::super) async fn acquire(pool: &Pool<D>) -> sqlx::Result<Self> {
-        Ok(Self { connection: pool.acquire().await?, is_in_transaction: false })
+        Ok(Self { connection: Box::pin(pool.acquire()).await?, is_in_transaction: false })
     }
 
     /// Begins a transaction with this statement.
