@@ -90,12 +90,15 @@ function overflow() {
 
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
-/** What axe-core finds on the page as it is. */
-async function inspect({ page }) {
+/** What axe-core finds on the page as it is; with these rules only, unless the list is empty. */
+async function inspect({ page }, rules) {
   const { readFile } = await import("node:fs/promises");
   // It is still there where only the window has another size or theme.
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(await readFile(axe, "utf8"));
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const { violations } = await page.evaluate((rules) => {
+    const runOnly = rules.length > 0 ? { runOnly: { type: "rule", values: rules } } : {};
+    return globalThis.axe.run(document, { resultTypes: ["violations"], ...runOnly });
+  }, rules);
   return violations.map(({ id, impact, help, nodes }) => ({
     id,
     impact,
@@ -153,7 +156,7 @@ const deeds = {
       tab.page.frames().slice(1).map(async (frame) => ({ url: frame.url(), text: await frame.locator("html").innerText() })),
     ),
   overflow: (tab) => tab.page.evaluate(overflow),
-  inspect: (tab) => inspect(tab),
+  inspect: (tab, { rules }) => inspect(tab, rules),
   focused: (tab) => focused(tab),
   ring: (tab) => tab.page.evaluate(ring),
   window: (tab, { width, height, theme }) =>

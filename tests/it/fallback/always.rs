@@ -264,8 +264,9 @@ fn an_image_is_not_abandoned_if_another_of_the_job_was_made() {
 fn an_image_is_not_abandoned_without_a_possible_fallback() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
-    // One image is refused, so no smaller image is made. The other takes longer than half of the remaining time.
-    upstream.script_sequence(ONLY, &["status=400 body=policy", "delay=4000"]);
+    // One image is refused, once both calls have begun, so no smaller image is made. The other takes longer than half of
+    // the remaining time.
+    upstream.script_sequence(ONLY, &["delay=500 status=400 body=policy", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
     assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempt_count(), answer.header("x-imagate-missing")), (2, Some("1")));

@@ -312,7 +312,18 @@ impl Tab<'_> {
     /// The violations that axe-core finds. The window needs JavaScript.
     #[track_caller]
     pub(super) fn accessibility_violations(&self) -> Vec<Value> {
-        self.act("inspect", json!({})).as_array().expect("a list").clone()
+        self.violations_of(&[])
+    }
+
+    /// The violations of those rules of axe-core that depend on the theme.
+    #[track_caller]
+    pub(super) fn color_violations(&self) -> Vec<Value> {
+        self.violations_of(&["color-contrast", "link-in-text-block"])
+    }
+
+    #[track_caller]
+    fn violations_of(&self, rules: &[&str]) -> Vec<Value> {
+        self.act("inspect", json!({"rules": rules})).as_array().expect("a list").clone()
     }
 
     #[track_caller]
