@@ -40,6 +40,8 @@ pub(super) struct TestReport {
     times: Vec<(Duration, String)>,
     /// The tests that failed beside others and passed alone.
     passed_alone: Vec<String>,
+    /// True if tests failed and none of them ran again, so it is not known which of them are flaky.
+    has_unrepeated_failures: bool,
 }
 
 /// `cargo test` with the arguments and variables of a step.
@@ -80,7 +82,10 @@ impl fmt::Display for TestReport {
             writeln!(formatter, "{:>8.1} s  {name}", time.as_secs_f64())?;
         }
         let names = if self.passed_alone.is_empty() { "none".to_owned() } else { self.passed_alone.join(", ") };
-        writeln!(formatter, "flaky tests (failed beside others, passed alone): {}: {names}", self.passed_alone.len())
+        let more =
+            if self.has_unrepeated_failures { "; unknown for the failed tests that did not run again" } else { "" };
+        let count = self.passed_alone.len();
+        writeln!(formatter, "flaky tests (failed beside others, passed alone): {count}: {names}{more}")
     }
 }
 
@@ -120,6 +125,7 @@ impl<'a> TestCommand<'a> {
         }
         let line = format!("`cargo {}` failed", self.arguments.join(" "));
         if !names.names_every_failure() || names.failed.is_empty() || names.failed.len() > MAX_RERUNS {
+            report.has_unrepeated_failures = true;
             bail!("{}", [vec![line], names.failed].concat().join("\n"));
         }
         let mut second = TestNames::default();
@@ -286,11 +292,13 @@ mod tests {
     #[test]
     fn the_report_has_the_slowest_tests_and_ends_with_the_flaky_ones() {
         let times: Vec<_> = (1..=12).map(|number| (Duration::from_secs(number), format!("t{number}"))).collect();
-        let report = TestReport { times, passed_alone: vec!["a::b".to_owned()] };
+        let mut report = TestReport { times, passed_alone: vec!["a::b".to_owned()], ..TestReport::default() };
         let text = report.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0], lines[1]), (12, "slowest of 12 tests:", "    12.0 s  t12"));
         assert_eq!(lines[10..], ["     3.0 s  t3", "flaky tests (failed beside others, passed alone): 1: a::b"]);
+        report.has_unrepeated_failures = true;
+        assert!(report.to_string().ends_with("1: a::b; unknown for the failed tests that did not run again\n"));
         assert_eq!(TestReport::default().to_string(), "");
     }
 
