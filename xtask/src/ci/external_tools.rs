@@ -184,7 +184,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn all_missing_programs_are_named_at_once() {
-        let packages = "gcc libc6-dev make git curl ca-certificates python3-venv nodejs npm chromium postgresql";
+        let packages = "gcc libc6-dev make git curl ca-certificates python3-venv chromium postgresql nodejs npm";
         let text = advice("test");
         assert!(text.starts_with("missing: a C compiler, make, git, curl, Python 3 with venv and pip, "), "{text}");
         assert!(text.contains(&format!("  Debian, Ubuntu: sudo apt-get install {packages}\n")), "{text}");
