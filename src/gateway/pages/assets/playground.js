@@ -128,6 +128,11 @@
   let previewTimer;
   let previewRequest;
 
+  const cancelPreview = () => {
+    window.clearTimeout(previewTimer);
+    previewRequest?.abort();
+  };
+
   const previewLater = () => {
     window.clearTimeout(previewTimer);
     previewTimer = window.setTimeout(preview, 400);
@@ -713,6 +718,8 @@
     event.preventDefault();
     if (!part("make").disabled) make();
   });
+  // Another form, such as "Sign out", leaves the page: a preview that came after it would be refused.
+  document.addEventListener("submit", (event) => { if (event.target !== form) cancelPreview(); });
   form.addEventListener("input", (event) => {
     if (event.target.id === "size") checkSize();
     if (["model", "output_format"].includes(event.target.id)) offerWords();
