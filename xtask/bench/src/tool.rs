@@ -12,6 +12,7 @@ mod http;
 mod load;
 mod measure;
 mod options;
+mod peers;
 mod picture;
 mod process;
 mod procfs;
@@ -82,11 +83,11 @@ async fn run(part: &str, arguments: &[String]) -> Result<()> {
             relay::serve(listen(&options).await?, &key, options.require("upstream-port")?).await
         }
         "load" => {
-            let options = Options::parse(arguments, &["address", "key", "case", "connections", "seconds"])?;
+            let options = Options::parse(arguments, &["address", "headers", "case", "connections", "seconds"])?;
             let case = BenchCase::from_name(&options.require::<String>("case")?)?;
             let cell = BenchCell { case, connections: options.require("connections")? };
-            let key: String = options.require("key")?;
-            let report = load::run(options.require("address")?, &key, cell, options.seconds(1.0)?).await?;
+            let headers: String = options.require("headers")?;
+            let report = load::run(options.require("address")?, &headers, cell, options.seconds(1.0)?).await?;
             println!("{}", serde_json::to_string(&report)?);
             Ok(())
         }

@@ -86,8 +86,8 @@ impl BenchCase {
         }
     }
 
-    /// The complete HTTP request.
-    pub(crate) fn request(self, key: &str) -> Vec<u8> {
+    /// The complete HTTP request, with these header lines.
+    pub(crate) fn request(self, headers: &str) -> Vec<u8> {
         let size = self.image_length();
         let json = "application/json".to_owned();
         let image = |more: &str| {
@@ -119,7 +119,7 @@ impl BenchCase {
             }
         };
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\naccept: */*\r\n\
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}accept: */*\r\n\
              content-type: {content_type}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );

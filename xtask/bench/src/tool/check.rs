@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::cases::BenchCase;
 use super::http::{BodySink, Connection};
-use super::targets::Target;
+use super::targets::{Target, authorization};
 
 /// The time for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ pub(crate) async fn failures(target: &Target, originals: &UpstreamAnswers) -> BT
 }
 
 async fn ask(target: &Target, case: BenchCase) -> Result<AnswerContent> {
-    let (status, body) = exchange(target, &case.request(&target.key)).await?;
+    let (status, body) = exchange(target, &case.request(&target.headers)).await?;
     ensure!(status == 200, "status {status}: {}", String::from_utf8_lossy(&body[..body.len().min(300)]));
     match case {
         BenchCase::Stream => AnswerContent::of_stream(&body),
@@ -61,9 +61,15 @@ async fn ask(target: &Target, case: BenchCase) -> Result<AnswerContent> {
 }
 
 async fn refuses_wrong_key(target: &Target) -> Result<()> {
-    let (status, _) = exchange(target, &BenchCase::Small.request("sk-img-unknown")).await?;
+    let (status, _) = exchange(target, &BenchCase::Small.request(&wrong_key(&target.headers))).await?;
     ensure!(status == 401, "a wrong key gets status {status}, not 401");
     Ok(())
+}
+
+/// The header lines of a target with another key.
+fn wrong_key(headers: &str) -> String {
+    let others = headers.split_once("\r\n").map_or("", |(_, others)| others);
+    authorization("sk-img-unknown") + others
 }
 
 async fn exchange(target: &Target, request: &[u8]) -> Result<(u16, Vec<u8>)> {

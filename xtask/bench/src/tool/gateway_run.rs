@@ -62,9 +62,11 @@ async fn start_targets(options: &RunOptions, folder: &Path) -> Result<Vec<Target
     let upstream = Target::start_upstream(folder).await?;
     let address = upstream.address;
     let mut targets = vec![upstream, Target::start_relay(folder, address).await?];
-    match Target::start_nginx(folder, address).await? {
-        Some(nginx) => targets.push(nginx),
-        None => eprintln!("nginx is not installed: measured without it"),
+    for peer in &options.peers {
+        match peer.start(folder, address).await? {
+            Some(target) => targets.push(target),
+            None => eprintln!("{} is not installed: measured without it", peer.name()),
+        }
     }
     let (durability, has_responses_account) = (options.durability.clone(), true);
     let settings = GatewaySettings { durability, has_responses_account, ..GatewaySettings::default() };
@@ -103,7 +105,7 @@ fn introduction(options: &RunOptions) -> String {
     format!(
         "{programs}, durability = \"{}\", log to a file; {} rounds of {} s for each cell, medians of the rounds; \
          {cores} CPUs for clients, target and upstream together.\n\
-         nginx: proxy_buffering off, request buffering and other settings as by default, no access log.\n\
+         nginx: proxy_buffering off, request buffering and other settings as by default. No peer has a log of requests.\n\
          relay: checks the key and passes bodies on, with hyper.\n",
         options.durability,
         options.rounds,

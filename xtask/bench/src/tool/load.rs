@@ -63,9 +63,9 @@ struct LoadPlan {
 }
 
 /// Sends the requests of a cell for some seconds.
-pub(crate) async fn run(address: SocketAddr, key: &str, cell: BenchCell, duration: Duration) -> Result<LoadReport> {
+pub(crate) async fn run(address: SocketAddr, headers: &str, cell: BenchCell, duration: Duration) -> Result<LoadReport> {
     // A request of megabytes takes its time to be made, which is not part of the run.
-    let request = cell.case.request(key);
+    let request = cell.case.request(headers);
     let begun = Instant::now();
     let plan = LoadPlan { address, request, case: cell.case, end: begun + duration };
     let (plan, samples) = (Rc::new(plan), Rc::new(RefCell::new(Samples::default())));

@@ -32,7 +32,8 @@ impl Row {
         let duration = if cell.case == BenchCase::Slow { SLOW_DURATION } else { duration };
         let (address, connections) = (target.address.to_string(), cell.connections.to_string());
         let seconds = duration.as_secs_f64().to_string();
-        let mut arguments = vec!["load", "--address", &address, "--key", &target.key, "--case", cell.case.name()];
+        let mut arguments =
+            vec!["load", "--address", &address, "--headers", &target.headers, "--case", cell.case.name()];
         arguments.extend(["--connections", &connections, "--seconds", &seconds]);
         procfs::reset_peak_memory(target.process.id())?;
         let before = procfs::thread_times(target.process.id())?;

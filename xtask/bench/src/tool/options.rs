@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::cases::{self, BenchCell};
+use super::peers::Peer;
 
 /// The longest time that one cell can take.
 const MAX_SECONDS: f64 = 60.0;
@@ -26,6 +27,8 @@ pub(crate) struct RunOptions {
     /// The time of one cell.
     pub(crate) duration: Duration,
     pub(crate) durability: String,
+    /// The programs beside imagate and the relay.
+    pub(crate) peers: Vec<Peer>,
 }
 
 impl Options {
@@ -74,6 +77,18 @@ impl Options {
         Ok(durability.to_owned())
     }
 
+    /// The programs to measure beside imagate: two proxies, unless others are named.
+    fn peers(&self) -> Result<Vec<Peer>> {
+        let names = self.get("peers").unwrap_or("nginx,envoy").split(',');
+        let peer = |name| {
+            Peer::ALL.into_iter().find(|peer| peer.name() == name).with_context(|| {
+                let known = Peer::ALL.map(Peer::name).join(", ");
+                format!("`--peers` has no `{name}`; it has {known}")
+            })
+        };
+        names.filter(|name| !name.is_empty()).map(peer).collect()
+    }
+
     /// The number of rounds.
     pub(crate) fn rounds(&self) -> Result<u32> {
         let rounds = self.get_or("rounds", 3)?;
@@ -84,7 +99,7 @@ impl Options {
 
 impl RunOptions {
     pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
-        let options = Options::parse(arguments, &["program", "cases", "rounds", "seconds", "durability"])?;
+        let options = Options::parse(arguments, &["program", "cases", "rounds", "seconds", "durability", "peers"])?;
         let programs: Vec<PathBuf> = options.all("program").map(PathBuf::from).collect();
         ensure!((1..=2).contains(&programs.len()), "`--program` is given once, or twice to compare two builds");
         Ok(Self {
@@ -93,6 +108,7 @@ impl RunOptions {
             rounds: options.rounds()?,
             duration: options.seconds(1.5)?,
             durability: options.durability()?,
+            peers: options.peers()?,
         })
     }
 }
@@ -110,15 +126,18 @@ mod tests {
         let options = parse("--program a").unwrap();
         assert_eq!((options.rounds, options.duration), (3, Duration::from_millis(1500)));
         assert_eq!((options.cells.len(), options.durability.as_str()), (15, "power"));
+        assert_eq!(options.peers, [Peer::Nginx, Peer::Envoy]);
     }
 
     #[test]
     fn every_option_is_read() {
-        let options = parse("--program a --program b --cases S:1 --rounds 7 --seconds 0.5 --durability process");
+        let options =
+            parse("--program a --program b --cases S:1 --rounds 7 --seconds 0.5 --durability process --peers litellm");
         let options = options.unwrap();
         assert_eq!(options.programs, [PathBuf::from("a"), PathBuf::from("b")]);
         assert_eq!((options.cells.len(), options.rounds), (1, 7));
         assert_eq!((options.duration, options.durability.as_str()), (Duration::from_millis(500), "process"));
+        assert_eq!(options.peers, [Peer::LiteLlm]);
     }
 
     #[test]
@@ -133,6 +152,7 @@ mod tests {
             "--program a --seconds 61",
             "--program a --seconds NaN",
             "--program a --durability none",
+            "--program a --peers apache",
             "--program a --colour red",
             "program a",
         ] {

@@ -126,7 +126,7 @@ async fn start(
     eprintln!("{}: filled in {:.0} s", population.name, begun.elapsed().as_secs_f64());
     let begun = Instant::now();
     let target = home.start().await?;
-    ask_once(target.address, BenchCase::Small.request(&target.key).into())
+    ask_once(target.address, BenchCase::Small.request(&target.headers).into())
         .await
         .with_context(|| population.name.clone())?;
     eprintln!("{}: first answer {:.1} s after the start", population.name, begun.elapsed().as_secs_f64());
@@ -201,7 +201,7 @@ async fn idle_connections(program: &Path, folder: &Path, upstream: &Target) -> R
 }
 
 async fn open_connections(target: &Target, count: usize) -> Result<Vec<Connection>> {
-    let request: Arc<[u8]> = BenchCase::Small.request(&target.key).into();
+    let request: Arc<[u8]> = BenchCase::Small.request(&target.headers).into();
     let (mut openers, mut connections) = (JoinSet::new(), Vec::with_capacity(count));
     for started in 0..count {
         if started >= OPENERS {

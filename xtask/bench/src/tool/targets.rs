@@ -1,4 +1,4 @@
-//! The programs under load: imagate, nginx and the relay, each with its own folder, and the fake upstream itself.
+//! The programs under load: imagate and the relay, each with its own folder, and the fake upstream itself.
 
 use std::env;
 use std::fs;
@@ -11,18 +11,17 @@ use tokio::process::Command;
 use super::process::{Process, free_address, output};
 use super::upstream::UPSTREAM_KEY;
 
-/// The key that clients send to nginx and to the relay.
-const CLIENT_KEY: &str = "client-key";
+/// The key that clients send to the relay and to other programs.
+pub(crate) const CLIENT_KEY: &str = "client-key";
 /// The name of the target without a gateway.
 pub(crate) const DIRECT: &str = "direct";
-/// The name of nginx as a target.
-pub(crate) const NGINX: &str = "nginx";
 
 /// A process that answers the requests of the cases.
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    pub(crate) key: String,
+    /// The header lines of each request that are those of this target: its key, at least.
+    pub(crate) headers: String,
     pub(crate) process: Process,
 }
 
@@ -60,7 +59,7 @@ impl Target {
         let address = free_address()?;
         let mut command = own_command("upstream")?;
         let process = Process::start(DIRECT, folder, command.args(["--port", &address.port().to_string()]))?;
-        Self::listening(DIRECT, address, UPSTREAM_KEY, process).await
+        Self::listening(DIRECT, address, authorization(UPSTREAM_KEY), process).await
     }
 
     /// Starts the relay.
@@ -70,24 +69,18 @@ impl Target {
         let mut command = own_command("relay")?;
         command.args(["--port", &port, "--key", CLIENT_KEY, "--upstream-port", &to]);
         let process = Process::start("relay", folder, &mut command)?;
-        Self::listening("relay", address, CLIENT_KEY, process).await
+        Self::listening("relay", address, authorization(CLIENT_KEY), process).await
     }
 
-    /// Starts nginx as a reverse proxy; `None` if it is not installed.
-    pub(crate) async fn start_nginx(folder: &Path, upstream: SocketAddr) -> Result<Option<Self>> {
-        let Some(program) = find_program("nginx") else { return Ok(None) };
-        let (address, home) = (free_address()?, folder.join(NGINX));
-        fs::create_dir(&home)?;
-        let file = home.join("nginx.conf");
-        fs::write(&file, nginx_configuration(&home, address, upstream))?;
-        let mut command = Command::new(program);
-        let process = Process::start(NGINX, folder, command.arg("-p").arg(&home).arg("-c").arg(&file))?;
-        Ok(Some(Self::listening(NGINX, address, CLIENT_KEY, process).await?))
-    }
-
-    async fn listening(name: &str, address: SocketAddr, key: &str, mut process: Process) -> Result<Self> {
+    /// Waits until the process accepts connections.
+    pub(crate) async fn listening(
+        name: &str,
+        address: SocketAddr,
+        headers: String,
+        mut process: Process,
+    ) -> Result<Self> {
         process.wait_until_listening(address).await?;
-        Ok(Self { name: name.to_owned(), address, key: key.to_owned(), process })
+        Ok(Self { name: name.to_owned(), address, headers, process })
     }
 }
 
@@ -115,8 +108,13 @@ impl GatewayHome {
         let mut command = Command::new(&self.program);
         command.args(["serve", "--config", "imagate.toml"]).current_dir(&self.folder);
         let process = Process::start("imagate", &self.folder, &mut command)?;
-        Target::listening(&self.name, self.address, &self.key, process).await
+        Target::listening(&self.name, self.address, authorization(&self.key), process).await
     }
+}
+
+/// The header line with this key.
+pub(crate) fn authorization(key: &str) -> String {
+    format!("authorization: Bearer {key}\r\n")
 }
 
 /// The command that starts a part of this tool.
@@ -132,28 +130,6 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
-}
-
-/// nginx does less than a gateway: it compares the key with one text, and writes no access log.
-fn nginx_configuration(home: &Path, address: SocketAddr, upstream: SocketAddr) -> String {
-    let home = home.display();
-    let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|kind| format!("    {kind}_temp_path {home}/{kind};\n"))
-        .concat();
-    format!(
-        "daemon off;\nworker_processes auto;\npid {home}/nginx.pid;\nerror_log {home}/error.log warn;\n\
-         events {{ worker_connections 4096; }}\nhttp {{\n    access_log off;\n{folders}    \
-         client_max_body_size 128m;\n    keepalive_requests 1000000000;\n    \
-         map $http_authorization $is_known {{ default 0; \"Bearer {CLIENT_KEY}\" 1; }}\n    \
-         upstream bench {{ server {upstream}; keepalive 256; keepalive_requests 1000000000; }}\n    \
-         server {{\n        listen {address} reuseport;\n        location / {{\n            \
-         if ($is_known = 0) {{ return 401 '{{}}'; }}\n            \
-         proxy_pass http://bench;\n            proxy_http_version 1.1;\n            \
-         proxy_set_header Connection \"\";\n            \
-         proxy_set_header Authorization \"Bearer {UPSTREAM_KEY}\";\n            \
-         proxy_buffering off;\n            proxy_buffer_size 256k;\n            \
-         proxy_buffers 8 256k;\n            proxy_busy_buffers_size 512k;\n        }}\n    }}\n}}\n"
-    )
 }
 
 fn gateway_configuration(address: SocketAddr, upstream: SocketAddr, settings: &GatewaySettings) -> String {
