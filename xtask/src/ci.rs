@@ -71,7 +71,6 @@ pub const TEST: CheckSuite = CheckSuite {
         Step::of_tests("unit", "the unit tests", test_steps::unit).part_of("test"),
         Step::of_tests("test", "all tests, also those with real clients in Python, Node and curl", test_steps::test)
             .needs("tools"),
-        Step::new("public-api", "the public API is that of tests/golden/public_api.txt", crate::public_api::check),
         Step::new(
             "tree",
             "the dependencies of each feature: which, how many, and the Rust that they need",
@@ -86,6 +85,7 @@ pub const RELEASE: CheckSuite = CheckSuite {
     steps: &[
         Step::new("tools", "the programs that the other steps need are installed", external_tools::install_for_release),
         Step::new("clippy", "clippy reports nothing", clippy),
+        Step::new("public-api", "the public API is that of tests/golden/public_api.txt", crate::public_api::check),
         Step::new("deploy", "the files of docs/deploy are valid for the programs that read them", deployment::check)
             .needs("tools"),
         Step::new("corpora", "the stored inputs of cargo-fuzz are complete, and break nothing", test_steps::corpora),
