@@ -34,8 +34,8 @@ usage: cargo xtask <task>
   examples           run the programs of examples/ against the simulator; the images are below target/examples
   readme             run the Rust program of README.md with the packaged crate, and compare crates and build time
   semver [REVISION]  compare the public API with a revision, or with the newest tag; installs cargo-semver-checks
-  release            build the program for users into target/distribution: the release build, laid out by what runs
-  release --profile FILE   the same with the profile of an earlier build, without running the load tests
+  release            build the program for users into target/distribution: optimized and laid out by what runs
+  release --profiles FOLDER   the same with the profiles of an earlier build, without running the load tests
   soak               long runs under load with kills, restarts and faults of the database; prints a table for each
   soak --only NAME --rounds N --seed S --store sqlite|postgres
   abuse              print a table of the effect of hostile callers on other callers
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         ["semver"] => semver::run(&tree::root(), None).map(|()| Verdict::Passed),
         ["semver", revision] => semver::run(&tree::root(), Some(revision)).map(|()| Verdict::Passed),
         ["release"] => release::run(&tree::root(), None).map(|()| Verdict::Passed),
-        ["release", "--profile", file] => release::run(&tree::root(), Some(file)).map(|()| Verdict::Passed),
+        ["release", "--profiles", folder] => release::run(&tree::root(), Some(folder)).map(|()| Verdict::Passed),
         ["soak", arguments @ ..] => soak::run(&tree::root(), arguments).map(|()| Verdict::Passed),
         ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
         ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),

@@ -1,11 +1,11 @@
-//! `cargo xtask release`: the program for users on Linux: optimized for speed, with its code laid out by what runs.
+//! `cargo xtask release`: the program for users on Linux: optimized for speed, with what runs measured first.
 //!
 //! Half of the time of a small request is instruction fetch, because the code that runs is spread over the whole program.
-//! BOLT moves it together: a build that counts its branches serves the cases of `cargo xtask bench gateway`, and the
-//! counts (the profile) give the order. The profile stays beside the program: with the same sources, compiler, BOLT and
-//! profile, the result is the same to the byte.
+//! Two profiles of the cases of `cargo xtask bench gateway` change that. The compiler's profile says which branches and
+//! calls are hot, so that it inlines those and moves cold code away (PGO); BOLT's gives the order of blocks and functions.
+//! The profiles stay beside the program: with the same sources, tools and profiles, the result is the same to the byte.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,69 +29,124 @@ const LAYOUT: [&str; 6] = [
     "-icf=1",
 ];
 
-/// Builds the program into `target/distribution`, with the profile of a run of the load tests, or with a given one.
+/// The profile of the compiler, and that of BOLT.
+const PROFILES: [&str; 2] = ["imagate.profdata", "imagate.fdata"];
+
+/// The programs of LLVM that measure and move code.
+struct Tools {
+    profdata: String,
+    bolt: String,
+    merge_fdata: String,
+    strip: String,
+}
+
+/// Builds the program into `target/distribution`, with the profiles of a run of the load tests, or with those of a folder.
 ///
 /// # Errors
 ///
-/// A command fails, or the program that was made does not start.
-pub fn run(root: &Path, profile: Option<&str>) -> Result<()> {
+/// A command fails, a profile is missing, or the program that was made does not start.
+pub fn run(root: &Path, stored: Option<&str>) -> Result<()> {
     let folder = ci::target_folder(root)?.join("distribution");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let program = examples::program(&folder, "imagate");
-    let Some(bolt) = cfg!(target_os = "linux").then(|| find_tool("llvm-bolt")).flatten() else {
+    let Some(tools) = cfg!(target_os = "linux").then(Tools::find).flatten() else {
         fs::copy(ci::build_release(root)?, &program)?;
         println!(
-            "not done: the layout of the code, because `llvm-bolt` is missing (Debian: apt-get install bolt-19 libbolt-19-dev)"
+            "not done: profiles and the layout of the code, because `llvm-profdata` or `llvm-bolt` is missing (Debian: \
+             apt-get install llvm-22 bolt-22 libbolt-22-dev)"
         );
         return describe(&program);
     };
-    let movable = build_movable(root, &folder)?;
-    let stored_profile = folder.join("imagate.fdata");
-    match profile {
-        Some(path) => drop(fs::copy(path, &stored_profile).with_context(|| path.to_owned())?),
-        None => record_profile(root, &bolt, &movable, &stored_profile)?,
+    let [compiler_profile, layout_profile] = PROFILES.map(|name| stored.map_or(folder.as_path(), Path::new).join(name));
+    if stored.is_none() {
+        record_branches(root, &tools, &compiler_profile)?;
     }
-    let mut layout = Command::new(&bolt);
-    layout.arg(&movable).arg("-o").arg(&program).arg("-data").arg(&stored_profile).args(LAYOUT);
+    ensure!(compiler_profile.is_file(), "{} is missing", compiler_profile.display());
+    let uses_profile = format!("-Cprofile-use={}", fs::canonicalize(&compiler_profile)?.display());
+    let movable = folder.join("imagate.relocatable");
+    fs::copy(build(root, &[&uses_profile, "-Clink-arg=-Wl,--emit-relocs", "-Cstrip=none"])?, &movable)?;
+    if stored.is_none() {
+        record_layout(root, &tools, &movable, &layout_profile)?;
+    }
+    let mut layout = Command::new(&tools.bolt);
+    layout.arg(&movable).arg("-o").arg(&program).arg("-data").arg(&layout_profile).args(LAYOUT);
     call(&mut layout)?;
-    call(Command::new(find_tool("llvm-strip").context("llvm-strip is missing")?).arg(&program))?;
-    println!("the profile is {}", stored_profile.display());
+    call(Command::new(&tools.strip).arg(&program))?;
+    println!("the profiles are {} and {}", compiler_profile.display(), layout_profile.display());
     describe(&program)
 }
 
-/// Builds the release program with the tables that BOLT needs to move code.
-fn build_movable(root: &Path, folder: &Path) -> Result<PathBuf> {
-    let build = ["rustc", "--profile", "dist", "--features", "cli", "--bin", "imagate", "--"];
-    let options = ["-Clink-arg=-Wl,--emit-relocs", "-Cstrip=none"];
-    ci::cargo(root, &[&build[..], &options].concat(), &[])?;
-    let movable = folder.join("imagate.relocatable");
-    fs::copy(examples::program(&ci::target_folder(root)?.join("dist"), "imagate"), &movable)?;
-    Ok(movable)
+/// Builds the program with these options of the compiler for every crate of it, and returns its path.
+fn build(root: &Path, options: &[&str]) -> Result<PathBuf> {
+    let version = ci::stdout_of(Command::new("rustc").arg("-vV").current_dir(root))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    // With `--target`, the options are not those of build scripts.
+    let arguments = ["build", "--profile", "dist", "--features", "cli", "--bin", "imagate", "--target", host];
+    let variable: (OsString, OsString) = ("CARGO_ENCODED_RUSTFLAGS".into(), options.join("\x1f").into());
+    ci::cargo(root, &arguments, &[variable])?;
+    Ok(examples::program(&ci::target_folder(root)?.join(host).join("dist"), "imagate"))
 }
 
-/// Runs the load tests with a program that counts its branches, and stores the sums.
-fn record_profile(root: &Path, bolt: &str, movable: &Path, profile: &Path) -> Result<()> {
-    let counts = profile.with_extension("counts");
-    if counts.exists() {
-        fs::remove_dir_all(&counts)?;
-    }
-    fs::create_dir_all(&counts)?;
+/// Stores the counts of branches and calls of a run of the load tests: the profile of the compiler.
+fn record_branches(root: &Path, tools: &Tools, profile: &Path) -> Result<()> {
+    let counts = empty_folder(&profile.with_extension("branches"))?;
+    let program = build(root, &[&format!("-Cprofile-generate={}", counts.display())])?;
+    run_load_tests(root, &program)?;
+    let mut merge = Command::new(&tools.profdata);
+    call(merge.arg("merge").arg("-o").arg(profile).args(files_of(&counts)?))
+}
+
+/// Stores the counts of a run of the load tests by the instructions of this program: the profile of its layout.
+fn record_layout(root: &Path, tools: &Tools, movable: &Path, profile: &Path) -> Result<()> {
+    let counts = empty_folder(&profile.with_extension("counts"))?;
     let instrumented = movable.with_extension("instrumented");
-    let mut instrument = Command::new(bolt);
+    let mut instrument = Command::new(&tools.bolt);
     instrument.arg(movable).arg("-o").arg(&instrumented).arg("-instrument");
     // Each process writes its own counts when it ends: the commands that prepare the load tests, and the gateway.
     instrument.arg("-instrumentation-file-append-pid");
     instrument.arg(format!("-instrumentation-file={}", counts.join("process").display()));
     call(&mut instrument)?;
-    let program = instrumented.to_str().context("the path of the target folder is not valid text")?;
-    bench::load(root, "gateway", &["--program", program, "--rounds", "1", "--seconds", "1"])?;
-    let mut merge = Command::new(find_tool("merge-fdata").context("merge-fdata is missing")?);
-    let mut files: Vec<PathBuf> = fs::read_dir(&counts)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    files.sort();
-    ensure!(!files.is_empty(), "the instrumented program has written no counts");
-    let output = merge.args(&files).stdin(Stdio::null()).stderr(Stdio::null()).output().context("merge-fdata")?;
+    run_load_tests(root, &instrumented)?;
+    let mut merge = Command::new(&tools.merge_fdata);
+    merge.args(files_of(&counts)?).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = merge.output().context("merge-fdata")?;
     ensure!(output.status.success(), "merge-fdata failed");
     fs::write(profile, output.stdout).with_context(|| profile.display().to_string())
+}
+
+fn run_load_tests(root: &Path, program: &Path) -> Result<()> {
+    let program = program.to_str().context("the path of the target folder is not valid text")?;
+    bench::load(root, "gateway", &["--program", program, "--rounds", "1", "--seconds", "1"])
+}
+
+fn empty_folder(folder: &Path) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    Ok(folder.to_owned())
+}
+
+/// Returns the files that the instrumented programs have written, in the order of their names.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.sort();
+    ensure!(!files.is_empty(), "the instrumented program has written no counts");
+    Ok(files)
+}
+
+// === impl Tools ===
+
+impl Tools {
+    /// Returns `None` if one of the programs is not installed.
+    fn find() -> Option<Self> {
+        Some(Self {
+            profdata: find_tool("llvm-profdata")?,
+            bolt: find_tool("llvm-bolt")?,
+            merge_fdata: find_tool("merge-fdata")?,
+            strip: find_tool("llvm-strip")?,
+        })
+    }
 }
 
 /// Returns a program of LLVM, by its path or by its name; `None` if it is not installed. All programs are of the newest
