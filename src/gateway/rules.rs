@@ -16,6 +16,7 @@ mod models;
 mod response;
 mod task;
 mod unique_members;
+mod upstream_fields;
 
 pub(crate) use added_fields::AddedNames;
 pub(crate) use fields::{

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::answer_usage::{ALIASES, CACHE_READ, documented_count, member, parse_count, parse_token_counts};
+use super::answer_usage::{ALIASES, CACHE_READ, documented_count, member, parse_count, parse_members};
 use crate::gateway::money::Usd;
 use crate::gateway::store::{AnswerCharges, CostReason};
 use crate::words::lines_of;
@@ -126,7 +126,7 @@ fn read_tools(charges: &mut AnswerCharges, tool_usage: Option<&Value>, calls: &T
 
 /// Returns the reason why the price of a usage is not certain, if it has members that are not known, or lacks a count.
 fn unpriced_usage(usage: &Map<String, Value>) -> Option<CostReason> {
-    let counts = parse_token_counts(&Value::Object(usage.clone()));
+    let counts = parse_members(usage);
     let is_incomplete = counts.is_some_and(|counts| {
         let is_stated = |name: &str| documented_count(usage, name).is_some();
         let is_sum_of_more = counts.total > counts.input.saturating_add(counts.output);
@@ -138,22 +138,28 @@ fn unpriced_usage(usage: &Map<String, Value>) -> Option<CostReason> {
     };
     let unknown = usage.iter().find_map(|(name, value)| {
         let alias = ALIASES.iter().find(|(alias, _)| alias == name);
-        unknown_member(alias.map_or(name.as_str(), |(_, documented)| *documented), value)
+        let mut path = alias.map_or(name.as_str(), |(_, documented)| *documented).to_owned();
+        unknown_member(&mut path, value)
     });
     let is_uncertain = is_incomplete || ALIASES.iter().any(disagrees);
     unknown.or_else(|| is_uncertain.then_some(CostReason::UnpricedUsage))
 }
 
-/// Returns the reason if a member, or one inside of it, is not known and may stand for a charge.
-fn unknown_member(path: &str, value: &Value) -> Option<CostReason> {
+/// Returns the reason if a member, or one inside of it, is not known and may stand for a charge. Leaves the path as it
+/// was.
+fn unknown_member(path: &mut String, value: &Value) -> Option<CostReason> {
+    let length = path.len();
     match value {
-        Value::Object(members) => {
-            members.iter().find_map(|(name, value)| unknown_member(&format!("{path}.{name}"), value))
-        }
+        Value::Object(members) => members.iter().find_map(|(name, value)| {
+            path.extend([".", name.as_str()]);
+            let reason = unknown_member(path, value);
+            path.truncate(length);
+            reason
+        }),
         Value::Number(_) if path == "cost" => None,
         Value::String(_) if path == "service_tier" => None,
         _ if !may_be_charged(value) => None,
-        _ if (KNOWN_COUNTS.contains(&path) || path == CACHE_READ) && parse_count(value).is_some() => None,
+        _ if (KNOWN_COUNTS.contains(&path.as_str()) || path == CACHE_READ) && parse_count(value).is_some() => None,
         _ if path.contains("cache_creation") || path.contains("cache_write") => Some(CostReason::UnpricedCacheWrite),
         _ => Some(CostReason::UnpricedUsage),
     }

@@ -129,7 +129,11 @@ fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
 
 /// Reads the token counts; `None` if nothing can be counted.
 pub(super) fn parse_token_counts(value: &Value) -> Option<TokenCounts> {
-    let object = value.as_object()?;
+    parse_members(value.as_object()?)
+}
+
+/// Reads the token counts in the members of a usage; `None` if nothing can be counted.
+pub(super) fn parse_members(object: &Map<String, Value>) -> Option<TokenCounts> {
     let (stated_input, stated_output) =
         (documented_count(object, "input_tokens"), documented_count(object, "output_tokens"));
     if stated_input.is_none() && stated_output.is_none() {

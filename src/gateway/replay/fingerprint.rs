@@ -71,17 +71,7 @@ fn digest_blocking(task: &SharedTask) -> io::Result<ReplayDigest> {
 }
 
 fn update_with_images(context: &mut Context, job: &Job) -> io::Result<()> {
-    // The fields are sorted here too, because the order of a JSON map depends on the features of a crate.
-    let mut fields: Vec<_> = job.upstream_fields().iter().collect();
-    fields.sort_unstable_by_key(|(name, _)| *name);
-    context.update(&(fields.len() as u64).to_be_bytes());
-    let mut value_text = Vec::new();
-    for (name, value) in fields {
-        update_with_part(context, name.as_bytes());
-        value_text.clear();
-        serde_json::to_writer(&mut value_text, value)?;
-        update_with_part(context, &value_text);
-    }
+    update_with_part(context, job.upstream_json());
     if let Some(input) = job.edit_input() {
         context.update(&(input.images.len() as u64).to_be_bytes());
         for upload in input.images.iter().chain(&input.mask) {
@@ -150,7 +140,7 @@ pub(super) fn cheap_hash(hasher: &std::hash::RandomState, task: &SharedTask) -> 
             let lengths: Vec<u64> = job.edit_input().map_or_else(Vec::new, |input| {
                 input.images.iter().chain(&input.mask).chain(&input.files).map(|upload| upload.file.len()).collect()
             });
-            hasher.hash_one((common, job.upstream_fields(), lengths))
+            hasher.hash_one((common, job.upstream_json(), lengths))
         }
         SharedTask::Response(job) => hasher.hash_one((common, job.model(), job.body().len())),
     }

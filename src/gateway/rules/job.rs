@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::models;
+use super::upstream_fields::UpstreamFields;
 use crate::gateway::config::{ImageModelSpec, ModelAlias};
 use crate::gateway::dialects::Adaptations;
 use crate::gateway::spool::ImageUpload;
@@ -28,7 +30,7 @@ pub(crate) struct Job {
     end_user: Option<String>,
     turn: Option<String>,
     received_at: DateTime<Utc>,
-    upstream_fields: Map<String, Value>,
+    upstream_fields: UpstreamFields,
     edit_input: Option<EditInput>,
     model_spec: Arc<ImageModelSpec>,
     adaptations: Adaptations,
@@ -74,7 +76,7 @@ impl Job {
             end_user: request.safety_identifier.or(request.user),
             turn: None,
             received_at,
-            upstream_fields,
+            upstream_fields: UpstreamFields::new(upstream_fields),
             edit_input,
             model_spec,
             adaptations: Adaptations::default(),
@@ -102,8 +104,9 @@ impl Job {
         let mut changed = self.clone();
         changed.size = SizeRequest::from(size);
         changed.quality = Some(quality.to_owned());
-        changed.upstream_fields.insert("size".to_owned(), Value::String(size.to_string()));
-        changed.upstream_fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
+        let fields = changed.upstream_fields.change();
+        fields.insert("size".to_owned(), Value::String(size.to_string()));
+        fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
         Some(changed)
     }
 
@@ -111,7 +114,7 @@ impl Job {
     pub(crate) fn for_single_image(&self) -> Self {
         let mut single = self.clone();
         single.count = 1;
-        single.upstream_fields.remove("n");
+        single.upstream_fields.change().remove("n");
         single
     }
 
@@ -231,8 +234,13 @@ impl Job {
     }
 
     /// Returns the fields that are sent upstream.
-    pub(crate) const fn upstream_fields(&self) -> &Map<String, Value> {
+    pub(crate) fn upstream_fields(&self) -> &Map<String, Value> {
         &self.upstream_fields
+    }
+
+    /// Returns these fields as a JSON object, in the order of their names.
+    pub(crate) fn upstream_json(&self) -> &Bytes {
+        self.upstream_fields.json()
     }
 
     /// True if only an upstream with the image endpoints can serve the job: the image tool takes no other files.

@@ -1,6 +1,5 @@
 //! The `images` protocol: an upstream that offers the image endpoints itself.
 
-use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use tokio::time::Instant;
@@ -32,8 +31,8 @@ fn build_request(
 ) -> Result<Request<RequestBody>, Box<dyn std::error::Error + Send + Sync>> {
     let (path, content_type, body) = match job.edit_input() {
         None => {
-            let json = serde_json::to_string(job.upstream_fields())?;
-            ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(Bytes::from(json)))
+            let json = job.upstream_json().clone();
+            ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(json))
         }
         Some(edit_input) => {
             let (content_type, body) = multipart_form::build_form(job.upstream_fields(), edit_input)?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::gateway::relay::answer_usage::usage_from_response;
+use crate::gateway::relay::answer_usage::{parse_token_counts, usage_from_response};
 
 fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
