@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// It is quicker than that of most systems if many small values are made and dropped, as for each request
+/// It is quicker than that of the system if many small values are made and dropped, as for each request
 /// (`docs/performance.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -62,7 +62,8 @@ async fn ask(target: &Target, case: BenchCase) -> Result<AnswerContent> {
 
 async fn refuses_wrong_key(target: &Target) -> Result<()> {
     let (status, _) = exchange(target, &BenchCase::Small.request(&wrong_key(&target.headers))).await?;
-    ensure!(status == 401, "a wrong key gets status {status}, not 401");
+    // LiteLLM answers 400 without a database of keys.
+    ensure!([400, 401, 403].contains(&status), "a wrong key gets status {status}");
     Ok(())
 }
 
