@@ -69,7 +69,11 @@ async fn read_at_once(
     groupings: &[UsageGrouping],
 ) -> sqlx::Result<UsageDetailRead> {
     let (mut groups, position) = (Vec::new(), fold_position(connection).await?);
-    let durations = used_durations(connection, filter).await?;
+    // While a step is being written, the row of the day may lack a duration that a row of an account has already.
+    let durations = match position.step_end {
+        0 => used_durations(connection, filter).await?,
+        _ => 0..DurationCounts::BUCKETS,
+    };
     for grouping in groupings {
         let mut values = BTreeMap::<String, UsageDetails>::new();
         for row in counts_query(filter, *grouping, &durations).build().fetch_all(&mut *connection).await? {
