@@ -33,7 +33,7 @@ const LAYOUT: [&str; 6] = [
 const PROFILES: [&str; 2] = ["imagate.profdata", "imagate.fdata"];
 
 /// The programs of LLVM that measure and move code.
-struct Tools {
+struct LlvmTools {
     profdata: String,
     bolt: String,
     merge_fdata: String,
@@ -49,7 +49,7 @@ pub fn run(root: &Path, stored: Option<&str>) -> Result<()> {
     let folder = ci::target_folder(root)?.join("distribution");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let program = examples::program(&folder, "imagate");
-    let Some(tools) = cfg!(target_os = "linux").then(Tools::find).flatten() else {
+    let Some(tools) = cfg!(target_os = "linux").then(LlvmTools::find).flatten() else {
         fs::copy(ci::build_release(root)?, &program)?;
         println!(
             "not done: profiles and the layout of the code, because `llvm-profdata` or `llvm-bolt` is missing (Debian: \
@@ -88,7 +88,7 @@ fn build(root: &Path, options: &[&str]) -> Result<PathBuf> {
 }
 
 /// Stores the counts of branches and calls of a run of the load tests: the profile of the compiler.
-fn record_branches(root: &Path, tools: &Tools, profile: &Path) -> Result<()> {
+fn record_branches(root: &Path, tools: &LlvmTools, profile: &Path) -> Result<()> {
     let counts = empty_folder(&profile.with_extension("branches"))?;
     let program = build(root, &[&format!("-Cprofile-generate={}", counts.display())])?;
     run_load_tests(root, &program)?;
@@ -97,7 +97,7 @@ fn record_branches(root: &Path, tools: &Tools, profile: &Path) -> Result<()> {
 }
 
 /// Stores the counts of a run of the load tests by the instructions of this program: the profile of its layout.
-fn record_layout(root: &Path, tools: &Tools, movable: &Path, profile: &Path) -> Result<()> {
+fn record_layout(root: &Path, tools: &LlvmTools, movable: &Path, profile: &Path) -> Result<()> {
     let counts = empty_folder(&profile.with_extension("counts"))?;
     let instrumented = movable.with_extension("instrumented");
     let mut instrument = Command::new(&tools.bolt);
@@ -135,9 +135,9 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-// === impl Tools ===
+// === impl LlvmTools ===
 
-impl Tools {
+impl LlvmTools {
     /// Returns `None` if one of the programs is not installed.
     fn find() -> Option<Self> {
         Some(Self {

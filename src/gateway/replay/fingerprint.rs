@@ -71,7 +71,7 @@ fn digest_blocking(task: &SharedTask) -> io::Result<ReplayDigest> {
 }
 
 fn update_with_images(context: &mut Context, job: &Job) -> io::Result<()> {
-    update_with_part(context, job.upstream_json());
+    update_with_part(context, job.upstream_json()?);
     if let Some(input) = job.edit_input() {
         context.update(&(input.images.len() as u64).to_be_bytes());
         for upload in input.images.iter().chain(&input.mask) {
@@ -140,7 +140,7 @@ pub(super) fn cheap_hash(hasher: &std::hash::RandomState, task: &SharedTask) -> 
             let lengths: Vec<u64> = job.edit_input().map_or_else(Vec::new, |input| {
                 input.images.iter().chain(&input.mask).chain(&input.files).map(|upload| upload.file.len()).collect()
             });
-            hasher.hash_one((common, job.upstream_json(), lengths))
+            hasher.hash_one((common, job.upstream_json().ok(), lengths))
         }
         SharedTask::Response(job) => hasher.hash_one((common, job.model(), job.body().len())),
     }

@@ -239,7 +239,11 @@ impl Job {
     }
 
     /// Returns these fields as a JSON object, in the order of their names.
-    pub(crate) fn upstream_json(&self) -> &Bytes {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a value cannot be serialized.
+    pub(crate) fn upstream_json(&self) -> serde_json::Result<&Bytes> {
         self.upstream_fields.json()
     }
 

@@ -21,9 +21,16 @@ impl UpstreamFields {
     }
 
     /// Returns the fields as a JSON object, in the order of their names: the map is sorted.
-    pub(super) fn json(&self) -> &Bytes {
-        // A map of values does not fail to be serialized.
-        self.json.get_or_init(|| serde_json::to_vec(&self.fields).unwrap_or_default().into())
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a value cannot be serialized.
+    pub(super) fn json(&self) -> serde_json::Result<&Bytes> {
+        if let Some(json) = self.json.get() {
+            return Ok(json);
+        }
+        let json = serde_json::to_vec(&self.fields)?;
+        Ok(self.json.get_or_init(|| json.into()))
     }
 
     /// Returns the fields to change them.
@@ -52,9 +59,9 @@ mod tests {
         let fields = [("size", json!("1x1")), ("model", json!("m")), ("n", json!(2))];
         let mut fields =
             UpstreamFields::new(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
-        assert_eq!(fields.json().as_ref(), br#"{"model":"m","n":2,"size":"1x1"}"#);
+        assert_eq!(fields.json().unwrap().as_ref(), br#"{"model":"m","n":2,"size":"1x1"}"#);
         fields.change().remove("n");
-        assert_eq!(fields.json().as_ref(), br#"{"model":"m","size":"1x1"}"#);
-        assert_eq!(fields.clone().json().as_ptr(), fields.json().as_ptr(), "a copy shares the text");
+        assert_eq!(fields.json().unwrap().as_ref(), br#"{"model":"m","size":"1x1"}"#);
+        assert_eq!(fields.clone().json().unwrap().as_ptr(), fields.json().unwrap().as_ptr(), "a copy shares the text");
     }
 }

@@ -31,7 +31,7 @@ fn build_request(
 ) -> Result<Request<RequestBody>, Box<dyn std::error::Error + Send + Sync>> {
     let (path, content_type, body) = match job.edit_input() {
         None => {
-            let json = job.upstream_json().clone();
+            let json = job.upstream_json()?.clone();
             ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(json))
         }
         Some(edit_input) => {

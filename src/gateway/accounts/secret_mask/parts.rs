@@ -42,7 +42,7 @@ struct GramTable {
 }
 
 /// A part of a secret in one spelling, character by character.
-type Spelling = Vec<Vec<u8>>;
+type SpelledSecret = Vec<Vec<u8>>;
 
 // === impl SecretParts ===
 
@@ -208,7 +208,7 @@ fn add_patterns(secret: &[u8], length: usize, patterns: &mut Vec<Box<[u8]>>) {
 }
 
 /// The spellings that change characters one by one.
-fn spellings(secret: &[u8]) -> [Spelling; 6] {
+fn spellings(secret: &[u8]) -> [SpelledSecret; 6] {
     let each = |spell: &dyn Fn(u8) -> Vec<u8>| secret.iter().map(|byte| spell(*byte)).collect();
     let with_slash = |byte: u8| if byte == b'/' { b"\\/".to_vec() } else { vec![byte] };
     let as_url = |byte: u8| match std::str::from_utf8(&[byte]) {

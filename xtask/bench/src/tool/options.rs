@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::cases::{self, BenchCell};
-use super::peers::Peer;
+use super::peers::PeerProgram;
 
 /// The longest time that one cell can take.
 const MAX_SECONDS: f64 = 60.0;
@@ -28,7 +28,7 @@ pub(crate) struct RunOptions {
     pub(crate) duration: Duration,
     pub(crate) durability: String,
     /// The programs beside imagate and the relay.
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<PeerProgram>,
 }
 
 impl Options {
@@ -78,11 +78,11 @@ impl Options {
     }
 
     /// The programs to measure beside imagate: two proxies, unless others are named.
-    fn peers(&self) -> Result<Vec<Peer>> {
+    fn peers(&self) -> Result<Vec<PeerProgram>> {
         let names = self.get("peers").unwrap_or("nginx,envoy").split(',');
         let peer = |name| {
-            Peer::ALL.into_iter().find(|peer| peer.name() == name).with_context(|| {
-                let known = Peer::ALL.map(Peer::name).join(", ");
+            PeerProgram::ALL.into_iter().find(|peer| peer.name() == name).with_context(|| {
+                let known = PeerProgram::ALL.map(PeerProgram::name).join(", ");
                 format!("`--peers` has no `{name}`; it has {known}")
             })
         };
@@ -126,7 +126,7 @@ mod tests {
         let options = parse("--program a").unwrap();
         assert_eq!((options.rounds, options.duration), (3, Duration::from_millis(1500)));
         assert_eq!((options.cells.len(), options.durability.as_str()), (15, "power"));
-        assert_eq!(options.peers, [Peer::Nginx, Peer::Envoy]);
+        assert_eq!(options.peers, [PeerProgram::Nginx, PeerProgram::Envoy]);
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(options.programs, [PathBuf::from("a"), PathBuf::from("b")]);
         assert_eq!((options.cells.len(), options.rounds), (1, 7));
         assert_eq!((options.duration, options.durability.as_str()), (Duration::from_millis(500), "process"));
-        assert_eq!(options.peers, [Peer::LiteLlm]);
+        assert_eq!(options.peers, [PeerProgram::LiteLlm]);
     }
 
     #[test]

@@ -17,14 +17,14 @@ use super::upstream::UPSTREAM_KEY;
 
 /// A program beside imagate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum PeerProgram {
     Nginx,
     Envoy,
     LiteLlm,
     Portkey,
 }
 
-impl Peer {
+impl PeerProgram {
     /// All peers, in the order of the tables.
     pub(crate) const ALL: [Self; 4] = [Self::Nginx, Self::Envoy, Self::LiteLlm, Self::Portkey];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cases::{BenchCase, BenchCell};
 use super::measure::Row;
-use super::peers::Peer;
+use super::peers::PeerProgram;
 use super::statistics::{median, median_difference, median_ratio};
 use super::targets::DIRECT;
 
@@ -45,7 +45,7 @@ impl Results {
     /// All tables in Markdown, then the failures.
     pub(crate) fn to_markdown(&self) -> String {
         let mut text = String::new();
-        let has_nginx = self.targets.iter().any(|target| target == Peer::Nginx.name());
+        let has_nginx = self.targets.iter().any(|target| target == PeerProgram::Nginx.name());
         for (index, (title, value, belongs)) in RATIOS.into_iter().enumerate() {
             let cells: Vec<BenchCell> = self.cells.iter().filter(|cell| belongs(cell.case)).copied().collect();
             if index == 0 {
@@ -56,7 +56,7 @@ impl Results {
                 text += &self.table(title, &cells, &self.without_direct(), value);
             }
             if has_nginx {
-                let ratio = |target: &str, cell| self.ratio(target, Peer::Nginx.name(), cell, value);
+                let ratio = |target: &str, cell| self.ratio(target, PeerProgram::Nginx.name(), cell, value);
                 text += &self.table(&format!("{title}, times nginx"), &cells, &self.without_direct(), ratio);
             }
         }
